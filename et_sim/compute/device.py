@@ -4,6 +4,9 @@
     traffic    = bytes / (bandwidth * efficiency), from the smallest level of memory that the bytes fit, or
                  the largest where they are `cold`
 
+Element-wise kernels whose tensors are parts of wider ones compute the place of every number that they access,
+and load numbers one by one; their traffic takes at least the time of these instructions.
+
 A product whose inner side is split takes less arithmetic, and some time more; the better option is taken.
 
 Waste is the ratio of the operations of whole waves of tiles to the kernel's own: each processor takes a tile,
@@ -27,7 +30,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
-from et_sim.basics.kernel_names import FULL_SUMS
+from et_sim.basics.kernel_names import FULL_SUMS, STRIDED
 from et_sim.basics.quantities import Quantity
 from et_sim.basics.unique import groups_of
 from et_sim.basics.units import LONGEST_NS
@@ -124,7 +127,9 @@ def _waves(device: RooflineDevice, tiles: Any) -> Any:
 
 
 NEEDED = "'layer_shape' (or 'num_ops' and 'tensor_size')"
-LAUNCH, COMPUTE, TILES = "launch", "compute", "tiles"
+LAUNCH, COMPUTE, TILES, PLACES = "launch", "compute", "tiles", "places"
+OPERATIONS_OF_LANE = 2
+PLACE_INSTRUCTIONS = 25  # of an access to one number: its place in two dimensions, the access, conversions
 
 
 class _Work(Struct, frozen=True, eq=False):
@@ -137,6 +142,7 @@ class _Work(Struct, frozen=True, eq=False):
     datatype: IntColumn  # index into BITS
     part: FloatColumn  # part of the best kernel's rate
     drawing: FloatColumn  # energy of an operation by that of the best kernel
+    strided: FloatColumn  # accesses whose places are computed one by one
     kind: list[str]  # kind of operation of each device
     devices: list[RooflineDevice]  # the device for each kind of operation and datatype
     of_device: IntColumn
@@ -184,6 +190,9 @@ class Device(Struct, frozen=True, eq=False):
         memory_efficiency, of_memory = _parts("memory_efficiency", work, work.bytes)
         level, bandwidth = self._levels(work.bytes, trace.is_cold[rows])
         traffic = work.bytes / (bandwidth * memory_efficiency)
+        places = self._places_ns(work)
+        is_placing = places > traffic
+        traffic = np.maximum(traffic, places)
         saved = np.maximum(whole * work.waste, traffic) - np.maximum(whole * work.split, traffic)
         split_ns = work.figure("split_ns")
         is_split = saved > split_ns
@@ -206,15 +215,19 @@ class Device(Struct, frozen=True, eq=False):
                 traffic_ns=traffic,
                 launch_ns=launch,
                 timed_by=Labels.alike(self.label, len(rows)),
-                bound=self._bound(arithmetic, traffic, launch, wasted, level),
+                bound=self._bound(arithmetic, traffic, launch, wasted, np.where(is_placing, -1, level)),
                 peak=Labels.of(["", *(f"peak of {bits}" for bits in BITS)], names),
                 efficiency=Labels.of(
                     [*(f"efficiency of {kind}" for kind in of_efficiency[0]), ""],
                     np.where(is_capped, len(of_efficiency[0]), of_efficiency[1]),
                 ),
-                level=Labels.of([Quantity.BANDWIDTH.of(level) for level in levels], level),
+                level=Labels.of(
+                    [*(Quantity.BANDWIDTH.of(level) for level in levels), ""],
+                    np.where(is_placing, len(levels), level),
+                ),
                 memory_efficiency=Labels.of(
-                    [f"memory efficiency of {kind}" for kind in of_memory[0]], of_memory[1]
+                    [*(f"memory efficiency of {kind}" for kind in of_memory[0]), ""],
+                    np.where(is_placing, len(of_memory[0]), of_memory[1]),
                 ),
                 processors=np.where(
                     arithmetic > np.maximum(traffic, launch), self.device.processors or np.nan, np.nan
@@ -255,7 +268,8 @@ class Device(Struct, frozen=True, eq=False):
         datatype = datatypes_of(trace, rows, self.device.datatype, self.place)
         bits = np.array(list(BITS.values()))[datatype]
         groups = groups_of(trace.layer_shape[rows], datatype)
-        kinds_work, kinds = np.ones((6, len(groups))), [OTHER, *FORMS]
+        kinds_work, kinds = np.ones((7, len(groups))), [OTHER, *FORMS]
+        kinds_work[6] = 0
         of_kind = np.zeros(len(groups), np.int64)
         shaped = dict[int, tuple[str, int]]()
         for at, first in enumerate(groups.first.tolist()):
@@ -268,10 +282,12 @@ class Device(Struct, frozen=True, eq=False):
             kinds_work[4, at] = part = self._part_of(operation)
             if operation.kernel == FULL_SUMS:  # its additional work draws as much as the products
                 kinds_work[5, at] = 1 / part
+            if operation.kernel == STRIDED:
+                kinds_work[6, at] = operation.elements
             of_kind[at] = kinds.index(operation.kind)
         if shaped:
             kinds_work[2:4, list(shaped)] = self._waste_of(list(shaped.values())).T
-        operations, size, whole, split, part, drawing = kinds_work[:, groups.of_row]
+        operations, size, whole, split, part, drawing, numbers = kinds_work[:, groups.of_row]
         pairs = groups_of(of_kind, datatype[groups.first])
         return _Work(
             np.where(trace.has("num_ops", rows), trace.num_ops[rows], operations).astype(np.float64),
@@ -281,6 +297,7 @@ class Device(Struct, frozen=True, eq=False):
             datatype,
             part,
             drawing,
+            numbers,
             [kinds[int(of_kind[first])] for first in pairs.first.tolist()],
             [
                 self._as_found(kinds[int(of_kind[first])], int(datatype[groups.first[first]]))
@@ -335,6 +352,16 @@ class Device(Struct, frozen=True, eq=False):
             )
         return np.where(computes, work.datatype + 1, 0), np.where(computes, of_row, 1.0)
 
+    def _places_ns(self, work: _Work) -> FloatColumn:
+        """Return the time of instructions that compute the places of numbers; 0 without a peak of fp32.
+
+        An instruction takes a lane for as long as a multiplication with an addition in fp32.
+        """
+        peak = self.device.peaks.get("fp32")
+        if peak is None:
+            return np.zeros(len(work.strided))
+        return work.strided * PLACE_INSTRUCTIONS * OPERATIONS_OF_LANE / (peak * 1e3)
+
     def _levels(self, size: FloatColumn, is_cold: BoolColumn) -> tuple[IntColumn, FloatColumn]:
         """Return the smallest level of memory that the bytes fit, or the largest level, and its bandwidth."""
         levels = np.zeros(len(size), np.int64)
@@ -351,10 +378,13 @@ class Device(Struct, frozen=True, eq=False):
         waste: FloatColumn,
         level: IntColumn,
     ) -> Labels:
-        """Return the name of the longest part; tiles if their waste decides or doubles arithmetic."""
-        words = [LAUNCH, COMPUTE, TILES, *(level.name for level in self.device.levels)]
+        """Return the name of the longest part; tiles if their waste decides or doubles arithmetic.
+
+        The level -1 stands for the places of numbers.
+        """
+        words = [LAUNCH, COMPUTE, TILES, PLACES, *(level.name for level in self.device.levels)]
         useful = arithmetic / waste
-        which = np.where(traffic > arithmetic, level + 3, 1)
+        which = np.where(traffic > arithmetic, level + 4, 1)
         wasteful = (which == 1) & ((useful < np.maximum(traffic, launch)) | (2 * useful < arithmetic))
         which[wasteful & (waste > 1)] = 2
         which[launch > np.maximum(arithmetic, traffic)] = 0

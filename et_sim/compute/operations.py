@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, TraceError, did_you_mean
-from et_sim.basics.kernel_names import ATTENTION_KERNELS, FULL_SUMS
+from et_sim.basics.kernel_names import ATTENTION_KERNELS, FULL_SUMS, STRIDED
 
 LARGEST = 1 << 40  # limit of one number
 MOST_OPERATIONS = 1 << 62
@@ -227,7 +227,9 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "layernorm": Form(("ROWS", "WIDTH"), _norm("layernorm", LAYER_NORM, 2)),
         "rmsnorm": Form(("ROWS", "WIDTH"), _norm("rmsnorm", RMS_NORM, 1)),
         "softmax": Form(("ROWS", "WIDTH"), _norm("softmax", SOFTMAX, 0)),
-        "elementwise": Form(("ELEMENTS", "INPUTS", "OPERATIONS"), _elementwise, optional=2),
+        "elementwise": Form(
+            ("ELEMENTS", "INPUTS", "OPERATIONS"), _elementwise, optional=2, kernels=(STRIDED,)
+        ),
         "quantise": Form(("ROWS", "WIDTH"), _quantise),
         "embedding": Form(("TOKENS", "WIDTH"), _embedding),
     }

@@ -56,7 +56,8 @@ TIMELINE = Table(
         timed_by text?: what its time comes from: `replay` from the trace, or the [model](compute.md) of a
             kernel, such as `roofline`, or the label of its rule
         bound text?: what a kernel's time is mostly: `compute`, a level of memory, `launch`, `tiles` (work
-            that whole waves of tiles waste), `memory`, or `measured`
+            that whole waves of tiles waste), `places` (instructions for the places of strided numbers),
+            `memory`, or `measured`
         launch_ns float64? (only of machines with the key `compute`): what its launch takes
         arithmetic_ns float64? (only of machines with the key `compute`): what its arithmetic takes; after its
             launch, it takes the longer of this and `traffic_ns`

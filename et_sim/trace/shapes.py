@@ -73,9 +73,12 @@ def softmax(rows: int, width: int) -> str:
     return _written("softmax", (rows, width))
 
 
-def elementwise(elements: int, inputs: int = 1, operations: int = 1) -> str:
-    """Return `operations` for each element of the output, each computed from one element of every input."""
-    return _written("elementwise", (elements, inputs, operations))
+def elementwise(elements: int, inputs: int = 1, operations: int = 1, *, kernel: str = "") -> str:
+    """Return `operations` for each element of the output, each computed from one element of every input.
+
+    `kernel` is `strided` if tensors are parts of wider ones, so that the place of every number is computed.
+    """
+    return _written("elementwise", (elements, inputs, operations), kernel=kernel)
 
 
 def quantise(rows: int, width: int) -> str:

@@ -1,8 +1,9 @@
-"""Recipes of a product: settings that published results do not state, and that its own scripts give.
+"""Recipes of a product: settings from published scripts, for results that do not state them.
 
 A table states ranks, batches, and the place of the recipe. The recipe (`recipes.json`, each entry with its
 source) has the dispatch of tokens to experts, recomputation, and the exchanges that overlap kernels. An entry
-belongs to a release, a model, devices and datatypes; the first one that matches is taken.
+belongs to a release, a model, devices and datatypes; the first one that matches is taken. One
+of a single batch may give the ranks of experts too, which override those of a table.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Recipe(Struct, frozen=True, forbid_unknown_fields=True):
     plan: dict[str, Any]
     source: str
     products: list[str] = []  # datatypes of products, as in a plan; []: any
-    when: dict[str, Any] = {}  # fields of the plan that the table must state
+    when: dict[str, Any] = {}  # fields of the plan that the table must state; a batch, if `plan` has ranks
 
     def holds(self, release: str, model: str, hardware: str, stated: Mapping[str, Any]) -> bool:
         """Check whether the recipe applies to a row."""

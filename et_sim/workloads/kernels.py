@@ -6,9 +6,11 @@ machines that time kernels by them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from et_sim.basics.kernel_names import STRIDED
 from et_sim.trace import shapes
 
 MASK_BYTES = 1  # for each value that dropout keeps or drops
@@ -100,6 +102,13 @@ def passing(name: str, values: int, moved: int, operations: int = 1, launches: i
     """Return a kernel, or several, in which memory moves some bytes for each value."""
     shape = shapes.elementwise(values, 1, operations)
     return Kernel(name, values * operations, values * moved, shape, launches=launches)
+
+
+def strided(name: str, values: int, accesses: float, value_bytes: int, launches: int = 1) -> Kernel:
+    """Return kernels whose tensors are parts of wider ones; each value is read or written some times."""
+    pairs = math.ceil(values * accesses / 2)  # of a number read and one written
+    shape = shapes.elementwise(pairs, 1, 1, kernel=STRIDED)
+    return Kernel(name, pairs, 2 * pairs * value_bytes, shape, launches=launches)
 
 
 def element_wise(name: str, values: int, operations: int, passes: int, value_bytes: int) -> Kernel:

@@ -56,6 +56,26 @@ GEMM = {"layer_shape": shapes.gemm(8192, 8192, 8192)}
 COPY = {"layer_shape": shapes.elementwise(10**9)}
 
 
+STRIDED = {"layer_shape": shapes.elementwise(10**9, kernel="strided")}
+
+
+@pytest.mark.parametrize("bandwidth", [100, 4000])
+def test_a_strided_kernel_takes_its_traffic_or_25_instructions_a_number(bandwidth: int) -> None:
+    """Expect two accesses of two bytes an element, and two operations in fp32 an instruction."""
+    memory = [{"name": "HBM", "bandwidth": bandwidth, "capacity": "80GB"}]
+    device = system(memory=memory)
+    traffic, places = 4 * 10**9 // bandwidth, 2 * 10**9 * 25 * 2 // 10_000
+    assert ns(STRIDED, device) == max(traffic, places)
+    assert ns(COPY, device) == traffic
+    assert ns(STRIDED, system(memory=memory, peaks={"bf16": 100})) == traffic
+
+
+def test_the_places_of_numbers_bound_strided_kernels_by_name() -> None:
+    slow = [{"name": "HBM", "bandwidth": 100, "capacity": "80GB"}]
+    (fast,), (by_memory,) = rows(program(STRIDED), system()), rows(program(STRIDED), system(memory=slow))
+    assert (fast["bound"], by_memory["bound"]) == ("places", "HBM")
+
+
 def test_a_product_takes_its_operations_over_the_peak_of_its_datatype() -> None:
     assert ns(GEMM, system()) == 2 * 8192**3 // 100_000
     assert ns({**GEMM, "dtype": "c10::Float"}, system()) == 2 * 8192**3 // 10_000

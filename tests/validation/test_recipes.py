@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from et_sim.validation.recipes import Recipe, recipe_of, recipes
-from et_sim.validation.row import Iteration
+from et_sim.validation.row import Iteration, Row
 from et_sim.validation.rows import measured_rows
 from et_sim.workloads import Plan, read_model
 from et_sim.workloads.training.recomputation import modules_of
@@ -34,13 +34,19 @@ LINE = {
 }
 
 
-def job_of(folder: Path, **line: str) -> Iteration:
-    """The job of a file of one line."""
+def row_of(folder: Path, **line: str) -> Row:
+    """The row of a file of one line."""
     with (folder / "steps.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, LINE)
         writer.writeheader()
         writer.writerow({**LINE, **line})
     (row,) = measured_rows(folder / "steps.csv")
+    return row
+
+
+def job_of(folder: Path, **line: str) -> Iteration:
+    """The job of a file of one line."""
+    row = row_of(folder, **line)
     assert isinstance(row.job, Iteration), row.why
     return row.job
 
@@ -92,6 +98,38 @@ def test_a_row_takes_its_recipe(tmp_path: Path) -> None:
     assert (plan.expert_exchange, plan.recompute, plan.node_ranks) == ("deepep", "mla-up+mlp", 8)
     assert plan.overlap_experts
     assert not job_of(tmp_path, **deep, software="Megatron-Bridge 26.02").plan.overlap_experts
+
+
+OF_ONE_BATCH = {"hardware": "64 DGX-B200", "machine": "b200-dgx", "seq": "4096"}
+
+
+@pytest.mark.parametrize(
+    ("batch", "ranks", "remark"),
+    [
+        (("4", "2"), 8, "ep is 8, and the published recipe of this batch spreads experts over 64 ranks"),
+        (("4", "2"), 64, ""),
+        (("4", "5"), 8, ""),
+    ],
+)
+def test_the_recipe_of_a_batch_gives_the_ranks_of_experts_with_a_remark(
+    tmp_path: Path, batch: tuple[str, str], ranks: int, remark: str
+) -> None:
+    size, count = batch
+    row = row_of(
+        tmp_path,
+        **OF_ONE_BATCH,
+        plan=f"tp1 pp1x1 cp1 dp64 ep{ranks} zero1 none",
+        micro_batch=size,
+        micro_batches=count,
+    )
+    assert isinstance(row.job, Iteration)
+    assert row.job.plan.expert == (64 if remark else ranks)
+    assert [note.startswith(remark) for note in row.remarks] == [True] * bool(remark)
+
+
+@pytest.mark.parametrize("recipe", recipes().recipes)
+def test_only_the_recipe_of_a_batch_gives_ranks_of_experts(recipe: Recipe) -> None:
+    assert "expert" not in recipe.plan or {"data", "batch", "micro_batches"} <= {*recipe.when}
 
 
 def test_stated_settings_of_a_source_override_its_recipe(tmp_path: Path) -> None:

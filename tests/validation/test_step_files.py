@@ -65,6 +65,7 @@ OF_NOTES = {
 
 
 OF_ROWS = {"products": "fp8", "expert": 32}  # where a recipe depends on them
+IN_BATCH = ("data", "batch", "micro_batches")
 
 
 def test_columns_give_the_plans_of_the_commands_beside_them() -> None:
@@ -80,7 +81,8 @@ def test_columns_give_the_plans_of_the_commands_beside_them() -> None:
         if " zero1 " in line["plan"]:
             plan = replace(plan, zero=1)  # the commands leave out that ranks share optimizer states
         if plan.expert > 1:  # the commands leave out what the recipe has
-            given = recipe_of(job.software, line["software"], line["model"], line["hardware"], OF_ROWS)
+            stated = OF_ROWS | {name: getattr(plan, name) for name in IN_BATCH}
+            given = recipe_of(job.software, line["software"], line["model"], line["hardware"], stated)
             plan = replace(plan, **given, node_ranks=job.plan.node_ranks)
         assert job.plan == plan, line["make"]
         machine = "h100-500w" if "benchmarks/llama3_h100" in line["source"] else line["machine"]
@@ -97,6 +99,7 @@ def test_texts_of_all_public_rows_are_understood() -> None:
     }
     assert {remark for row in rows for remark in row.remarks} == {
         "note 'network of the cluster not said': the network of the machine is taken",
+        "ep is 8, and the published recipe of this batch spreads experts over 64 ranks, which are taken",
     }
     assert [job_of(row).power for row in rows if job_of(row).power] == ["500W", "500W"]
 

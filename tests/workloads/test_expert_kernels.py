@@ -16,6 +16,7 @@ from et_sim.workloads.models.model import Experts, FeedForward
 TOKENS, CHOSEN, WIDTH, HIDDEN, LAYERS, COUNT = 32, 2, 128, 64, 4, 8
 ROWS = TOKENS * CHOSEN
 PARTS = ("limits", "bias")
+PADDED = {None: 1, "fp8": 16, "fp4": 32}  # rows of each expert
 
 
 def model(**part: Any) -> Model:
@@ -29,9 +30,9 @@ def step(of: Model, **how: Any) -> Trace:
 
 
 def kernels(trace: Trace, during: str, part: str) -> tuple[int, int]:
-    """Return the bytes and launches of all layers."""
+    """Return the bytes and launches of all layers, with strided kernels."""
     begins = np.array([name.startswith(during) for name in trace.names], np.bool_)[trace.name]
-    rows = begins & rows_named(trace, f" experts {part}")
+    rows = begins & (rows_named(trace, f" experts {part}") | rows_named(trace, f" experts {part} strided"))
     launches = np.where(trace.has("launches"), trace.launches, 1)
     return int(trace.tensor_bytes[rows].sum()), int(launches[rows].sum())
 
@@ -40,6 +41,19 @@ def test_limits_of_an_activation_are_kernels_before_it() -> None:
     trace, outputs = step(model()), LAYERS * ROWS * WIDTH
     assert kernels(trace, "forward", "limits") == (8 * 2 * outputs, 3 * LAYERS)
     assert kernels(trace, "backward", "limits") == (15 * 2 * outputs, 7 * LAYERS)
+
+
+def test_kernels_of_halves_of_rows_and_of_repeated_biases_are_strided() -> None:
+    trace, size = step(model()), 2
+    halves, outputs = LAYERS * ROWS * WIDTH * size, LAYERS * ROWS * HIDDEN * size
+    assert kernels(trace, "forward", "limits strided") == (4 * halves, 2 * LAYERS)
+    assert kernels(trace, "backward", "limits strided") == (9.5 * halves, 4 * LAYERS)
+    assert kernels(trace, "forward", "bias strided") == (outputs, COUNT * LAYERS)
+    assert kernels(trace, "backward", "bias strided") == (4 * outputs, 2 * COUNT * LAYERS)
+    rows = rows_named(trace, "limits strided")
+    assert all(
+        shape.endswith(" strided") for shape in {trace.layer_shapes[at] for at in trace.layer_shape[rows]}
+    )
 
 
 def test_the_bias_of_outputs_is_added_for_each_expert() -> None:
@@ -71,6 +85,29 @@ def test_experts_without_biases_and_limits_have_no_such_kernels() -> None:
     trace = step(model(has_bias=False, is_clipped=False))
     passes = ("forward", "backward")
     assert {kernels(trace, during, part) for during in passes for part in PARTS} == {(0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("plan", "copies"),
+    [
+        ({"products": "fp8"}, 1),
+        ({"products": "fp4"}, 1),
+        ({}, 0),
+        ({"products": "fp8", "data": 4, "expert": 4}, 1),
+        ({"products": "fp8", "data": 4, "expert": 4, "expert_exchange": "deepep", "node_ranks": 2}, 0),
+        ({"products": "fp8", "software": "maxtext", "zero": 1}, 0),
+    ],
+)
+def test_rows_are_copied_to_padded_ones_and_back_for_products_in_fewer_bits(
+    plan: dict[str, Any], copies: int
+) -> None:
+    """Expect a read and a write of each value of the rows, padded to 16 or 32, before and after."""
+    trace = step(model(), **plan)
+    rows = LAYERS * max(ROWS // COUNT * plan.get("data", 1), PADDED[plan.get("products")]) * COUNT
+    rows //= plan.get("expert", 1)
+    for during in ("forward", "backward"):
+        for part in ("padding", "unpadding"):
+            assert kernels(trace, during, part) == (copies * 2 * 2 * rows * HIDDEN, copies * LAYERS)
 
 
 def test_software_that_fuses_them_has_none() -> None:

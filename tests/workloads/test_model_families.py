@@ -19,7 +19,7 @@ from et_sim.cli import main
 from et_sim.trace import NodeKind
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, make_training, read_model
 from et_sim.workloads.inference.batch import Sight, cache_bytes, sights
-from et_sim.workloads.models.configuration import PRESETS, model_of
+from et_sim.workloads.models.configuration import PRESETS, model_of, preset_names
 from et_sim.workloads.models.keys import without_effect
 from et_sim.workloads.models.model import ATTENTION, RECURRENCE, Experts, FeedForward, LayerKind, Recurrence
 from et_sim.workloads.recurrence import Chunks
@@ -116,6 +116,31 @@ def test_an_unknown_key_is_named_in_a_remark() -> None:
     many = {f"thing_{number}": 1 for number in range(9)}
     (remark,) = model_of(content | many, "config.json", "x").remarks
     assert '"thing_5" and 3 more: unknown' in remark
+
+
+@pytest.mark.parametrize(
+    ("scaling", "is_scaled"),
+    [
+        (None, False),
+        ({"rope_type": "llama3", "factor": 8.0}, False),
+        ({"rope_type": "yarn", "factor": 32.0}, True),
+        ({"type": "yarn", "factor": 4.0}, True),
+        ({"type": "yarn", "factor": 1.0}, False),
+        ({"rope_type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0}, False),
+        ({"rope_type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 0.5}, True),
+        ({"rope_type": "yarn", "factor": 32.0, "attention_factor": 1.0}, False),
+    ],
+)
+def test_positions_have_a_factor_if_yarn_gives_one(scaling: object, is_scaled: bool) -> None:
+    for key in ("rope_scaling", "rope_parameters"):
+        model = model_of(content_of("qwen3-8b") | {key: scaling}, "config.json", "x")
+        assert model.attention.is_scaled == is_scaled
+        assert model.remarks == ()
+
+
+def test_of_the_presets_gpt_oss_has_a_factor_of_positions() -> None:
+    scaled = [name for name in preset_names() if read_model(name).attention.is_scaled]
+    assert scaled == ["gpt-oss-120b", "gpt-oss-20b"]
 
 
 def test_no_key_without_effect_is_one_that_a_preset_needs() -> None:

@@ -111,6 +111,14 @@ def test_a_description_inherits_the_keys_of_another_one(tmp_path: Path) -> None:
         ({"fitted": dict.fromkeys("abcdefg", "rows")}, ['key "fitted" has 7 figures', "at most 6"]),
         ({"selective": 1}, ['key "selective" is 1']),
         ({"kernels": 0}, ['key "kernels" is 0']),
+        (
+            {"element-wise": {"dropout": {"values": 2, "strided": 3}}},
+            ['"dropout"', 'key "strided" is 3, and "values" 2', "at most as many"],
+        ),
+        (
+            {"element-wise": {"dropout": {"values": 2, "strided": 1}}},
+            ['"dropout"', 'key "launches" is 1, and only some accesses are "strided"', "at least 2"],
+        ),
     ],
 )
 def test_a_refusal_names_file_key_value_and_remedy(
@@ -461,6 +469,34 @@ def test_gradients_are_added_up_by_products_or_kernels_that_read_them(
     assert moved(within, ending) == [(2 * sum_bytes * weights, 0)] * 2
     assert rows_named(apart, ending).sum() == 3 - (sum_bytes == VALUE)
     assert rows_named(within, ending).sum() == 3
+
+
+SCALED = {
+    "forward": {"values": 5, "strided": 2, "launches": 5},
+    "backward": {"values": 3, "strided": 3, "launches": 1},
+}
+
+
+@pytest.mark.parametrize(("is_scaled", "sizes"), [(False, [2, 0, 2, 0]), (True, [3, 2, 0, 3])])
+def test_positions_with_a_factor_have_kernels_of_their_own(
+    tmp_path: Path, is_scaled: bool, sizes: list[int]
+) -> None:
+    model = decoder(attention=Attention(8, 2, 8, is_scaled=is_scaled))
+    of = job(tmp_path, {"element-wise": {"scaled-rotary": SCALED}}, model).trace(0)
+    names = [f"{way} 0 layer 0 rotary{end}" for way in ("forward", "backward") for end in ("", " strided")]
+    found = [of.tensor_bytes[rows_named(of, name)].sum() for name in names]
+    assert found == [VALUE * 32 * 10 * 8 * size for size in sizes]
+    if is_scaled:
+        assert [moved(of, name)[0][1] for name in (names[0], names[1], names[3])] == [3, 2, 1]
+
+
+def test_positions_with_a_factor_are_turned_as_others_if_software_says_nothing(tmp_path: Path) -> None:
+    plain, scaled = (
+        job(tmp_path, {}, decoder(attention=Attention(8, 2, 8, is_scaled=is_scaled))).trace(0)
+        for is_scaled in (False, True)
+    )
+    assert plain.names == scaled.names
+    assert (plain.tensor_bytes == scaled.tensor_bytes).all()
 
 
 @pytest.mark.parametrize(("key_heads", "split"), [(2, 8 + 2), (8, 8)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -12,6 +12,7 @@ from et_sim.workloads.models.keys import Keys
 from et_sim.workloads.models.model import EXPERTS, Attention, Experts, FeedForward, Latent, LayerKind, Model
 from et_sim.workloads.models.windows import windows_of
 
+YARN = "yarn"  # a way to turn queries and keys of sequences longer than those of the training
 CLIPPED = 12  # operations of a SiLU with a slope, its two limits, and an added one
 
 
@@ -42,7 +43,22 @@ def grouped_attention(keys: Keys, **more: Any) -> Attention:
     """Return attention whose heads may share keys and values."""
     hidden, heads = keys.number("hidden_size"), keys.number("num_attention_heads")
     key_heads = keys.number("num_key_value_heads", default=heads)
-    return Attention(heads, key_heads, head_size(keys, hidden, heads), **more)
+    size, is_scaled = head_size(keys, hidden, heads), has_rotary_factor(keys)
+    return Attention(heads, key_heads, size, is_scaled=is_scaled, **more)
+
+
+def has_rotary_factor(keys: Keys) -> bool:
+    """Return whether rotary positions scale queries and keys (YaRN), by a factor that is not 1.
+
+    The factor follows from that of the sequence, or is the quotient of two such factors, which may be equal.
+    """
+    scaling = keys.get("rope_scaling") or keys.get("rope_parameters")
+    if not isinstance(scaling, Mapping) or YARN not in (scaling.get("rope_type"), scaling.get("type")):
+        return False
+    stated, scale = scaling.get("attention_factor"), scaling.get("mscale")
+    if stated is not None:
+        return bool(stated != 1)
+    return not (scale and scale == scaling.get("mscale_all_dim")) and scaling.get("factor") != 1
 
 
 def gated(keys: Keys, name: str) -> FeedForward:

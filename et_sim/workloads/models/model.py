@@ -33,6 +33,7 @@ class Attention(Struct, frozen=True):
     query_norm: str = ""  # "head": by head, "whole": over all heads at once, "plain": without weights
     has_sinks: bool = False  # a score of each head that takes a share of every softmax, and has no value
     has_gate: bool = False  # for each output, from the inputs
+    is_scaled: bool = False  # rotary positions have a factor beside the rotation (YaRN)
 
     @property
     def normed_size(self) -> int:

@@ -7,7 +7,7 @@ for each of its values: accesses in the datatype of values, and accesses in fp32
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from et_sim.documents.kinds import choice, count, flag, number, section, text, t
 from et_sim.workloads.exchange_names import EXCHANGES
 
 FP32_BYTES = 4
+MIXED = 2  # least kernels of a part, if some compute the places of numbers and some do not
 BEST, UNFUSED = "best", "unfused"
 ATTENTIONS = (BEST, UNFUSED, *ATTENTION_KERNELS)
 WEIGHTS, GRADIENTS = "weights", "gradients"
@@ -50,7 +51,39 @@ class Pass:
 
     values: float = _accesses("Reads and writes of each value, in the datatype of values.", 0.0, stated=True)
     fp32: float = _accesses("Reads and writes of each value, in fp32.", 0.0, stated=True)
+    strided: float = _accesses(
+        "Those of `values` by kernels that compute the place of every number, since rows are parts of wider "
+        "ones, or are repeated.",
+        0.0,
+        stated=True,
+    )
     launches: int = _launches("Number of kernels.", 1, stated=True)
+
+    def check(self, _given: Mapping[str, Any], section: Section, _: Remarks) -> None:
+        """Refuse more strided accesses than there are, and one kernel with accesses of both kinds."""
+        if self.strided > self.values:
+            raise section.fault(
+                f'key "strided" is {self.strided:g}, and "values" {self.values:g}',
+                "give at most as many: they are a part of them",
+                key="strided",
+            )
+        if 0 < self.strided < self.values + self.fp32 and self.launches < MIXED:
+            raise section.fault(
+                f'key "launches" is {self.launches}, and only some accesses are "strided"',
+                f"give at least {MIXED}: strided accesses are of kernels of their own",
+                key="launches",
+            )
+
+    def parts(self) -> tuple[Pass, ...]:
+        """Return the kernels without strided accesses, and those with, if any; accesses divide launches."""
+        if not self.strided:
+            return (self,)
+        accesses = self.values + self.fp32
+        if self.strided == accesses:
+            return (self,)
+        apart = min(max(round(self.launches * self.strided / accesses), 1), self.launches - 1)
+        rest = replace(self, values=self.values - self.strided, strided=0.0, launches=self.launches - apart)
+        return rest, Pass(self.strided, strided=self.strided, launches=apart)
 
     def bytes(self, value_bytes: int) -> int:
         """Return the bytes that memory moves for each value, rounded up."""
@@ -71,6 +104,12 @@ class ElementWise:
 
     rms_norm: BothWays | None = section("RMSNorm.", None, of=BothWays)
     rotary: BothWays | None = section("Queries and keys turned by their positions.", None, of=BothWays)
+    scaled_rotary: BothWays | None = section(
+        "Queries and keys turned and scaled, in models with the factor of YaRN, if the fused kernel only "
+        "turns them; default: as `rotary`.",
+        None,
+        of=BothWays,
+    )
     gate: BothWays | None = section("The activation of gated feed-forward parts.", None, of=BothWays)
     loss: BothWays | None = section("The loss, for each score of a word.", None, of=BothWays)
     dropout: Pass | None = section("Dropout before a sum, in kernels of its own.", None, of=Pass)
@@ -145,6 +184,12 @@ class ExpertKernels:
     )
     limits: BothWays | None = section(
         "Limits of a clipped activation, for each of its outputs.", None, of=BothWays
+    )
+    padding: BothWays | None = section(
+        "Copies of the rows of each expert to as many rows as products in fewer bits need, before its "
+        "products, and back after them, for each value; of tokens that come by all-to-all.",
+        None,
+        of=BothWays,
     )
     weights_apart: bool = flag(
         "Gradients of the routing weights, which multiply outputs of the activation, come from a separate "

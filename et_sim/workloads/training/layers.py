@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from et_sim.workloads.exchange_names import ALL_TO_ALL
-from et_sim.workloads.kernels import MASK_BYTES, RMS_NORM, Kernel, norm, passing, stored_bytes
+from et_sim.workloads.kernels import MASK_BYTES, RMS_NORM, Kernel, norm, passing, stored_bytes, strided
 from et_sim.workloads.models.model import (
     EXPERTS,
     RECURRENCE,
@@ -24,7 +24,7 @@ from et_sim.workloads.models.model import (
     Recurrence,
 )
 from et_sim.workloads.recurrence import Chunks
-from et_sim.workloads.software.description import BothWays, Software, is_named
+from et_sim.workloads.software.description import BothWays, Pass, Software, is_named
 from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.exchanges import Routed, Spread, counted, from_experts, shared_by, to_experts
 from et_sim.workloads.training.expert_loads import tokens_of_experts
@@ -96,11 +96,15 @@ class Layers(Struct, frozen=True):
     def _unfused(self, name: str, values: int, operations: int, ways: BothWays) -> Passing:
         """Return the kernels of a part that the software does not fuse."""
         size = self.plan.value_bytes
-        there, back = (
-            passing(name, values, way.bytes(size), operations, way.launches)
-            for way in (ways.forward, ways.backward)
-        )
-        return Passing((there,), (back,))
+
+        def kernels(way: Pass) -> Iterator[Kernel]:
+            for part in way.parts():
+                if part.strided:
+                    yield strided(f"{name} strided", values, part.strided, size, part.launches)
+                else:
+                    yield passing(name, values, part.bytes(size), operations, part.launches)
+
+        return Passing(tuple(kernels(ways.forward)), tuple(kernels(ways.backward)))
 
     def _norm(self, name: str) -> Passing:
         model, size = self.model, self.plan.value_bytes
@@ -324,8 +328,10 @@ class Layers(Struct, frozen=True):
         """Return kernels forward and backward, with copies of keys and values for every query head."""
         attention, size = self.model.attention, self.plan.value_bytes
         rotary = Passing((), ())
-        if is_turned and self.by.element_wise.rotary:
-            rotary = self._unfused("rotary", values, 3, self.by.element_wise.rotary)
+        by = self.by.element_wise
+        ways = (by.scaled_rotary if attention.is_scaled else None) or by.rotary
+        if is_turned and ways:
+            rotary = self._unfused("rotary", values, 3, ways)
         elif is_turned:
             kernel = passing("rotary", values, 2 * size, 3, launches=2)
             rotary = Passing((kernel,), (kernel,))
@@ -411,10 +417,12 @@ class Layers(Struct, frozen=True):
             self._product(ROUTER, experts.count, hidden, rows=self.kept_tokens),
             *to_experts(routed, plan.expert),
             *gathered,
+            *self._expert_padding("padding", rows),
             up,
             *self._expert_activation(part, max(sum(rows), 1) * width),
             down,
             *self._expert_bias(part, sum(rows), local),
+            *self._expert_padding("unpadding", rows),
             *added,
             *from_experts(routed, plan.expert),
             self._sum("experts sum", has_bias=False),
@@ -435,6 +443,15 @@ class Layers(Struct, frozen=True):
             back = (*others, last._replace(bytes=last.bytes + more, launches=launches))
             activation = Passing(activation.there, back)
         yield activation
+
+    def _expert_padding(self, name: str, rows: tuple[int, ...]) -> Iterator[Passing]:
+        """Yield the copies of rows for products in fewer bits; exchanges but all-to-alls pad rows themselves.
+
+        The numbers of tokens of real routers need padding, although even ones may not.
+        """
+        plan, by = self.plan, self.by.experts
+        if by.padding and plan.cast_to in ROWS_OF_CAST and plan.expert_exchange == ALL_TO_ALL:
+            yield self._unfused(f"experts {name}", max(sum(rows), 1) * self.model.hidden, 1, by.padding)
 
     def _expert_bias(self, part: FeedForward, rows: int, experts: int) -> Iterator[Passing]:
         """Yield the bias of expert outputs if their product does not include it."""
