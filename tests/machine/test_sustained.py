@@ -10,8 +10,8 @@ from et_sim.compute import compute_model
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_system_alone
 
-# 10^12 operations per second. Fitted to: A100, H100, V100, MI325X, MI355X; of GB300, 1,600 to 2,174 are published,
-# more than its energy leads to, which is fitted to training steps.
+# 10^12 operations per second. Fitted to: A100, H100, V100, MI325X, MI355X; of GB300, 1,600 to 2,174 are
+# published, more than its energy leads to, which is fitted to training steps.
 SUSTAINED = [
     ("a100-dgx-80gb", "bf16", "gemm 8192 8192 8192", 257, 0.01),
     ("h100-dgx", "bf16", "gemm 3072 51200 51200", 705, 0.05),
