@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import EITHER, Option
 from et_sim.basics.errors import UsageError, did_you_mean
-from et_sim.cli.jobs import JOBS, InferenceOptions, make_job, refuse_others
+from et_sim.cli.jobs import JOBS, LLM, InferenceOptions, make_job, refuse_others
 from et_sim.cli.options import RanksOfMachine, Size, ranks_of
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 
@@ -73,6 +73,10 @@ def run(options: Options) -> int:
         facts = {"bytes": size}
     facts = {"kind": options.kind, "ranks": workload.ranks, "nodes": workload.nodes, **facts}
     written, lines = _write(options, workload, description)
+    if options.kind == LLM and workload.software is not None and workload.software.is_assumed:
+        from et_sim.cli.assumed_software import assumed_software
+
+        lines = "\n".join((lines, *assumed_software(options)))
     print(json.dumps({**written, **facts}, indent=2, ensure_ascii=False) if options.json else lines)
     return 0
 

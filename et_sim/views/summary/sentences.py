@@ -178,7 +178,8 @@ def software_text(software: Software | None) -> str:
         return ""
     about = f"{software['name']}: {software['about']}" if software.get("about") else str(software["name"])
     launch = software.get("launch")
-    return f"{about}, {format_ns(launch)} of the host for a launch" if launch else about
+    text = f"{about}, {format_ns(launch)} of the host for a launch" if launch else about
+    return f"{text} (not stated: et-sim make --software names another)" if software.get("assumed") else text
 
 
 def throughput_text(throughput: Throughput | None) -> str:
