@@ -25,34 +25,30 @@ from et_sim.documents.recognise import CONVERTER, refuse_misplaced
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status of the process."""
     with visible_streams():
-        return _obey(arguments)
-
-
-def _obey(arguments: Sequence[str] | None) -> int:
-    try:
-        options = _parser().parse_args(arguments)
-        with interruptible(), watching_compilation(CompileStatus("et-convert")):
-            refuse_misplaced(vars(options), CONVERTER.get(options.command, {}))
-            for line in options.run(options):
-                print(line)
-        sys.stdout.flush()
-    except EtSimError as error:
-        sys.stdout.flush()
-        print(f"et-convert: error: {error}", file=sys.stderr)
-        return error.exit_status
-    except BrokenPipeError:  # the reader of stdout is gone, so a message would reach no reader
-        sys.stderr.close()
+        try:
+            options = _parser().parse_args(arguments)
+            with interruptible(), watching_compilation(CompileStatus("et-convert")):
+                refuse_misplaced(vars(options), CONVERTER.get(options.command, {}))
+                for line in options.run(options):
+                    print(line)
+            sys.stdout.flush()
+        except EtSimError as error:
+            sys.stdout.flush()
+            print(f"et-convert: error: {error}", file=sys.stderr)
+            return error.exit_status
+        except BrokenPipeError:  # the reader of stdout is gone, so a message would reach no reader
+            sys.stderr.close()
+            return 0
+        except KeyboardInterrupt:
+            print("et-convert: interrupted", file=sys.stderr)
+            return 130
+        except MemoryError:
+            print("et-convert: error: not enough memory", file=sys.stderr)
+            return 2
+        except OSError as error:  # such as a full disk behind stdout; errors of files name the file
+            print(f"et-convert: error: {brief(str(error))}", file=sys.stderr)
+            return 2
         return 0
-    except KeyboardInterrupt:
-        print("et-convert: interrupted", file=sys.stderr)
-        return 130
-    except MemoryError:
-        print("et-convert: error: not enough memory", file=sys.stderr)
-        return 2
-    except OSError as error:  # such as a full disk behind stdout; errors of files name the file
-        print(f"et-convert: error: {brief(str(error))}", file=sys.stderr)
-        return 2
-    return 0
 
 
 def _parser() -> Parser:

@@ -177,11 +177,6 @@ _GRAPH_KEYS = Keys("Id", "Name", "NodeType", "runtime", "data_deps", "ctrlDeps")
 _DESCRIPTION = {"workload_name": "string_val", "ngpus": "int64_val", "soc": "string_val"}
 
 
-def _is_graph(first: dict[str, Any]) -> bool:
-    """Return whether an input that starts with this object has this flavour."""
-    return _GRAPH in first
-
-
 def _read_graph(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks) -> Iterator[Any]:
     """Yield the metadata, then the nodes."""
     remarks.sentences.append(("units", "runtime taken as microseconds, sizes as bytes"))
@@ -273,7 +268,7 @@ class _Flavour(NamedTuple):
 
 
 _FLAVOURS = (
-    _Flavour("JSON workload_graph", _is_graph, _read_graph),
+    _Flavour("JSON workload_graph", lambda first: _GRAPH in first, _read_graph),
     _Flavour("JSON lines", json_lines.recognises, json_lines.read),
     _Flavour("protobuf JSON", _is_protobuf, _read_protobuf),
 )

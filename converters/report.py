@@ -85,31 +85,26 @@ def _as_text(conversions: list[Converted]) -> Iterable[str]:
         yield from _table(group[0].report, each)
 
 
-def _as_plain(conversions: list[Converted], notices: Iterable[str]) -> dict[str, Any]:
-    """Return the report as plain data; `notices` are about all files together."""
-    files = [
-        {
-            "input": conversion.source,
-            "format": conversion.format,
-            "outputs": list(conversion.outputs),
-            "nodes": conversion.report.nodes,
-            "operations": {
-                name: {"nodes": count, "bytes": size}
-                for name, (count, size) in conversion.report.operations.items()
-            },
-            "notes": [{"about": label, "text": text} for label, text in conversion.report.notes],
-        }
-        for conversion in conversions
-    ]
-    return {"files": files, "notices": list(notices)}
-
-
 def report_lines(
     conversions: list[Converted], notices: Iterable[str] = (), *, as_json: bool, **figures: Any
 ) -> Iterator[str]:
     """Yield the report as text or JSON; `figures` are further keys of the JSON form."""
     if as_json:
-        content = {**_as_plain(conversions, notices), **figures}
+        files = [
+            {
+                "input": conversion.source,
+                "format": conversion.format,
+                "outputs": list(conversion.outputs),
+                "nodes": conversion.report.nodes,
+                "operations": {
+                    name: {"nodes": count, "bytes": size}
+                    for name, (count, size) in conversion.report.operations.items()
+                },
+                "notes": [{"about": label, "text": text} for label, text in conversion.report.notes],
+            }
+            for conversion in conversions
+        ]
+        content = {"files": files, "notices": list(notices), **figures}
         yield json.dumps(content, indent=2, ensure_ascii=False)
         return
     yield from _as_text(conversions)

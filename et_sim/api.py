@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ranks
 from et_sim.machine import Notice
-from et_sim.machine.model import System, TimeFactors
+from et_sim.machine.model import TimeFactors
 from et_sim.machine.system import peaks_of, powered_devices
 from et_sim.machine.system_parts import CAPACITY, TRACKS
 from et_sim.network.registry import as_named, check_model, ways_of_messages
@@ -227,6 +227,7 @@ def make_manifest(
         texts.append((CAPACITY if machine.system.local_memory else TRACKS, remark))
     accuracy = machine.system.accuracy
     notices = [{"place": _base(workload.source), "key": key, "text": text} for key, text in texts]
+    caps = sorted({device.power_cap for device in powered_devices(machine.system) if device.power_cap})
     return {
         "et_sim": __version__,
         "model": str(task.model.name),
@@ -241,7 +242,7 @@ def make_manifest(
             "late_ns": workload.late_ns,
         },
         "costs": machine.system.costs and machine.system.costs.as_dict(),
-        **_power(machine.system),
+        **({"power_caps": caps} if caps and not machine.system.replay_only else {}),
         **({} if accuracy is None else {"accuracy": accuracy.as_dict()}),
         "peak_tflops": peaks_of(machine.system),
         "time_factors": [_factors(one) for one in machine.system.time_factors],
@@ -253,12 +254,6 @@ def make_manifest(
         "warnings": notices + [_as_dict(notice) for notice in (*machine.warnings, *of_plan)],
         "defaults": [_as_dict(notice) for notice in machine.defaults],
     }
-
-
-def _power(system: System) -> dict[str, Any]:
-    """Return the caps on the power of devices, if any has one."""
-    caps = sorted({device.power_cap for device in powered_devices(system) if device.power_cap})
-    return {"power_caps": caps} if caps and not system.replay_only else {}
 
 
 def _factors(one: TimeFactors) -> dict[str, Any]:

@@ -139,15 +139,11 @@ def _recordings(program: Program, ranks: str, folder: Path) -> list[Recorded]:
         recordings = record_ranks(program, chosen, folder)
         missing = missing_ranks(recordings, program.world) if ranks == AUTO else []
         if not missing:
-            _refuse_stopped(recordings)
+            for recording in recordings:
+                if recording.stopped:
+                    raise UsageError(
+                        f"{recording.stopped}, which is not recorded",
+                        remedy="record both, or one rank of each role with --ranks auto",
+                    )
             return recordings
         chosen = sorted({*chosen, *missing})
-
-
-def _refuse_stopped(recordings: list[Recorded]) -> None:
-    for recording in recordings:
-        if recording.stopped:
-            raise UsageError(
-                f"{recording.stopped}, which is not recorded",
-                remedy="record both, or one rank of each role with --ranks auto",
-            )

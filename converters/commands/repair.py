@@ -33,8 +33,14 @@ def run(options: Options) -> Iterator[str]:
     from converters.report import Converted, make_report, report_lines
     from et_sim.basics.units import plural
     from et_sim.trace import decode, read_workload, write_trace
+    from et_sim.trace.manifest import is_manifest
 
-    _refuse_manifest(options.prefix)
+    if is_manifest(options.prefix):
+        raise UsageError(
+            "is a workload manifest, and only trace files are repaired",
+            place=options.prefix,
+            remedy="repair the files that its templates were made from",
+        )
     workload = read_workload(options.prefix, drop_dangling=True)
     inputs = [Path(path) for path, _ in workload.inputs]
     outputs = [trace_path(options.output, rank) for rank in range(workload.ranks)]
@@ -55,14 +61,3 @@ def run(options: Options) -> Iterator[str]:
         converted.append(Converted(str(inputs[rank]), status, (str(outputs[rank]),), report))
     notices = [*workload.notices, *([equaliser.remark()] if equaliser and equaliser.uneven else [])]
     yield from report_lines(converted, notices, as_json=options.json)
-
-
-def _refuse_manifest(named: str) -> None:
-    from et_sim.trace.manifest import is_manifest
-
-    if is_manifest(named):
-        raise UsageError(
-            "is a workload manifest, and only trace files are repaired",
-            place=named,
-            remedy="repair the files that its templates were made from",
-        )

@@ -74,7 +74,7 @@ def as_dot(drawing: Drawing) -> str:
     """Return the drawing as DOT text of GraphViz."""
     lines = ["digraph trace {", '  node [shape=box, style="filled,rounded", fontname="sans-serif"];']
     for row, facts in _facts(drawing):
-        label = "\\n".join(_escaped(line) for line in _label(facts))
+        label = "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in _label(facts))
         colour = _HOST if facts["place"] == "host" else _COLOURS.get(facts["kind"], _OTHER)
         lines.append(f'  n{int(drawing.trace.node_id[row])} [label="{label}", fillcolor="{colour}"];')
     ids = drawing.trace.node_id
@@ -140,7 +140,3 @@ def _label(facts: dict[str, Any]) -> Iterator[str]:
 def _printable(text: str) -> str:
     """Replace control characters: XML 1.0 forbids them, even as references."""
     return "".join(character if character.isprintable() else "�" for character in text)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -95,7 +95,8 @@ def _variants(workload: Workload, families: GroupRules, growth: Growth) -> tuple
     for template in np.flatnonzero(workload.ranks_per_template).tolist():
         users = np.flatnonzero(workload.template_of_rank == template)
         trace = workload.templates[template]
-        peers = _peers(trace)
+        is_send, is_receive = trace.kind == NodeKind.SEND, trace.kind == NodeKind.RECV
+        peers = unique(np.concatenate((trace.comm_dst[is_send], trace.comm_src[is_receive]))).astype(np.int64)
         columns = [_distance(workload, template, users, peer, growth) for peer in peers.tolist()]
         rows = np.stack([np.zeros(len(users), np.int64), *columns], axis=1)
         equal = groups_of(*rows.T)
@@ -105,12 +106,6 @@ def _variants(workload: Workload, families: GroupRules, growth: Growth) -> tuple
             variant = Variant(template, listed[row], families.of_rank[user])
             of_old[user] = number.setdefault(variant, len(number))
     return list(number), of_old
-
-
-def _peers(trace: Trace) -> Any:
-    """Return all peers that messages name."""
-    is_send, is_receive = trace.kind == NodeKind.SEND, trace.kind == NodeKind.RECV
-    return unique(np.concatenate((trace.comm_dst[is_send], trace.comm_src[is_receive]))).astype(np.int64)
 
 
 def _distance(workload: Workload, template: int, users: Any, peer: int, growth: Growth) -> Any:

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -195,7 +194,10 @@ def cut(given: Input, wanted: Wanted, prefix: str) -> Edited:
     kept_sources = sources if given.is_manifest else [sources[rank] for rank in ranks]
     edit = Edited(part, contents, [tuple(notes[template]) for template in used], "sliced", kept_sources)
     if wanted.groups:
-        edit.more.append(_groups_file(wanted.groups, new_rank, prefix))
+        new = {name: _new_members(members, new_rank.tolist()) for name, members in wanted.groups.items()}
+        edit.more.append(
+            (groups_path(prefix), groups_text({name: members for name, members in new.items() if members}))
+        )
     edit.remarks += _remarks(left_out, ranks, partners.unknown)
     return edit
 
@@ -320,8 +322,3 @@ def _new_members(members: tuple[int, ...], new_rank: list[int]) -> tuple[int, ..
 
 def _set_text(node: Any, text: str) -> None:
     node.inputs.values = text
-
-
-def _groups_file(groups: GroupsFile, new_rank: Any, prefix: str) -> tuple[Path, bytes]:
-    new = {name: _new_members(members, new_rank.tolist()) for name, members in groups.items()}
-    return groups_path(prefix), groups_text({name: members for name, members in new.items() if members})

@@ -123,7 +123,12 @@ def roofline_timer(peak_tflops: float, memory_gbps: float) -> Timer:
 
     def times(kernels: Sequence[Kernel], value_bytes: int) -> list[int]:
         counts = [_counts(kernel) for kernel in kernels]
-        _refuse_huge(counts, value_bytes)
+        worst = max(max(operations, values * value_bytes) for operations, values in counts)
+        if worst > MOST_BYTES:
+            raise TraceError(
+                f"a product has {worst:,} operations or bytes on one NPU",
+                remedy=f"stay below {MOST_BYTES:,}: give smaller products, or more NPUs",
+            )
         operations = np.array([operations for operations, _ in counts], np.int64)
         values = np.array([values for _, values in counts], np.int64)
         durations: list[int] = machine.duration_ns(operations, values * value_bytes).tolist()
@@ -158,15 +163,6 @@ def _counts(kernel: Kernel) -> tuple[int, int]:
     if lookups:
         return rows * inner * columns, rows * columns * (inner + 1)
     return 2 * rows * inner * columns, rows * inner + inner * columns + rows * columns
-
-
-def _refuse_huge(counts: list[tuple[int, int]], value_bytes: int) -> None:
-    worst = max(max(operations, values * value_bytes) for operations, values in counts)
-    if worst > MOST_BYTES:
-        raise TraceError(
-            f"a product has {worst:,} operations or bytes on one NPU",
-            remedy=f"stay below {MOST_BYTES:,}: give smaller products, or more NPUs",
-        )
 
 
 def layers_of(products: Sequence[Product], shape: Shape, timer: Timer, source: str) -> LayerFile:

@@ -164,7 +164,11 @@ class _Writer:
         ):
             pieces = self.book.table(unique(column), host.texts, partial(printed, number))
             yield _Table(place, row, column, pieces)
-        pieces = self.book.table(unique(host.schema_text), host.texts, _schema)
+        pieces = self.book.table(
+            unique(host.schema_text),
+            host.texts,
+            lambda text: text_attribute("op_schema", text.decode(errors="replace")),
+        )
         yield _Table(_SCHEMA, row, host.schema_text, pieces, _Only.CALLS)
         if self.rank.device is None:
             yield _Table(0, row, host.name, self.book.table(unique(host.name), host.names, _name))
@@ -283,10 +287,6 @@ class _Writer:
 
 def _name(name: str) -> bytes:
     return text_field(NAME_FIELD, name)
-
-
-def _schema(text: bytes) -> bytes:
-    return text_attribute("op_schema", text.decode(errors="replace"))
 
 
 def _recorded(number: int, key: str, text: bytes) -> bytes:

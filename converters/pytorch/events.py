@@ -19,6 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -97,7 +98,9 @@ class Launches:
 class Pending:
     """The waits of streams from calls, in the order of calls: moments and work."""
 
-    by_lane: dict[int, SortedKeyList] = field(default_factory=lambda: defaultdict(_by_moment))
+    by_lane: dict[int, SortedKeyList] = field(
+        default_factory=lambda: defaultdict(partial(SortedKeyList, key=itemgetter(0)))
+    )
 
     def add(self, lane: int, moment: int, work: int) -> None:
         """Add a wait of a stream for work, from a moment on."""
@@ -106,10 +109,6 @@ class Pending:
     def between(self, lane: int, first: int, last: int) -> list[int]:
         """Return the work that calls between two moments made a stream wait for."""
         return [work for _, work in self.by_lane[lane].irange_key(first, last, inclusive=(False, False))]
-
-
-def _by_moment() -> SortedKeyList:
-    return SortedKeyList(key=itemgetter(0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,12 @@ class Groups:
         """Return the communication with the name of its group, and its root or peer as a global rank."""
         name = self._name_of(communication)
         if name and name not in self.members:
-            self._learn(name, communication)
+            if communication.group_ranks:
+                self.members[name] = communication.group_ranks
+            elif communication.group_size == self.world and self.world != UNKNOWN:
+                self.members[name] = ()
+            elif name != DEFAULT:
+                self.tally.count(f"of group {name}, whose members are not in the trace")
         resolved = replace(communication, group="" if self._has_all_ranks(name) else name)
         if communication.peer == UNKNOWN and communication.root != UNKNOWN:
             return replace(resolved, peer=self.global_rank(name, communication.root))
@@ -85,14 +90,6 @@ class Groups:
             if self.rank in ranks or not ranks or self.rank == ABSENT:
                 names.setdefault(ranks if len(ranks) != self.world else (), name)
         return {name: ranks for ranks, name in names.items()}
-
-    def _learn(self, name: str, communication: Communication) -> None:
-        if communication.group_ranks:
-            self.members[name] = communication.group_ranks
-        elif communication.group_size == self.world and self.world != UNKNOWN:
-            self.members[name] = ()
-        elif name != DEFAULT:
-            self.tally.count(f"of group {name}, whose members are not in the trace")
 
 
 def collect_groups(host: HostTrace | None, device: DeviceTrace | None, tally: Tally) -> Groups:

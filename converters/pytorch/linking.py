@@ -73,12 +73,6 @@ def operators_of(host: HostTrace) -> Any:
     return np.flatnonzero(~np.isin(host.kind, [int(node_sort) for node_sort in _WITHOUT_CALLS]))
 
 
-def _names_in_common(host: HostTrace, device: DeviceTrace) -> Any:
-    """Return the names of the timeline by the numbers of the execution trace; others are below -1."""
-    number = {name: at for at, name in enumerate(host.names)}
-    return np.array([number.get(name, -2 - at) for at, name in enumerate(device.names)], np.int64)
-
-
 def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> Links:
     """Find the pairs of rows and calls."""
     sides = _sides(host, device, calls)
@@ -110,7 +104,9 @@ def _no_pairs() -> Pairs:
 
 
 def _sides(host: HostTrace, device: DeviceTrace, calls: Calls) -> _Sides:
-    common = _names_in_common(host, device)
+    number = {name: at for at, name in enumerate(host.names)}
+    # Numbers of the execution trace; names that it lacks are below -1.
+    common = np.array([number.get(name, -2 - at) for at, name in enumerate(device.names)], np.int64)
     rows = operators_of(host)
     rows = rows[np.argsort(host.node_id[rows], kind="stable")]
     chosen = np.flatnonzero(calls.is_operator | calls.is_annotation)

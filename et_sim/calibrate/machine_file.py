@@ -19,7 +19,7 @@ from et_sim.calibrate.kernels import Measured
 from et_sim.documents.keys import keys_of
 from et_sim.machine.accuracy import OPERATIONS, small_kind
 from et_sim.machine.datatypes import datatype_named
-from et_sim.machine.efficiencies import Curve, Efficiency
+from et_sim.machine.efficiencies import Curve
 from et_sim.machine.kernel_kinds import FIELDS, KernelKind
 from et_sim.machine.presets import as_one_file, preset
 from et_sim.machine.readers import read_system_alone
@@ -197,7 +197,9 @@ def device_changes(
         ("efficiency", before.efficiency, after.efficiency),
         ("memory-efficiency", before.memory_efficiency, after.memory_efficiency),
     ):
-        if parts := _changed(was, new):
+        if parts := {
+            kind: float(f"{curve.peak:.4g}") for kind, curve in new.curves.items() if curve != was.of(kind)
+        }:
             given = old["compute"].get(name, 1.0)
             keys[name] = {**(given if isinstance(given, dict) else {"other": given}), **parts}
             target = sources if name in old["sources"] else estimates
@@ -221,12 +223,6 @@ def _source(old: dict[str, Any], name: str, kinds: Iterable[str]) -> str:
     source = {**old["sources"], **old["estimates"]}.get(name, "")
     rest = source.partition(ELSE)[2] if source.startswith(SEE) else source
     return f"{SEE}: {', '.join(kinds)}" + (f"{ELSE}{rest}" if rest else "")
-
-
-def _changed(before: Efficiency, after: Efficiency) -> dict[str, float]:
-    return {
-        kind: float(f"{curve.peak:.4g}") for kind, curve in after.curves.items() if curve != before.of(kind)
-    }
 
 
 def _changed_kinds(

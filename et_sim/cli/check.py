@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from et_sim.machine import Machine
     from et_sim.plan.lowering import Lowering
     from et_sim.trace import Workload
-    from et_sim.trace.preflight import Problem, Rules
+    from et_sim.trace.preflight import Problem
 
 Result = TypeVar("Result")
 
@@ -38,7 +38,8 @@ class Options(MachineOptions):
 def run(options: Options) -> int:
     """Print the findings; return 2 if one of them is an error."""
     from et_sim.network.registry import as_named, check_model
-    from et_sim.trace.preflight import find_problems
+    from et_sim.plan.mismatches import rules_of
+    from et_sim.trace.preflight import Rules, find_problems
 
     options.network_model = as_named(options.network_model)
     check_model(options.network_model)
@@ -59,7 +60,7 @@ def run(options: Options) -> int:
     groups = machine.groups if machine else _read_parts(options, workload.ranks, problems)
     groups = workload.job_groups if workload.jobs else groups
     problems += [_warning("workload", text) for text in workload.notices]
-    rules = _rules(machine)
+    rules = rules_of(machine.system) if machine else Rules()
     if options.alone:
         rules = rules._replace(communicates=False)
     problems += find_problems(workload, groups=groups, rules=rules)
@@ -158,13 +159,6 @@ def _plan(workload: Workload, machine: Machine, options: Options, problems: list
     plan = assemble(lowering, Actors.one_per_rank(workload.ranks))
     problems += [_warning("machine", f"{n.place}: {n.text}") for n in (*plan.notices, *remarks)]
     problems += find_renumbered(plan, lowering.workload)
-
-
-def _rules(machine: Machine | None) -> Rules:
-    from et_sim.plan.mismatches import rules_of
-    from et_sim.trace.preflight import Rules
-
-    return rules_of(machine.system) if machine else Rules()
 
 
 def _ranks_of_network(options: Options, problems: list[Problem]) -> int | None:

@@ -56,7 +56,12 @@ def _write_inputs(folder: Path) -> None:
         files[folder / TRACES / f"{STEP}.{rank}.et"] = encoded[template]
     try:
         for path, content in files.items():
-            _refuse_loss(path, content)
+            if path.exists() and path.read_bytes() != content:
+                raise UsageError(
+                    "exists and is not the demo's file, or was changed since",
+                    place=str(path),
+                    remedy="choose another directory with --out; nothing was overwritten",
+                )
         (folder / TRACES).mkdir(parents=True, exist_ok=True)
         for path, content in files.items():
             path.write_bytes(content)
@@ -72,12 +77,3 @@ def _bundled(name: str) -> bytes:
     from importlib.resources import files
 
     return (files("et_sim.workloads.demo") / name).read_bytes()
-
-
-def _refuse_loss(path: Path, content: bytes) -> None:
-    if path.exists() and path.read_bytes() != content:
-        raise UsageError(
-            "exists and is not the demo's file, or was changed since",
-            place=str(path),
-            remedy="choose another directory with --out; nothing was overwritten",
-        )

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from et_sim.basics.declared_options import Command, Count
 from et_sim.basics.errors import UsageError
-
-if TYPE_CHECKING:
-    from et_sim.views.export.contents import Contents
 
 
 class Options(Command):
@@ -30,6 +27,7 @@ def run(options: Options) -> int:
         raise UsageError(
             "nothing to write", remedy=f"et-sim export {options.directory} --perfetto timeline.pftrace"
         )
+    from et_sim.basics.units import plural
     from et_sim.cli.progress import Progress
     from et_sim.views import open_run
     from et_sim.views.drawing.nodes import ALWAYS
@@ -43,7 +41,13 @@ def run(options: Options) -> int:
     with Progress() as progress:
         progress.stage("reading the timeline")
         contents = contents_of(opened, options.ranks, window, options.limit or MOST_SLICES)
-    print(_contents_text(contents))
+    parts = (
+        f"{plural(len(contents.slices), 'node')} of {plural(len(contents.shown.ranks), 'rank')}",
+        plural(len(contents.messages), "message"),
+        plural(len(contents.collectives), "collective across ranks", "collectives across ranks"),
+        plural(len(contents.counters), "counter"),
+    )
+    print(f"the timeline shows {', '.join(parts)}")
     for sentence in contents.left_out:
         print(f"it {sentence}")
     if options.perfetto is not None:
@@ -52,18 +56,6 @@ def run(options: Options) -> int:
         about = {"et_sim": opened.manifest.get("et_sim"), "left_out": list(contents.left_out)}
         _write(options.chrome, chrome.pieces(contents, about), chrome.count(contents))
     return 0
-
-
-def _contents_text(contents: Contents) -> str:
-    from et_sim.basics.units import plural
-
-    parts = (
-        f"{plural(len(contents.slices), 'node')} of {plural(len(contents.shown.ranks), 'rank')}",
-        plural(len(contents.messages), "message"),
-        plural(len(contents.collectives), "collective across ranks", "collectives across ranks"),
-        plural(len(contents.counters), "counter"),
-    )
-    return f"the timeline shows {', '.join(parts)}"
 
 
 def _write(target: Path, pieces: Iterable[bytes], events: int) -> None:

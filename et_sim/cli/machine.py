@@ -42,7 +42,14 @@ def run(options: Options) -> int:
         return 0
     machine = preset(options.name)
     if options.out is not None:
-        _write(machine, options.out)
+        try:
+            options.out.mkdir(parents=True, exist_ok=True)
+            for name, content in ((SYSTEM, machine.system), (NETWORK, machine.network)):  # JSON is YAML, too
+                (options.out / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(
+                f"cannot be written: {error.strerror or error}", place=str(options.out)
+            ) from None
     known = entry(machine.name)
     if options.json:
         calibrated = {"calibrated": known.calibrated} if known.calibrated else {}
@@ -117,13 +124,3 @@ def _calibrated(known: Entry) -> list[str]:
             else:
                 lines.append(f"  {fitted}: {name}: {error}")
     return ["calibrated:", *lines] if lines else []
-
-
-def _write(machine: Preset, folder: Path) -> None:
-    """Write the files of a machine; the network file is JSON, which is valid YAML."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in ((SYSTEM, machine.system), (NETWORK, machine.network)):
-            (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror or error}", place=str(folder)) from None

@@ -18,7 +18,6 @@ from et_sim.serving.batcher import POLICIES
 
 if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
-    from et_sim.serving.results import Serving
     from et_sim.serving.serve import Setup
 
 
@@ -98,7 +97,9 @@ def run(options: Options) -> int:
         serving = serve(options.requests, model, setup, machine, progress.serving)
         progress.stage("adding up and writing")
         serving.write(target)
-    _warn(serving)
+    for notice in serving.manifest["warnings"]:
+        place = f"{notice['place']}: " if notice["place"] else ""
+        print(f"et-sim: warning: {place}{notice['text']}", file=sys.stderr)
     summary = serving.summary()
     if options.json:
         print(json.dumps(summary, indent=2, ensure_ascii=False))
@@ -157,9 +158,3 @@ def _replicas(options: Options) -> tuple[int, int]:
             remedy="give both --prefill-replicas and --decode-replicas",
         )
     return decode, prefill
-
-
-def _warn(serving: Serving) -> None:
-    for notice in serving.manifest["warnings"]:
-        place = f"{notice['place']}: " if notice["place"] else ""
-        print(f"et-sim: warning: {place}{notice['text']}", file=sys.stderr)

@@ -71,10 +71,6 @@ def _counts(slot: Slot, value: Any) -> tuple[int, ...]:
     return tuple(_integer(replace(slot, index=index), number) for index, number in enumerate(value))
 
 
-def _count_or_counts(slot: Slot, value: Any) -> int | tuple[int, ...]:
-    return _counts(slot, value) if isinstance(value, list) else _integer(slot, value)
-
-
 def _number(slot: Slot, value: Any) -> float:
     key = slot.key
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -210,11 +206,6 @@ def _ranks(slot: Slot, value: Any) -> tuple[range, ...]:
         raise slot.section.fault(cause, f"allowed: {slot.key.allowed}", key=slot.key.name) from None
 
 
-def _ranks_or_all(slot: Slot, value: Any) -> tuple[range, ...] | None:
-    """Return the ranks; None: all."""
-    return None if value == ALL_RANKS else _ranks(slot, value)
-
-
 def _object(slot: Slot, value: Any) -> Any:
     if not isinstance(value, dict):
         raise slot.refusal(value)
@@ -266,7 +257,9 @@ INTEGER = Kind("integer", _range("an integer"), _integer)  # a fraction is cut o
 COUNT = Kind("whole number", _range("an integer"), _integer)  # a fraction is refused
 COUNTS = Kind("whole numbers", _range("a list of integers"), _counts)
 COUNT_OR_COUNTS = Kind(
-    "whole number or several", _range("an integer, or a list of integers,"), _count_or_counts
+    "whole number or several",
+    _range("an integer, or a list of integers,"),
+    lambda slot, value: _counts(slot, value) if isinstance(value, list) else _integer(slot, value),
 )
 NUMBER = Kind("number", _range("a number"), _number)
 _BANDWIDTH = _range("a number", ', or a text with a unit such as "400Gbps" or "50GB/s"')
@@ -290,7 +283,11 @@ ANYTHING = Kind("anything", lambda _: "anything", lambda _, value: value)
 TEXT = Kind("text", _word_or_text, _text)
 _RANKS_FORM = 'ranks and ranges such as "0-3,6", or "0-14/2" for every second one'
 SOME_RANKS = Kind("some ranks", lambda _: _RANKS_FORM, _ranks)
-RANKS = Kind("ranks", lambda _: f'{_RANKS_FORM}, or "{ALL_RANKS}"', _ranks_or_all)
+RANKS = Kind(
+    "ranks",
+    lambda _: f'{_RANKS_FORM}, or "{ALL_RANKS}"',
+    lambda slot, value: None if value == ALL_RANKS else _ranks(slot, value),
+)
 OBJECT = Kind("object", _with_words("an object with some of the keys"), _object)
 NAMED = Kind("objects by name", _with_words("objects by name, each with some of the keys"), _named)
 OBJECTS = Kind("list of objects", _with_words("a list of objects, each with some of the keys"), _objects)

@@ -84,10 +84,6 @@ TEXT_OR_NUMBER = Kind(
 )
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
 @quick_dataclass(frozen=True)
 class Where:
     """The conditions of a rule, all of which a node must meet."""
@@ -100,7 +96,7 @@ class Where:
         "Nodes whose `layer_shape` begins with this word; several with commas between.",
         (),
         name="operation",
-        becomes=_words,
+        becomes=lambda text: tuple(word.strip() for word in text.split(",") if word.strip()),
     )
     datatype: str | None = key(DATATYPE, "Nodes whose attribute `dtype` is this one.", None, name="dtype")
     attribute: str | None = text("Nodes that carry this attribute.", None)

@@ -22,7 +22,6 @@ from et_sim.machine.system import (
     CUSTOM_KEYS,
     NAMED_SWITCHES,
     DimensionOrder,
-    Implementations,
     LayerSettings,
     QueueOrder,
     System,
@@ -172,7 +171,11 @@ def read_system(source: Section, remarks: Remarks) -> tuple[System, LayerSetting
     given = read_keys(source, SYSTEM_KEYS, remarks)
     values = note_defaults(given, SYSTEM_KEYS, source, remarks)
     behaviour = behaviour_of(given.get("profile", DEFAULT), given.get("corrections"))
-    _refuse_two_timers(given, source)
+    if given.get("roofline-enabled") and any(rule.where is None for rule in given.get(COMPUTE, ())):
+        raise source.fault(
+            f'keys "{COMPUTE}" and "roofline-enabled" both time kernels',
+            'leave one of them out, or limit "compute" by "where"',
+        )
     memory = _local_memory(given, source)
     system = replace(
         made(System, given),
@@ -189,7 +192,12 @@ def read_system(source: Section, remarks: Remarks) -> tuple[System, LayerSetting
         **_orders(given, behaviour.corrections, source, remarks),
     )
     system = replace(system, costs=_costs(system, source))
-    _remark_on_unused(system.implementations, source.place, remarks)
+    for collective in COLLECTIVES:
+        names = getattr(system.implementations, collective.replace("-", "_")) or ()
+        first = next((index for index, entry in enumerate(names) if spans_all(entry)), None)
+        if first is not None and first + 1 < len(names):
+            text = f"{names[first]} at index {first} spans all NPUs, so the entries after it are not used"
+            remarks.warn(source.place, f"{collective}-implementation", text)
     _remark_on_roofline(system, source.place, remarks)
     is_tracked = system.track_local_mem or memory is not None
     return replace(system, track_local_mem=is_tracked), made(LayerSettings, given)
@@ -214,14 +222,6 @@ def _costs(system: System, source: Section) -> Costs | None:
             f'key "{NETWORK}" without "{BUSY}": {LEAVES_OUT}', f'give "{BUSY}" and "{IDLE}", too'
         )
     return costs
-
-
-def _refuse_two_timers(given: dict[str, Any], source: Section) -> None:
-    if given.get("roofline-enabled") and any(rule.where is None for rule in given.get(COMPUTE, ())):
-        raise source.fault(
-            f'keys "{COMPUTE}" and "roofline-enabled" both time kernels',
-            'leave one of them out, or limit "compute" by "where"',
-        )
 
 
 def _local_memory(given: dict[str, Any], source: Section) -> LocalMemory | None:
@@ -285,16 +285,6 @@ def scaled_delay(delay: int, scale: float, place: str) -> int:
             remedy=f"allowed: at most {format_ns(LONGEST_NS)}",
         )
     return int(delay * float(scale))
-
-
-def _remark_on_unused(implementations: Implementations, place: str, remarks: Remarks) -> None:
-    """Warn of entries after an algorithm that spans all dimensions."""
-    for collective in COLLECTIVES:
-        names = getattr(implementations, collective.replace("-", "_")) or ()
-        first = next((index for index, entry in enumerate(names) if spans_all(entry)), None)
-        if first is not None and first + 1 < len(names):
-            text = f"{names[first]} at index {first} spans all NPUs, so the entries after it are not used"
-            remarks.warn(place, f"{collective}-implementation", text)
 
 
 def _remark_on_roofline(system: System, place: str, remarks: Remarks) -> None:

@@ -84,7 +84,9 @@ class Space(Struct, frozen=True, eq=False):
         pairs = list(zip(self.axes, values, strict=True))
         for axis, value in pairs:
             if axis.field.root in words:
-                words[axis.field.root] = _word(axis, value)
+                if value is not None and not isinstance(value, str):
+                    raise InputError(f"axis {axis.name!r} has the value {value!r}", remedy="give names")
+                words[axis.field.root] = value
             elif not axis.field.path:
                 parts[axis.field.root] = self.loaded[axis.field.root, _key(value)]
         for axis, value in pairs:
@@ -259,12 +261,6 @@ def _changed(loaded: Loaded, where: Field, value: Any) -> Loaded:
         return changed
     except (KeyError, IndexError, TypeError, AttributeError):
         raise InputError(f"there is no field {where} in this one") from None
-
-
-def _word(axis: Axis, value: Any) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise InputError(f"axis {axis.name!r} has the value {value!r}", remedy="give names")
-    return value
 
 
 def _key(value: Any) -> str:

@@ -32,7 +32,7 @@ def read_process_groups(trace: Trace) -> dict[str, tuple[int, ...]]:
     """Return the members of every group that the trace describes, by `group_key`; ALL_RANKS: all of them."""
     groups: dict[str, tuple[int, ...]] = {}
     for row in trace.metadata_text:
-        for name, members in _described(trace, row):
+        for name, members in [_one(trace, row, entry) for entry in _entries(trace, row) or ()]:
             key = group_key(name)
             if groups.setdefault(key, members) != members:
                 raise _refusal(
@@ -70,10 +70,6 @@ def _entries(trace: Trace, row: int) -> list[Any] | None:
         if isinstance(content, list):
             return content
     raise _refusal(trace, row, "mentions pg_name, and its text is not a list of process groups", _GROUPS_FORM)
-
-
-def _described(trace: Trace, row: int) -> list[tuple[str, tuple[int, ...]]]:
-    return [_one(trace, row, entry) for entry in _entries(trace, row) or ()]
 
 
 def _one(trace: Trace, row: int, entry: Any) -> tuple[str, tuple[int, ...]]:

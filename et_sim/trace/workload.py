@@ -144,7 +144,19 @@ class Workload(Struct, frozen=True, eq=False):
         if not isinstance(self.templates, Templates):
             force_setattr(self, "templates", Templates(self.templates))
         _check_templates(self)
-        _check_groups(self)
+        for name, rule in self.group_rules.items():
+            if name.strip("0") == "" or (name.isdecimal() and name.startswith("0")):
+                raise TraceError(
+                    f'a group rule cannot be called "{name}"',
+                    place=self.source,
+                    remedy='"" and 0 mean all ranks; other numbers are written without leading zeros',
+                )
+            if self.ranks % rule.every:
+                raise TraceError(
+                    f'group rule "{name}" ({rule}) does not divide {self.ranks} ranks',
+                    place=self.source,
+                    remedy=f"the number of ranks must be a multiple of {rule.every}",
+                )
 
     @property
     def ranks(self) -> int:
@@ -232,19 +244,3 @@ def _check_templates(workload: Workload) -> None:
             place=workload.source,
             remedy="give one for each template, or none",
         )
-
-
-def _check_groups(workload: Workload) -> None:
-    for name, rule in workload.group_rules.items():
-        if name.strip("0") == "" or (name.isdecimal() and name.startswith("0")):
-            raise TraceError(
-                f'a group rule cannot be called "{name}"',
-                place=workload.source,
-                remedy='"" and 0 mean all ranks; other numbers are written without leading zeros',
-            )
-        if workload.ranks % rule.every:
-            raise TraceError(
-                f'group rule "{name}" ({rule}) does not divide {workload.ranks} ranks',
-                place=workload.source,
-                remedy=f"the number of ranks must be a multiple of {rule.every}",
-            )

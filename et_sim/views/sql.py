@@ -234,7 +234,9 @@ class QueryResult:
 
     def json_lines(self) -> Iterator[str]:
         """Yield a JSON list with an object for each row."""
-        self._check_names_differ()
+        for place, name in enumerate(self.columns):
+            if name in self.columns[:place]:
+                raise UsageError(f"two columns are called {name!r}", remedy="give one another name with AS")
         before = "[\n"
         for row in self.rows():
             values = {name: _plain(value) for name, value in zip(self.columns, row, strict=True)}
@@ -252,11 +254,6 @@ class QueryResult:
             with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as out:
                 for batch in reader:
                     out.write_batch(_fitted(batch, schema))
-
-    def _check_names_differ(self) -> None:
-        for place, name in enumerate(self.columns):
-            if name in self.columns[:place]:
-                raise UsageError(f"two columns are called {name!r}", remedy="give one another name with AS")
 
 
 def _check_is_one_query(statements: Sequence[Any]) -> None:

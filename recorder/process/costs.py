@@ -146,10 +146,6 @@ def _softmax(given: Given, _: Any) -> Cost:
     return Cost(shapes.softmax(data.numel() // max(width, 1), width))
 
 
-def _embedding(given: Given, result: Any) -> Cost:
-    return Cost(shapes.embedding(given[1].numel(), result.shape[-1]))
-
-
 def _optimizer(operations: int) -> Counter:
     def count(given: Given, _: Any) -> Cost:
         return Cost("", operations * sum(tensor.numel() for tensor in given[0]))
@@ -180,7 +176,7 @@ COUNTERS: dict[str, Counter] = {
     "native_layer_norm": _normalised(shapes.layernorm, 1),
     "_fused_rms_norm": _normalised(shapes.rmsnorm, 1),
     **dict.fromkeys(("_softmax", "_log_softmax"), _softmax),
-    "embedding": _embedding,
+    "embedding": lambda given, result: Cost(shapes.embedding(given[1].numel(), result.shape[-1])),
     **dict.fromkeys(("_fused_adam_", "_fused_adam", "_fused_adamw_", "_fused_adamw"), _ADAM),
     **dict.fromkeys(("_fused_sgd_", "_fused_sgd"), _SGD),
     **dict.fromkeys(("_fused_adagrad_", "_fused_adagrad"), _ADAGRAD),

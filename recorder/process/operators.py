@@ -96,12 +96,9 @@ class RecordingMode(TorchDispatchMode):
         except BaseException:
             # an exception that leaves through C++ inside backward() may end the process without a message
             if torch._C._current_autograd_node() is not None:
-                self._print_traceback()
+                traceback.print_exc()
+                sys.stderr.flush()
             raise
-
-    def _print_traceback(self) -> None:
-        traceback.print_exc()
-        sys.stderr.flush()
 
     def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func.namespace in ("c10d", "_c10d_functional", "_dtensor") and self._collectives.is_communication(

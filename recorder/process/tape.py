@@ -73,7 +73,8 @@ class Tape:
         if (last := self._last.get(stream)) is not None:
             after.add(last)
         if self.host_ns and work is not Work.HOST:
-            after.add(self._launch(operator))
+            self.add(Work.HOST, f"launch of {operator}", HOST, operations=self.host_ns)
+            after.add(len(self.nodes) - 1)
         if self._host_waits_of.get(stream, frozenset()) is not self._host:
             after |= self._host
             self._host_waits_of[stream] = self._host
@@ -94,11 +95,6 @@ class Tape:
             if last is not None and len(after) > 1:
                 after -= set(self.nodes[last].after)
         return sorted(after)
-
-    def _launch(self, operator: str) -> int:
-        """Return the host's part of a node."""
-        self.add(Work.HOST, f"launch of {operator}", HOST, operations=self.host_ns)
-        return len(self.nodes) - 1
 
     def last_issued(self, stream: int) -> int:
         """Return the last node of a stream."""

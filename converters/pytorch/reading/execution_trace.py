@@ -218,7 +218,14 @@ class HostReader:
                 remedy="name the file that PyTorch's ExecutionTraceObserver wrote",
             )
         columns = self._columns.finish()
-        _refuse_doubles(self._path, columns["node_id"])
+        ids = np.sort(columns["node_id"])
+        again = unique(ids[1:][ids[1:] == ids[:-1]])
+        if len(again):
+            raise TraceError(
+                f"{len(again)} node ids are used more than once, the first is {int(again[0])}",
+                place=str(self._path),
+                remedy="the file is damaged, or two were written into one; record again",
+            )
         return HostTrace(
             path=str(self._path),
             schema=str(self._members.get("schema", "")),
@@ -293,18 +300,6 @@ class HostReader:
                 continue
             for group in process_groups(listed):
                 self._groups.setdefault(group.name, group)
-
-
-def _refuse_doubles(path: Path, node_id: Any) -> None:
-    """Refuse ids that are used more than once."""
-    ids = np.sort(node_id)
-    again = unique(ids[1:][ids[1:] == ids[:-1]])
-    if len(again):
-        raise TraceError(
-            f"{len(again)} node ids are used more than once, the first is {int(again[0])}",
-            place=str(path),
-            remedy="the file is damaged, or two were written into one; record again",
-        )
 
 
 def kind_of_node(name: str) -> int:

@@ -117,16 +117,11 @@ def _device_identity(path: Path, members: dict[str, Any], events: list[Event]) -
     distributed = members.get("distributedInfo")
     rank = whole_number(distributed.get("rank")) if isinstance(distributed, dict) else ABSENT
     if rank == ABSENT and distributed is None:
-        rank = _rank_at_end(path)
+        with Blocks(path) as blocks:  # distributedInfo may come after the events
+            match = _RANK.search(blocks.last(_TAIL_BYTES))
+        rank = int(match.group(1)) if match else ABSENT
     on_host = (
         event.pid for event in events if event.phase == "X" and event.category in ("cpu_op", "Operator")
     )
     process = whole_number(next(on_host, ABSENT))
     return Identity(DEVICE, rank_of_name(path) if rank == ABSENT else rank, process)
-
-
-def _rank_at_end(path: Path) -> int:
-    """Return the rank of a file whose distributedInfo comes after its events."""
-    with Blocks(path) as blocks:
-        match = _RANK.search(blocks.last(_TAIL_BYTES))
-    return int(match.group(1)) if match else ABSENT

@@ -38,20 +38,18 @@ def _names(slot: Slot, value: Any) -> tuple[str, ...]:
     return tuple(_name(slot, name, index) for index, name in enumerate(value))
 
 
-def _name_or_names(slot: Slot, value: Any) -> tuple[str, ...]:
-    return _names(slot, value) if isinstance(value, list) else (_name(slot, value),)
-
-
-def _number_or_names(slot: Slot, value: Any) -> int | tuple[str, ...]:
-    return value if type(value) is int and value >= 0 else _names(slot, value)
-
-
 RATIO = Kind("ratio", lambda _: 'a ratio such as 2 or "3:1"', _ratio)
 NAMES = Kind("names", lambda _: "a list of names, which are texts or whole numbers", _names)
-NAME_OR_NAMES = Kind("name or names", lambda _: "the name of a device, a pattern, or a list", _name_or_names)
+NAME_OR_NAMES = Kind(
+    "name or names",
+    lambda _: "the name of a device, a pattern, or a list",
+    lambda slot, value: _names(slot, value) if isinstance(value, list) else (_name(slot, value),),
+)
 GENERATOR = Kind("generator", lambda _: "the name of a generator", lambda _, name: name)  # checked before
 NUMBER_OR_NAMES = Kind(
-    "number or names", lambda _: "a number of devices, or a list of names", _number_or_names
+    "number or names",
+    lambda _: "a number of devices, or a list of names",
+    lambda slot, value: value if type(value) is int and value >= 0 else _names(slot, value),
 )
 
 

@@ -135,7 +135,15 @@ class Reading:
 
     def check_end(self) -> None:
         """Check that all ranks were present and all messages are matched."""
-        _check_end(self.source, self.totals, self.done)
+        if not self.totals.ranks:
+            raise TraceError("num_ranks is missing", place=self.source, remedy="is this a GOAL text?")
+        if len(self.done) < self.totals.ranks:
+            missing = next(number for number in range(self.totals.ranks) if number not in self.done)
+            raise TraceError(
+                f"there are {len(self.done)} of {self.totals.ranks} ranks, and rank {missing} is missing",
+                place=self.source,
+                remedy=f'write "rank {missing} {{ }}" if it does nothing',
+            )
         self.messages.refuse_unmatched(self.source)
 
 
@@ -327,18 +335,6 @@ def _resolve_beginnings(rank: _Rank, source: str) -> None:
             rank.after[later].extend(rank.after[receive])
     for row in waiting:
         rank.after[row] = sorted(set(rank.after[row]))
-
-
-def _check_end(source: str, totals: Totals, done: set[int]) -> None:
-    if not totals.ranks:
-        raise TraceError("num_ranks is missing", place=source, remedy="is this a GOAL text?")
-    if len(done) < totals.ranks:
-        missing = next(number for number in range(totals.ranks) if number not in done)
-        raise TraceError(
-            f"there are {len(done)} of {totals.ranks} ranks, and rank {missing} is missing",
-            place=source,
-            remedy=f'write "rank {missing} {{ }}" if it does nothing',
-        )
 
 
 def _allowed(totals: Totals) -> str:

@@ -100,7 +100,9 @@ def first_parting(a: RunDirectory, b: RunDirectory) -> Parting | None:
     ends = _Ends(a), _Ends(b)
     pairs, ranks = np.unique(np.stack([actor_of_rank(run) for run in (a, b)]), axis=1, return_index=True)
     best: tuple[int, int, int, int, int, int] | None = None
-    for (in_a, in_b), rank in sorted(zip(pairs.T.tolist(), ranks.tolist(), strict=True), key=_rank):
+    for (in_a, in_b), rank in sorted(
+        zip(pairs.T.tolist(), ranks.tolist(), strict=True), key=lambda pair: pair[1]
+    ):
         parting = _first(ends[0].of(in_a), ends[1].of(in_b))
         if parting is not None and (best is None or parting[0] < best[0]):
             best = (*parting, rank, in_a)
@@ -116,10 +118,6 @@ def parting_times(a: RunDirectory, b: RunDirectory, actors: Iterable[tuple[int, 
     ends = _Ends(a), _Ends(b)
     partings = (_first(ends[0].of(in_a), ends[1].of(in_b)) for in_a, in_b in actors)
     return [None if parting is None else parting[0] for parting in partings]
-
-
-def _rank(pair: tuple[Any, int]) -> int:
-    return pair[1]
 
 
 class _Ends:

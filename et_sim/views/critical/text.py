@@ -19,7 +19,6 @@ from et_sim.views.critical.record import PathRecord
 from et_sim.views.critical.sensitivity import Sensitivities, Sensitivity
 from et_sim.views.run.columns import together
 from et_sim.views.run.directory import RunDirectory, open_run
-from et_sim.views.run.selection import Selection
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.text import bar, not_shown, share, shortened, signed, terminal_width
 from et_sim.views.view import Forms
@@ -97,7 +96,8 @@ def critical_path_text(path: Any, top: int | None = None, width: int | None = No
         tables.append(("Changes of the makespan", changes))
     if critical.record.is_complete and critical.record.is_exact:
         later = "Slack of operations, in the same order of service"
-        tables.append((later, _slack(critical, most, width)))
+        slack = slack_of_operations(critical.record)
+        tables.append((later, _cut(SLACK.lines(slack[:most], width), slack, most)))
     tables.append(("The longest stretches, in the order of the path", _hops(run, critical, most, width)))
     sections = [[title, *lines] for title, lines in tables if lines or title[0].islower()]
     return "\n\n".join("\n".join(lines) for lines in (_head(critical), *sections))
@@ -259,11 +259,6 @@ def _multiple(factor: float) -> str:
     return f"{factor:.3f} times" if 0.9 < factor < 1.1 else f"{factor:.3g} times"
 
 
-def _slack(path: CriticalPath, most: int, width: int) -> list[str]:
-    slack = slack_of_operations(path.record)
-    return _cut(SLACK.lines(slack[:most], width), slack, most)
-
-
 def _hops(run: RunDirectory, path: CriticalPath, most: int, width: int) -> list[str]:
     """Return the longest stretches, in the order of the path."""
     hops = path.hops()
@@ -294,14 +289,6 @@ def _cut(lines: list[str], of: Sequence[Any], most: int) -> list[str]:
     return [*lines, *not_shown(len(of) - most, "shorter line", f": --top {len(of)}")]
 
 
-def _lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    return critical_path_text(run.path, part.top, width).split("\n")
-
-
-def _data(run: RunDirectory, part: Selection) -> Any:
-    return critical_path_data(run.path, part.top)
-
-
 LINKS = Sheet(
     (
         SheetColumn("links", "link", "<"),
@@ -325,4 +312,7 @@ SLACK = Sheet(
     drop=("median",),
     names=("operation",),
 )
-CRITICAL_PATH = Forms(_lines, _data)
+CRITICAL_PATH = Forms(
+    lambda run, part, width: critical_path_text(run.path, part.top, width).split("\n"),
+    lambda run, part: critical_path_data(run.path, part.top),
+)

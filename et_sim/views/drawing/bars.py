@@ -262,7 +262,8 @@ MEANING = "a column of a row is filled from below, by the shares of its time"
 def activity_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     """Return the SVG text."""
     activity, scene = activity_of(run, part, PIXELS, min(part.top or MOST_ROWS, MOST_ROWS)), Scene()
-    heights = _heights(activity.counts)
+    whole, total = min(ROW_HEIGHT * len(activity.counts), FULL_HEIGHT), max(sum(activity.counts), 1)
+    heights = [max(round(whole * count / total), LEAST_HEIGHT) for count in activity.counts]
     tops = np.append(0, np.cumsum(heights)).tolist()
     bottom = TOP + max(tops[-1], 1)
     scene.axis(activity.window, bottom + 4)
@@ -291,12 +292,6 @@ def parts_of_pixels(shares: Any, heights: Sequence[int]) -> Any:
     ends = np.cumsum(shares, axis=0)
     ends[ends > 1 - DUST] = 1
     return (ends[:-1, row_of] <= level).sum(axis=0)
-
-
-def _heights(counts: tuple[int, ...]) -> list[int]:
-    """Return heights in pixels, in proportion to the ranks of rows, but large enough to see."""
-    whole, total = min(ROW_HEIGHT * len(counts), FULL_HEIGHT), max(sum(counts), 1)
-    return [max(round(whole * count / total), LEAST_HEIGHT) for count in counts]
 
 
 def _png(pixels: Any) -> bytes:

@@ -196,15 +196,12 @@ def critical_path(run: RunDirectory, window: Window, limit: int) -> tuple[list[S
         if hop.start_ns < window[1] and hop.end_ns > window[0]
     ]
     shown = sorted(
-        sorted(hops, key=lambda hop: (hop.start_ns - hop.end_ns, hop.start_ns))[:limit], key=_begin
+        sorted(hops, key=lambda hop: (hop.start_ns - hop.end_ns, hop.start_ns))[:limit],
+        key=lambda hop: hop.start_ns,
     )
     steps = plural(len(hops), "step")
     left_out = f"shows the longest {limit:,} of {steps} of the critical path" if len(hops) > limit else ""
     return [_step(hop, names) for hop in shown], left_out
-
-
-def _begin(hop: PathHop) -> int:
-    return hop.start_ns
 
 
 def _step(hop: PathHop, names: list[str]) -> Step:

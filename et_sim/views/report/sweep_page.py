@@ -305,7 +305,13 @@ def write_pages(sweep: SweepDirectory, target: Path) -> tuple[dict[int, str], li
     folder = target.with_name(f"{target.stem}.runs")
     kept = [row for row in complete(sweep.table.to_pylist())[:MOST_BEST] if is_kept(sweep, row)]
     if kept:
-        _make(folder)
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UsageError(
+                f"cannot be written: {reason}", place=str(folder), remedy="name a page in a writable folder"
+            ) from None
     pages, warnings = {}, []
     for row in kept:
         name = f"{run_name(row)}.html"
@@ -317,13 +323,3 @@ def write_pages(sweep: SweepDirectory, target: Path) -> tuple[dict[int, str], li
         write_report(run, folder / name, None, ALWAYS, MOST_SLICES)
         pages[row[NUMBER]] = f"{url_quote(folder.name)}/{name}"
     return pages, warnings
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError(
-            f"cannot be written: {reason}", place=str(folder), remedy="name a page in a writable folder"
-        ) from None

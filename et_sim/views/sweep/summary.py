@@ -365,13 +365,12 @@ def search_lines(sweep: SweepDirectory, rows: Sequence[Row], most: int, width: i
     lines += not_shown(len(front) - most, "more point", ": --json has all")
     lines += ["", *wrap(meaning(search), width)]
     if objectives_of(sweep) == (MAKESPAN,):
-        done = sorted(filter(lambda row: row["makespan_ns"] is not None, rows), key=_by_makespan)
+        done = sorted(
+            filter(lambda row: row["makespan_ns"] is not None, rows),
+            key=lambda row: (row["makespan_ns"], row[NUMBER]),
+        )
         lines += wrap(band_note(done), width)
     return lines
-
-
-def _by_makespan(row: Row) -> tuple[int, int]:
-    return row["makespan_ns"], row[NUMBER]
 
 
 def searched(search: Mapping[str, Any]) -> str:

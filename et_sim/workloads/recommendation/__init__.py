@@ -120,7 +120,12 @@ TABLE_STREAM = "tables"
 
 def make_dlrm_training(model: Dlrm, plan: Plan, name: str = "dlrm") -> Workload:
     """Return the workload of one step."""
-    _check(model, plan)
+    ranks, tables = plan.data, model.tables
+    if tables % ranks and (ranks % tables or model.dimension % (ranks // tables)):
+        raise UsageError(
+            f"{tables} tables of dimension {model.dimension} cannot be spread evenly over {ranks} ranks",
+            remedy=f"choose a divisor of {tables}, or {tables} times a divisor of {model.dimension}",
+        )
     bottom = mlp("bottom", model.bottom_widths, plan, needs_inputs=False)
     top = mlp("top", model.top_widths, plan, needs_inputs=True)
     size = plan.batch * model.tables * model.dimension * plan.value_bytes
@@ -157,13 +162,3 @@ def _exchange(work: Work, size: int, name: str, after: tuple[int, ...]) -> tuple
     return work.rank.collective(
         "all_to_all", size, DATA, name=work.name(name), after=after, stream=TABLE_STREAM
     )
-
-
-def _check(model: Dlrm, plan: Plan) -> None:
-    """Refuse tables that neither whole nor cut into equal columns give ranks equal shares."""
-    ranks, tables = plan.data, model.tables
-    if tables % ranks and (ranks % tables or model.dimension % (ranks // tables)):
-        raise UsageError(
-            f"{tables} tables of dimension {model.dimension} cannot be spread evenly over {ranks} ranks",
-            remedy=f"choose a divisor of {tables}, or {tables} times a divisor of {model.dimension}",
-        )
