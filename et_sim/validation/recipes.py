@@ -2,8 +2,7 @@
 
 A table states ranks, batches, and the place of the recipe. The recipe (`recipes.json`, each entry with its
 source) has the dispatch of tokens to experts, recomputation, and the exchanges that overlap kernels. An entry
-belongs to a release, a model, devices and datatypes; the first one that matches is taken. One
-of a single batch may give the ranks of experts too, which override those of a table.
+belongs to a release, a model, devices and datatypes; the first one that matches is taken.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Recipe(Struct, frozen=True, forbid_unknown_fields=True):
     plan: dict[str, Any]
     source: str
     products: list[str] = []  # datatypes of products, as in a plan; []: any
-    when: dict[str, Any] = {}  # fields of the plan that the table must state; a batch, if `plan` has ranks
+    when: dict[str, Any] = {}  # fields of the plan that the table must state
 
     def holds(self, release: str, model: str, hardware: str, stated: Mapping[str, Any]) -> bool:
         """Check whether the recipe applies to a row."""

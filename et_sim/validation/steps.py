@@ -72,11 +72,10 @@ def _step(path: Path, number: int, line: Mapping[str, Any]) -> Row:
     note = read_note(line.get("note", ""), line["model"].lower())
     model = replace(_model(path.parent, line["model"]), sequence=_count(line, "seq"))
     machine = machine_of_source(source, line["machine"])
-    plan = _plan(line, model, product or _USUAL, note.plan, machine)
+    plan, of_plan = _plan(line, model, product or _USUAL, note.plan, machine)
     if plan.ranks != _count(line, "gpus"):
         raise ValueError(f"gpus is {line['gpus']}, and the plan has {plan.ranks} ranks")
-    remarks = note.remarks if product else (unknown_software(stated), *note.remarks)
-    remarks = (*remarks, *_other_experts(line["plan"], plan))
+    remarks = (*(() if product else (unknown_software(stated),)), *note.remarks, *of_plan)
     measured_us = microseconds(float(line["measured_s"]) * 1e6)
     label = (
         f"{model.name}, {line['plan']}, batch {plan.batch} x {plan.micro_batches},"
@@ -126,7 +125,8 @@ def _dimensions(model: Model) -> tuple[object, ...]:
 
 def _plan(
     line: Mapping[str, Any], model: Model, product: Product, note: Mapping[str, Any], machine: str
-) -> Plan:
+) -> tuple[Plan, tuple[str, ...]]:
+    """Return the plan of a row, and remarks about it."""
     known = phrases().precisions
     if line["precision"] not in known:
         raise ValueError(f"precision is {line['precision']!r} (known: {', '.join(known)})")
@@ -138,9 +138,6 @@ def _plan(
         **note,
     }
     recipe = recipe_of(product.software, line.get("software", ""), model.name, line["hardware"], stated)
-    if "expert" in recipe:
-        # The script of a result has the ranks that ran; a table of it is written by hand.
-        stated.pop("expert", None)
     if stated.get("recompute") == NOTHING and not _NOTHING_AGAIN.search(line.get("note", "")):
         # Tables without a column for it have "none", which must not override the recipe.
         del stated["recompute"]
@@ -150,18 +147,10 @@ def _plan(
     if values.get("expert", 1) > 1 and machine:
         values["node_ranks"] = node_of(machine, _count(line, "gpus"))
     parts = values.get("pipeline", 1) * values.get("chunks", 1)
-    return plan_of({**fitting(values, _NODE), "stage_layers": _shares(model.layers, parts)})
-
-
-def _other_experts(text: str, plan: Plan) -> tuple[str, ...]:
-    """Return a remark if the recipe spreads experts over other ranks than the text of a plan."""
-    stated = _axes(text).get("expert", 1)
-    if stated == plan.expert:
-        return ()
-    return (
-        f"ep is {stated}, and the published recipe of this batch spreads experts over {plan.expert} ranks,"
-        " which are taken",
-    )
+    plan = plan_of({**fitting(values, _NODE), "stage_layers": _shares(model.layers, parts)})
+    if (ranks := recipe.get("expert", plan.expert)) == plan.expert:
+        return plan, ()
+    return plan, (f"ep is {plan.expert}, but {ranks} in the published recipe of this batch",)
 
 
 def _axes(text: str) -> dict[str, Any]:
