@@ -81,7 +81,15 @@ class Labels(Struct, frozen=True, eq=False):
         codes = [np.array([number[text] for text in part.texts], np.int16)[part.codes] for part in parts]
         return Labels(np.concatenate(codes) if codes else np.zeros(0, np.int16), texts)
 
-    def take(self, rows: IntColumn) -> Labels:
+    def by_first_use(self) -> Labels:
+        """Return the same entries with the words in the order of their first entries."""
+        used, first = np.unique(self.codes, return_index=True)
+        order = [code for code in used[np.argsort(first)].tolist() if self.texts[code]]
+        number = np.zeros(len(self.texts), np.int16)
+        number[order] = np.arange(1, len(order) + 1)
+        return Labels(number[self.codes], (NOTHING, *(self.texts[code] for code in order)))
+
+    def take(self, rows: IntColumn | slice) -> Labels:
         """Return some of the entries, in the order of `rows`."""
         return Labels(self.codes[rows], self.texts)
 
@@ -155,7 +163,11 @@ class Utilisation:
             *(nothing,) * 3,
         )
 
-    def take(self, rows: IntColumn) -> Utilisation:
+    def by_first_use(self) -> Utilisation:
+        """Return the same entries with words in the order of first use, however entries were joined."""
+        return self._each(lambda column: column.by_first_use() if isinstance(column, Labels) else column)
+
+    def take(self, rows: IntColumn | slice) -> Utilisation:
         """Return the entries of some kernels, in the order of `rows`."""
 
         def chosen(column: Any) -> Any:

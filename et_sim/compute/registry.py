@@ -39,23 +39,24 @@ from et_sim.trace.columns import BoolColumn, IntColumn, Trace
 Column = npt.NDArray[np.int64]
 
 
-def reduction_ns(reduced_bytes: Column, memory_gbps: float) -> Column:
+def reduction_ns(reduced_bytes: Column, bytes_per_ns: float) -> Column:
     """Return the time of three passes over the data, each truncated; zero without a bandwidth.
 
-    Times are cut at a limit that no run may reach, so that they do not overflow before they are refused.
+    Times are cut at a limit that no run may reach, so that they do not overflow before they are refused. The
+    factors of 1e9 are the reference's: without them, some times would be rounded otherwise.
     """
-    if memory_gbps <= 0 or not math.isfinite(memory_gbps):
+    if bytes_per_ns <= 0 or not math.isfinite(bytes_per_ns):
         return np.zeros_like(reduced_bytes)
-    one_pass = (reduced_bytes.astype(np.float64) / (memory_gbps * 1e9)) * 1e9
+    one_pass = (reduced_bytes.astype(np.float64) / (bytes_per_ns * 1e9)) * 1e9
     return 3 * np.minimum(one_pass, 2 * LONGEST_NS).astype(np.int64)
 
 
 @quick_dataclass(frozen=True)
 class Roofline(OfAllRanks):
-    """A roofline of one NPU: TFLOPS and decimal GB/s of local memory."""
+    """A roofline of one NPU: TFLOPS, and bytes of local memory per nanosecond."""
 
     peak_tflops: float
-    memory_gbps: float
+    bytes_per_ns: float
 
     @classmethod
     def of(cls, system: System) -> Roofline | None:
@@ -83,7 +84,8 @@ class Roofline(OfAllRanks):
 
     @property
     def _bandwidth(self) -> float:
-        return self.memory_gbps * 1e9
+        """Return bytes per second, in which the reference computes."""
+        return self.bytes_per_ns * 1e9
 
     def duration_ns(self, num_ops: IntColumn, tensor_bytes: IntColumn) -> IntColumn:
         """Return the time of each kernel; `tensor_bytes` must not be zero."""

@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.compute import Treatment, Utilisation
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.splitmix import splitmix64
-from et_sim.trace.columns import NodeKind
 
 # Node columns that define a program; places of children and details in other tables follow from them.
 COMPARED = (
@@ -96,19 +94,10 @@ def _is_same(lowering: Lowering, one: int, two: int) -> bool:
 
 def _use_the_same(lowering: Lowering, one: int, two: int) -> bool:
     """Return whether kernels that take equal times are timed alike, and use the machine equally well."""
-    found = [_use(lowering, template) for template in (one, two)]
-    if found[0] is None or found[1] is None:
-        return found[0] is found[1]
-    return found[0].is_same(found[1])
-
-
-def _use(lowering: Lowering, template: int) -> Utilisation | None:
-    trace = lowering.workload.templates[template]
-    modelled = _nodes(lowering, template)["treatment"] == Treatment.MODELLED
-    kernels = np.flatnonzero(modelled & (trace.kind == NodeKind.COMP))
-    if not len(kernels):
-        return None
-    return lowering.compute.durations(trace, kernels, int(lowering.lowest_rank[template])).utilisation
+    if lowering.kernels is None:
+        return True
+    first, second = (lowering.kernels.of_template(lowering.templates[template]) for template in (one, two))
+    return first.is_same(second)
 
 
 def _children(lowering: Lowering, nodes: Any) -> Any:

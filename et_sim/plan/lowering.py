@@ -25,6 +25,7 @@ from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.exchanges import Exchanges
 from et_sim.plan.groups import GroupTable, layout_classes
+from et_sim.plan.kernel_table import KernelPrices
 from et_sim.plan.members import Actors, MemberTables
 from et_sim.plan.nodes import MissingAttributes, NodeRules, TemplateTables, lower_nodes
 from et_sim.plan.pool_tables import JointRequests, pool_tables, refuse_unequal_requests
@@ -59,8 +60,9 @@ class Lowering:
 
     def __init__(self, workload: Workload, machine: Machine) -> None:
         _check_rank_count(workload, machine.network.ranks)
-        self.compute, memory = compute_model(machine.system), memory_model(machine)
-        classes = self.compute.rank_classes(workload.ranks)
+        compute, memory = compute_model(machine.system), memory_model(machine)
+        classes = compute.rank_classes(workload.ranks)
+        self.has_rules = compute.has_rules
         system = machine.system
         grid = _grid_of_groups(machine)
         columns = [*([] if classes is None else [classes]), *layout_classes(workload, grid)]
@@ -92,17 +94,17 @@ class Lowering:
         choice = CustomChoice(machine.system, programs)
         pool = getattr(memory, "pool", None)
         self.joint = JointRequests(self.groups, communicates=not system.replay_communication)
-        rules = NodeRules(machine.system, self.compute, memory)
+        rules = NodeRules(machine.system, compute, memory)
         self.missing_attributes = MissingAttributes(rules)
         self.lowest_rank = lowest_ranks(workload)  # of every template
         self.used_groups: list[list[str]] = []  # per template: canonical names
         ranks_of = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
-        processors: list[Any] = []  # that kernels are spread over, by stack
+        prices = KernelPrices()
 
         def lower(stack: Stack) -> None:
             lowest = stack.share(self.lowest_rank)
             rank, places = int(lowest[0]), [head.source or workload.source for head in stack.heads]
-            nodes, of_kernels = lower_nodes(stack, rules, rank, places[0])
+            nodes = lower_nodes(stack, rules, prices, rank, places[0])
             self.missing_attributes.add(stack, rank, stack.share(ranks_of), places)
             self.streams.assign(nodes, stack.trace)
             if self.variants.change_times:
@@ -112,7 +114,6 @@ class Lowering:
             self.joint.lower(nodes, stack, lowest, pool, used, places)
             self.used_groups[stack.number :] = used
             templates.put(nodes, stack)
-            processors.append(of_kernels)
 
         alike = [] if classes is None else classes[self.lowest_rank].tolist()
         if pool is not None:  # numbers groups that make requests together, template after template
@@ -123,15 +124,16 @@ class Lowering:
             *self.collectives.switches.notices,
             *self.collectives.notices,
             *self.streams.check_all_met(),
-            *self.compute.notices(),
+            *compute.notices(),
         ]
         self.templates, self.lane_first, self.nodes, self.children = templates.finish()
+        self.kernels = prices.table()
         held = self.collectives.processors_held
         if system.overlap:
             self.slowing, self.slowdowns = slowing_of(self._parts(), len(self.nodes), system.overlap)
         else:
             self.slowing, self.slowdowns = occupation_of(
-                self._parts() if held.any() else (), len(self.nodes), np.concatenate(processors), held
+                self._parts() if held.any() else (), len(self.nodes), self.kernels, held
             )
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         refuse_too_much_at_start(system.local_memory, self.tensors, "system configuration")
@@ -258,7 +260,8 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         link_classes=actors.link_classes if actors.is_folded else None,
         version_1=_version_1_rules(lowering),
         latest=LONGEST_NS,
-        compute=lowering.compute,
+        kernels=lowering.kernels,
+        has_rules=lowering.has_rules,
         stream_names=lowering.streams.names,
         tensors=lowering.tensors,
         used_groups=tuple(tuple(map(lowering.groups.used, names)) for names in lowering.used_groups),

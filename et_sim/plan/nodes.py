@@ -20,6 +20,7 @@ from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Notice, System
 from et_sim.memory import MemoryModel
 from et_sim.plan import records
+from et_sim.plan.kernel_table import KernelPrices
 from et_sim.plan.records import Action, Lane
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.group_attributes import bytes_put_in
@@ -102,17 +103,15 @@ def _first_of(stack: Stack, rows: Any, places: Sequence[str]) -> tuple[str, str]
     return places[at], stack.trace.describe(int(rows[0]))
 
 
-def lower_nodes(stack: Stack, rules: NodeRules, rank: int, place: str) -> tuple[Any, Any]:
-    """Return the node table of templates without children and channels, and the processors of each kernel.
+def lower_nodes(stack: Stack, rules: NodeRules, prices: KernelPrices, rank: int, place: str) -> Any:
+    """Return the node table of templates without children and channels, and add the prices of kernels.
 
-    The processors are those over which a kernel is spread if its arithmetic sets its time, else 0. `rank`
-    runs one of the templates, or runs at the same speed as those that do.
+    `rank` runs one of the templates, or runs at the same speed as those that do.
     """
     trace = stack.trace
     table = records.table(records.NODE, len(trace))
     nodes = table.view(np.ndarray)  # plain arrays find their columns faster
-    processors = np.zeros(len(trace), np.float32)
-    _lower(nodes, processors, stack, rules, rank, place)
+    _lower(nodes, prices, stack, rules, rank, place)
     _refuse_first(
         nodes["duration_ns"] > LONGEST_NS,
         trace,
@@ -120,10 +119,11 @@ def lower_nodes(stack: Stack, rules: NodeRules, rank: int, place: str) -> tuple[
         f"takes longer than {format_ns(LONGEST_NS)}",
         "correct its duration (which is in microseconds), or the machine",
     )
-    return table, processors
+    prices.finish_templates(len(trace))
+    return table
 
 
-def _lower(nodes: Any, processors: Any, stack: Stack, rules: NodeRules, rank: int, place: str) -> None:
+def _lower(nodes: Any, prices: KernelPrices, stack: Stack, rules: NodeRules, rank: int, place: str) -> None:
     trace = stack.trace
     _assign_lanes(nodes, trace)
     _refuse(value_faults(trace), trace, place)
@@ -142,16 +142,13 @@ def _lower(nodes: Any, processors: Any, stack: Stack, rules: NodeRules, rank: in
     nodes["treatment"][instant] = Treatment.INSTANT
     compute = kind == NodeKind.COMP
     kernels = np.flatnonzero(compute & ~trace.is_cpu)
-    if len(kernels):
-        nodes["busy"][kernels] = 1
-        is_described = _has_figures(trace, lacking) & ~_keeps_recorded(trace, rules.system)
-        is_described = is_described[kernels]
-        described = kernels[is_described]
-        modelled = rules.compute.durations(trace, described, rank)
-        _time(nodes, described, modelled)
-        if modelled.utilisation is not None:
-            processors[described] = np.nan_to_num(modelled.utilisation.processors)
-        _time(nodes, kernels[~is_described], replay.durations(trace, kernels[~is_described]))
+    nodes["busy"][kernels] = 1
+    is_described = (_has_figures(trace, lacking) & ~_keeps_recorded(trace, rules.system))[kernels]
+    described = kernels[is_described]
+    modelled = rules.compute.durations(trace, described, rank)
+    _time(nodes, described, modelled)
+    prices.add(described, modelled)
+    _time(nodes, kernels[~is_described], replay.durations(trace, kernels[~is_described]))
     communicates = _communicates(trace)
     if not rules.system.replay_communication:
         _lower_communication(nodes, stack)

@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
-from et_sim.compute import ComputeModel
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Notice
+from et_sim.plan.kernel_table import KernelTable
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.tensors import TensorUses
 
@@ -351,7 +351,8 @@ class Plan:
     latest: int  # the time that no run may pass, in units of time
     # Not used by the engine, only by reports:
     misplaced_programs: bool  # custom collectives run programs of other places than in the list
-    compute: ComputeModel  # times kernels
+    kernels: KernelTable | None  # prices; None: no model describes its times
+    has_rules: bool  # several models time kernels
     library_choices: tuple[str, ...]  # of each row of `collectives`; (): no library
     library_nodes: tuple[int, ...]  # number of nodes, likewise; 0: not a collective of the library
     stream_names: tuple[str, ...]  # of the lanes behind the others

@@ -23,6 +23,7 @@ from et_sim.basics.units import format_ns
 from et_sim.compute import Treatment
 from et_sim.machine.model import Notice, SlowedWork, Stream, StreamWork
 from et_sim.plan import records
+from et_sim.plan.kernel_table import KernelTable
 from et_sim.plan.records import FIRST_FACTOR, LANES, Action, lane_limits
 from et_sim.trace.columns import BoolColumn, NodeKind, Trace
 
@@ -182,32 +183,33 @@ def slowing_of(parts: Sequence[TemplatePart], nodes: int, overlap: tuple[SlowedW
     return factors, slowdowns
 
 
-def occupation_of(parts: Sequence[TemplatePart], nodes: int, of_kernels: Any, held: Any) -> tuple[Any, Any]:
+def occupation_of(
+    parts: Sequence[TemplatePart], nodes: int, kernels: KernelTable | None, held: Any
+) -> tuple[Any, Any]:
     """Return the same tables for the processors that collectives hold, in the order of the plan's
     collectives.
-
-    `of_kernels` has, for each node of the parts, the processors it is spread over; 0: it is never slowed.
 
     The tables are empty if no collective holds processors, or no kernel is slowed.
     """
     nothing = np.zeros(0, np.int16), records.table(records.SLOWDOWN, 0)
-    if not held.any():
+    if not held.any() or kernels is None:
         return nothing
+    of_kernels = kernels.processors(nodes)
     occupation, processors = np.zeros(nodes, np.int16), list[int]()
     for part in parts:
         simulated = np.flatnonzero(part.nodes["action"] == Action.COLLECTIVE)
         of_node = part.nodes["detail"][simulated]
         occupation[part.rows][simulated] = np.where(of_node >= 0, -held[of_node], 0)
         if occupation[part.rows].any():
-            kernels = np.flatnonzero(
+            timed = np.flatnonzero(
                 (part.nodes["treatment"] == Treatment.MODELLED) & (part.nodes["busy"] == 1)
             )
-            of_kernel = of_kernels[part.rows][kernels]
+            of_kernel = of_kernels[part.rows][timed]
             for number in unique(of_kernel[of_kernel > 0]).astype(int).tolist():
                 if number not in processors:
                     processors.append(number)
                 row = FIRST_FACTOR + processors.index(number)
-                occupation[part.rows][kernels[of_kernel == number]] = row
+                occupation[part.rows][timed[of_kernel == number]] = row
     if not processors:
         return nothing
     slowdowns = records.table(records.SLOWDOWN, len(processors))

@@ -186,7 +186,7 @@ class Measurement:
     @property
     def has_rules(self) -> bool:
         """Return whether rules determine how kernels are timed."""
-        return self._outcome.plan.compute.has_rules
+        return self._outcome.plan.has_rules
 
     @property
     def actor_of_rank(self) -> Any:

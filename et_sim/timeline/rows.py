@@ -16,7 +16,7 @@ from msgspec import Struct
 from et_sim.basics import intervals
 from et_sim.basics.group_names import shown_group
 from et_sim.basics.intervals import COMPUTE, HOST, MEMORY, TRANSFER
-from et_sim.compute import Treatment, Utilisation
+from et_sim.compute import Utilisation
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
 from et_sim.plan.records import LANES, Action, Lane
@@ -24,7 +24,6 @@ from et_sim.tables.declaration import COPY, OPAQUE_KINDS
 from et_sim.timeline.waiting.arrivals import Issued
 from et_sim.timeline.waiting.waits import Waited, Waits, peers_and_tags
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
-from et_sim.trace.stack import stacks
 from et_sim.trace.workload import Workload
 
 LANE_NAMES = ("cpu", "compute", "communication", "receive", "send", "memory", "collective")
@@ -206,7 +205,8 @@ class TimelineSource:
             "treatment": np.ascontiguousarray(nodes["treatment"]),
             "bytes": np.ascontiguousarray(nodes["bytes"]),
         }
-        used = self._utilisation and self._utilisation.take(these)
+        kernels = self._plan.kernels
+        used = None if kernels is None else kernels.of_nodes(at, nodes["duration_ns"])
         of_groups, of_pairs = (
             action == Action.COLLECTIVE,
             (action == Action.SEND) | (action == Action.RECEIVE),
@@ -337,27 +337,6 @@ class TimelineSource:
         kinds[computes & self._of_template("is_cpu", np.bool_)] = KIND_NAMES.index("host")
         kinds[computes & is_gap] = KIND_NAMES.index("gap")
         return kinds.astype(np.int8)
-
-    @cached_property
-    def _utilisation(self) -> Utilisation | None:
-        """Return the utilisation of every node of the templates, if the compute model computes it."""
-        plan, parts, is_known = self._plan, [], False
-        rank_of = dict(zip(*np.unique(self._workload.template_of_rank, return_index=True), strict=True))
-        traces = self._workload.templates
-        # With rules, the order of words depends on the order of kernels.
-        alike = range(len(traces)) if plan.compute.has_rules else ()
-        for stack in stacks(traces, alike):
-            first, trace = int(plan.templates["node_first"][stack.number]), stack.trace
-            nodes = plan.nodes[first : first + len(trace)]
-            modelled = (trace.kind == NodeKind.COMP) & (nodes["treatment"] == Treatment.MODELLED)
-            timed = np.flatnonzero(modelled)
-            priced = plan.compute.durations(trace, timed, int(rank_of.get(stack.number, 0)))
-            if priced.utilisation is None and len(timed):
-                return None
-            is_known |= priced.utilisation is not None
-            used = priced.utilisation or Utilisation.unknown("", "", 0)  # of ranks without kernels
-            parts.append(used.slowed(priced.ns, nodes["duration_ns"][timed]).spread(timed, len(trace)))
-        return Utilisation.joined(parts) if is_known else None
 
     @cached_property
     def ids(self) -> Any:

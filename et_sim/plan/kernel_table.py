@@ -1,0 +1,71 @@
+"""The prices of kernels that a model times: the nominal time of each, and its parts and use of the machine.
+
+Lowering prices every kernel once. Folding and the timeline read the prices here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from et_sim.compute import Durations, Treatment, Utilisation
+
+
+class KernelTable(Struct, frozen=True, eq=False):
+    """A row for each timed kernel of the plan's templates, by ascending node."""
+
+    node: Any  # row of the plan's table of nodes
+    ns: Any  # before stragglers and time factors
+    used: Utilisation
+
+    def of_template(self, template: Any) -> Utilisation:
+        """Return the use of the machine by the kernels of a template."""
+        first = int(template.node_first)
+        begin, end = np.searchsorted(self.node, [first, first + int(template.nodes)]).tolist()
+        return self.used.take(slice(begin, end))
+
+    def of_nodes(self, at: Any, duration_ns: Any) -> Utilisation:
+        """Return the use of the machine by nodes, of which some are kernels, if they take these times."""
+        kernels = np.flatnonzero(np.isin(at, self.node))
+        row = np.searchsorted(self.node, at[kernels])
+        return self.used.take(row).slowed(self.ns[row], duration_ns[kernels]).spread(kernels, len(at))
+
+    def processors(self, nodes: int) -> Any:
+        """Return the processors over which each node is spread if its arithmetic sets its time, else 0."""
+        processors = np.zeros(nodes, np.float32)
+        processors[self.node] = np.nan_to_num(self.used.processors)
+        return processors
+
+
+class KernelPrices:
+    """The prices of kernels, template after template."""
+
+    def __init__(self) -> None:
+        self._nodes = 0
+        self._parts: list[KernelTable] = []
+        self._is_known = True
+
+    def add(self, rows: Any, durations: Durations) -> None:
+        """Add kernels by their rows of the next templates."""
+        timed = np.flatnonzero(durations.treatment == Treatment.MODELLED)
+        used = durations.utilisation
+        if used is None:
+            self._is_known &= not len(timed)
+            return
+        if len(timed) < len(rows):
+            used = used.take(timed)
+        self._parts.append(KernelTable(self._nodes + rows[timed], durations.ns[timed], used))
+
+    def finish_templates(self, nodes: int) -> None:
+        """Finish templates of so many nodes."""
+        self._nodes += nodes
+
+    def table(self) -> KernelTable | None:
+        """Return the prices of all kernels; None if a model gives times only, or none models."""
+        if not self._is_known or not self._parts:
+            return None
+        columns = zip(*((part.node, part.ns, part.used) for part in self._parts), strict=True)
+        node, ns, used = map(list, columns)
+        return KernelTable(np.concatenate(node), np.concatenate(ns), Utilisation.joined(used).by_first_use())
