@@ -40,8 +40,8 @@ class RunOptions:
     ] = None
     power: Annotated[
         str | None,
-        "the most that each device draws, such as 500W, in place of the system file's higher cap: clocks fall "
-        "until they meet it",
+        "the most that each device draws, such as 500W, in place of the system file's higher cap: clocks "
+        "fall until they meet it",
     ] = None
     other_profile: Annotated[bool, "if no profile is named, also simulate the corrected one"] = False
     fold: Annotated[bool, "simulate every rank by itself"] = True
