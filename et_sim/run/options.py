@@ -40,7 +40,7 @@ class RunOptions:
     ] = None
     power: Annotated[
         str | None,
-        "the most that each device draws, such as 500W, in place of a higher cap of the system file: clocks "
+        "the most that each device draws, such as 500W, in place of the system file's higher cap: clocks "
         "fall until they meet it",
     ] = None
     other_profile: Annotated[bool, "if no profile is named, also simulate the corrected one"] = False
