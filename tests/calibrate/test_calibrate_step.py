@@ -124,7 +124,7 @@ def test_a_power_cap_has_no_effect_on_a_device_without_a_power_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = _write(tmp_path / "job", PRODUCTS, 8)
-    words = ("--measured", "1s", "--machine", "mi300x-node:8", "--power-rate")
+    words = ("--measured", "1s", "--machine", "gaudi2-node:8", "--power-rate")
     assert main(["calibrate", "step", job, *words]) == 2
     assert "power-rate changes nothing" in capsys.readouterr().err
 
