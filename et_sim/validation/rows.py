@@ -65,8 +65,10 @@ def _of_csv(path: Path, text: str) -> Iterator[Row]:
         return read_steps(path, text)
     if {*columns} != KERNEL_COLUMNS:
         given = ", ".join(columns[:MOST_SHOWN]) + (", …" if len(columns) > MOST_SHOWN else "")
-        remedy = f"kernels have table, shape and us; training steps have {', '.join(NEEDED)}"
-        raise InputError(f"the columns are {given or 'none'}", place=str(path), remedy=remedy)
+        remedy = f"kernels need table, shape and us; training steps need {', '.join(NEEDED)}"
+        raise InputError(
+            f"no kind of measurement has the columns {given or 'none'}", place=str(path), remedy=remedy
+        )
     return _kernels(path, text)
 
 

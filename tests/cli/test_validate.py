@@ -314,7 +314,7 @@ def test_a_csv_of_other_columns_is_told_its_own_and_those_that_are_read(
     path.write_text("hardware,model,seconds\nH100,llama3-8b,1\n")
     assert main(["validate", str(path)]) == 2
     error = " ".join(capsys.readouterr().err.split())
-    assert "the columns are hardware, model, seconds" in error
+    assert "no kind of measurement has the columns hardware, model, seconds" in error
     assert "training steps have hardware, model, machine, gpus" in error
 
 

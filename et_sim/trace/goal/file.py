@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.units import plural
 from et_sim.documents.reading import Ungzipped
 from et_sim.trace.columns import Trace
 from et_sim.trace.goal.columns import columns_of
@@ -36,7 +37,7 @@ def read_goal(path: Path, ranks: int | None) -> Workload:
     parts = [*_parts(path, totals)]
     if ranks is not None and ranks != totals.ranks:
         raise TraceError(
-            f"there are schedules of {totals.ranks} ranks, and {ranks} are wanted",
+            f"there are schedules of {totals.ranks} ranks, but the machine has {plural(ranks, 'NPU')}",
             place=str(path),
             remedy=f"describe a machine of {totals.ranks} NPUs",
         )
