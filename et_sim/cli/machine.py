@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.alignment import aligned
 from et_sim.basics.declared_options import Argument, Command
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import UsageError, unreadable
 
 if TYPE_CHECKING:
     from et_sim.machine.presets import Entry, Preset
@@ -126,4 +126,4 @@ def _write(machine: Preset, folder: Path) -> None:
         for name, content in ((SYSTEM, machine.system), (NETWORK, machine.network)):
             (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror or error}", place=str(folder)) from None
+        raise UsageError(f"cannot be written: {unreadable(error)}", place=str(folder)) from None

@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from et_sim.basics.errors import InputError, UsageError
+from et_sim.basics.errors import InputError, UsageError, unreadable
 from et_sim.documents.reading import parse_json
 from et_sim.validation.included import included_kernels
 from et_sim.validation.row import Kernel, Row, microseconds, refused, size_of_kernel
@@ -43,7 +43,9 @@ def measured_rows(path: Path) -> list[Row]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", remedy="name a file of measurements") from error
+        raise UsageError(
+            f"{path} cannot be read: {unreadable(error)}", remedy="name a file of measurements"
+        ) from error
     rows = list(_of_csv(path, text) if path.suffix.lower() == ".csv" else read_tables(path, text))
     if not rows:
         raise UsageError(f"{path} has no row", remedy="name a file of measurements")

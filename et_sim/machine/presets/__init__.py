@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from et_sim.basics.errors import MachineError, UsageError, did_you_mean
+from et_sim.basics.errors import MachineError, UsageError, did_you_mean, unreadable
 from et_sim.basics.uncertainty import CALIBRATED
 from et_sim.basics.units import parse_bandwidth
 from et_sim.documents.reading import parse_json
@@ -410,7 +410,7 @@ def _own(path: str) -> dict[str, Any]:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{path} cannot be read: {error}", remedy="name a file that et-sim calibrate wrote"
+            f"{path} cannot be read: {unreadable(error)}", remedy="name a file that et-sim calibrate wrote"
         ) from error
     content = parse_json(text, path, MachineError)
     if (

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from et_sim.basics.errors import TraceError
+from et_sim.basics.errors import TraceError, unreadable
 from et_sim.basics.units import plural
 from et_sim.documents.reading import Ungzipped
 from et_sim.trace.columns import Trace
@@ -73,8 +73,9 @@ def _parts(path: Path, totals: Totals, progress: Progress | None = None) -> Iter
             f"the gzip data is damaged: {error}", place=source, remedy="fetch or compress the file again"
         ) from None
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise TraceError(f"cannot be read: {reason}", place=source, remedy="name a readable file") from None
+        raise TraceError(
+            f"cannot be read: {unreadable(error)}", place=source, remedy="name a readable file"
+        ) from None
 
 
 def _schedules(file: BinaryIO, path: Path, totals: Totals, watch: Callable[[int], None]) -> Iterator[Part]:
