@@ -52,23 +52,17 @@ class Options(ReplicaOptions):
     seed: Annotated[int | None, "seed of the arrivals that poisson draws (default: 0)"] = None
     out: Annotated[Path | None, "directory to write (default: ./NAME.serve)"] = None
     json: Annotated[bool, "print the content of summary.json"] = False
-    replicas: Annotated[Count, "replicas that process prompts and generate tokens (default: 1)", SERVING] = (
-        None
-    )
+    replicas: Annotated[Count, "replicas for both prompts and output tokens (default: 1)", SERVING] = None
     prefill_replicas: Annotated[Count, "replicas that only process prompts", SERVING] = None
     decode_replicas: Annotated[
         Count,
         "replicas that receive the caches of prompts, and generate tokens",
         SERVING,
     ] = None
-    decode_tp: Annotated[
-        int | None, "ranks that share every layer of a decode replica (default: --tp)", SERVING
-    ] = None
+    decode_tp: Annotated[int | None, "--tp of a decode replica (default: that of all)", SERVING] = None
     policy: Annotated[str, "order of prompts and tokens: " + " or ".join(POLICIES), SERVING] = "chunked"
     max_batch: Annotated[int, "most sequences that run at a time on a replica", SERVING] = 256
-    token_budget: Annotated[int, "most tokens of a batch; of its prompts alone unless chunked", SERVING] = (
-        2048
-    )
+    token_budget: Annotated[int, "most tokens of a batch; of its prompts unless chunked", SERVING] = 2048
     block: Annotated[int, "tokens whose cache is allocated together", SERVING] = 16
     context_step: Annotated[int, "round cached contexts up to so many tokens; 1: exact", SERVING] = 64
     capacity: Annotated[
