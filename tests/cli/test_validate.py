@@ -395,7 +395,7 @@ def test_a_row_that_cannot_be_predicted_has_a_reason_and_others_go_on(
     tables = write(tmp_path, {**COLLECTIVES, "gpus": 12}, {**COLLECTIVES, "collective": "sort"}, COLLECTIVES)
     rows = validated(capsys, tables)["rows"]
     assert [row["predicted_us"] is None for row in rows] == [True] * 4 + [False] * 2
-    assert "12 is not a multiple" in rows[0]["how"]
+    assert "12 NPUs are not a multiple" in rows[0]["how"]
     assert "no microbenchmark 'sort'" in rows[2]["how"]
 
 
