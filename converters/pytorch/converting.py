@@ -26,7 +26,7 @@ from converters.pytorch.reading import read_device, read_host, read_linked
 from converters.pytorch.report import report_on
 from converters.pytorch.timed import convert_timed
 from converters.pytorch.untimed import convert_untimed
-from et_sim.basics.errors import TraceError
+from et_sim.basics.errors import TraceError, unreadable
 
 _M_MMAP_THRESHOLD = -3
 _THRESHOLD_BYTES = 1 << 20
@@ -82,9 +82,8 @@ def convert(job: Job, draft: Path, watch: Watch | None = None) -> Done:
         size = _write(draft, job.output.suffix == ".gz", rank)
         report = report_on(rank, [str(path) for path in job.inputs], str(job.output), size)
     except OSError as error:
-        reason = error.strerror or str(error)
         raise TraceError(
-            f"cannot be written: {reason}", place=str(job.output), remedy="choose a writable place"
+            f"cannot be written: {unreadable(error)}", place=str(job.output), remedy="choose a writable place"
         ) from None
     if watch is not None:
         watch(sum(path.stat().st_size for path in job.inputs))

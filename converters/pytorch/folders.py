@@ -24,7 +24,7 @@ from converters.pytorch.converting import Done, Job, convert
 from converters.pytorch.graph import Link
 from converters.pytorch.meetings import settle
 from converters.pytorch.reading import Identity, identify
-from et_sim.basics.errors import TraceError, UsageError
+from et_sim.basics.errors import TraceError, UsageError, unreadable
 from et_sim.basics.protobuf_fields import varint
 from et_sim.basics.units import format_ns, plural
 from et_sim.trace.columns import ESTIMATED, START_NS, UNSIZED
@@ -235,9 +235,8 @@ def _candidates(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.rglob("*") if path.name.endswith(_ENDINGS) and path.is_file())
     except OSError as error:
-        reason = error.strerror or str(error)
         raise TraceError(
-            f"cannot be read: {reason}", place=str(folder), remedy="name a readable folder"
+            f"cannot be read: {unreadable(error)}", place=str(folder), remedy="name a readable folder"
         ) from None
 
 

@@ -97,7 +97,9 @@ class Parser(argparse.ArgumentParser):
         """Refuse the arguments for argparse; a missing one may be misspelt."""
         if "required" in message:
             self._refuse_options(self.given)
-        self._refuse(message)
+        self._refuse(
+            message.removeprefix("argument ").replace("expected one argument", "its value is missing")
+        )
 
     def _refuse_options(self, words: Sequence[str]) -> None:
         """Refuse the first unknown option, if there is one."""

@@ -71,6 +71,13 @@ class OutOfMemoryError(_IncompleteError):
     """End of the simulation because tensors need more memory than an NPU has; `report` lists them."""
 
 
+def unreadable(error: Exception) -> str:
+    """Return why a file could not be read or written, without the number of the error and the path."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is no UTF-8 text (byte {error.start})"
+    return getattr(error, "strerror", None) or str(error)
+
+
 def did_you_mean(word: str, choices: list[str] | tuple[str, ...]) -> str:
     """Return `did you mean 'x'?` for the nearest choice, or an empty text."""
     import difflib

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import UsageError, unreadable
 
 
 def exists(path: Path) -> bool:
@@ -48,9 +48,8 @@ def new_file(target: Path) -> Iterator[Any]:
                 yield sink
             draft.replace(target)
     except OSError as error:
-        reason = error.strerror or str(error)
         raise UsageError(
-            f"cannot be written: {reason}", place=str(target), remedy="name a writable file"
+            f"cannot be written: {unreadable(error)}", place=str(target), remedy="name a writable file"
         ) from None
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from et_sim.basics.errors import InputError, UsageError
+from et_sim.basics.errors import InputError, UsageError, unreadable
 from et_sim.calibrate.collective_library import Measured
 from et_sim.machine.collective_library import Call
 from et_sim.machine.collective_library.choice import ALL_TO_ALL
@@ -82,7 +82,9 @@ def read_measured(path: Path) -> list[Measured]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", remedy="name a log of nccl-tests") from error
+        raise UsageError(
+            f"{path} cannot be read: {unreadable(error)}", remedy="name a log of nccl-tests"
+        ) from error
     if path.suffix.lower() == ".json":
         measured = [
             Measured(_call(row.job), row.measured_us or 0.0, f"{path}: table {row.table}, row {row.number}")
@@ -112,7 +114,9 @@ def read_rings(path: Path) -> dict[str, list[float]]:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error}", remedy="name a log of NCCL") from error
+        raise UsageError(
+            f"{path} cannot be read: {unreadable(error)}", remedy="name a log of NCCL"
+        ) from error
     nodes = [int(count) for count in _NODES.findall(text)]
     rings = [(int(count), float(speed)) for count, speed in _RINGS.findall(text)]
     if not rings or not nodes:
@@ -135,7 +139,9 @@ def read_choices(path: Path) -> dict[str, list[list[Any]]]:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error}", remedy="name a log of NCCL") from error
+        raise UsageError(
+            f"{path} cannot be read: {unreadable(error)}", remedy="name a log of NCCL"
+        ) from error
     nodes, program = set(_NODES.findall(text)), _PROGRAM.search(text) or _PROGRAM.search(path.name)
     remedy = (
         "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING, and keep the whole log of one communicator"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import UsageError, unreadable
 from et_sim.cli.calibrate_kernels import KernelFit
 from et_sim.cli.calibrate_report import FitOptions, conclude
 
@@ -149,4 +149,6 @@ def _write(path: Path, rows: Sequence[Sequence[Any]]) -> None:
     try:
         path.write_text("".join(csv_blocks(rows)), encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error}", remedy="name a file in a folder") from error
+        raise UsageError(
+            f"{path} cannot be written: {unreadable(error)}", remedy="name a file in a folder"
+        ) from error

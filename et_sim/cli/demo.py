@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from et_sim.basics.declared_options import Command
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import UsageError, unreadable
 
 MACHINE = ("system.json", "network.yml")
 TRACES, STEP, RUN = "traces", "step", "run"
@@ -66,10 +66,9 @@ def _write_inputs(folder: Path) -> None:
         for path, content in files.items():
             path.write_bytes(content)
     except OSError as error:
-        reason = error.strerror or str(error)
         place = str(error.filename or folder)
         raise UsageError(
-            f"cannot be written: {reason}", place=place, remedy="choose a directory with --out"
+            f"cannot be written: {unreadable(error)}", place=place, remedy="choose a directory with --out"
         ) from None
 
 

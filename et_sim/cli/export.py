@@ -25,7 +25,8 @@ def run(options: Options) -> int:
     """Write the requested files, and print their contents."""
     if options.perfetto is None and options.chrome is None:
         raise UsageError(
-            "nothing to write", remedy=f"et-sim export {options.directory} --perfetto timeline.pftrace"
+            "no file to write is named",
+            remedy=f"name one, as in et-sim export {options.directory} --perfetto timeline.pftrace",
         )
     from et_sim.basics.units import plural
     from et_sim.cli.progress import Progress

@@ -370,7 +370,9 @@ def _of_numbers(numbers: dict[str, int], tensor: int) -> Model:
     hidden = chosen["hidden"]
     heads = chosen.get("heads") or _usual_heads(hidden, tensor)
     if hidden % heads:
-        raise UsageError(f"a width of {hidden} is not divided by {heads} heads", remedy="change --heads")
+        raise UsageError(
+            f"--hidden is {hidden}, not a multiple of the {heads} heads", remedy="change --hidden or --heads"
+        )
     return Model(
         name="transformer",
         source="numbers on the command line",

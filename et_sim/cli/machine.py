@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.alignment import aligned
 from et_sim.basics.declared_options import Argument, Command
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import UsageError, unreadable
 
 if TYPE_CHECKING:
     from et_sim.machine.presets import Entry, Preset
@@ -47,9 +47,7 @@ def run(options: Options) -> int:
             for name, content in ((SYSTEM, machine.system), (NETWORK, machine.network)):  # JSON is YAML, too
                 (options.out / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
-            raise UsageError(
-                f"cannot be written: {error.strerror or error}", place=str(options.out)
-            ) from None
+            raise UsageError(f"cannot be written: {unreadable(error)}", place=str(options.out)) from None
     known = entry(machine.name)
     if options.json:
         calibrated = {"calibrated": known.calibrated} if known.calibrated else {}

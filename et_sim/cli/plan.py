@@ -333,9 +333,9 @@ def _fits(figures: Figures, capacity: int, reserved: int) -> str:
     worst = max(figures.stages, key=lambda stage: stage.memory.total)
     total = worst.memory.total
     whole = memory_text(capacity, reserved) if reserved else format_bytes(capacity)
-    text = f"stage {worst.place} needs {format_bytes(total)} of {whole}"
+    needed = f"stage {worst.place} needs {format_bytes(total)}"
     if total <= capacity:
-        return f"fits         {text}: {total / capacity:.0%}"
+        return f"fits         {needed} of {whole}: {total / capacity:.0%}"
     names = dict(REMEDIES)
     if figures.unit != TOKENS:
         names |= {"weights": "another model", "activations": "a smaller --batch"}
@@ -343,4 +343,4 @@ def _fits(figures: Figures, capacity: int, reserved: int) -> str:
         if figures.plan.zero >= level:
             names[name] = "more ranks of tensors, stages or replicas"
     largest = max(names, key=lambda name: getattr(worst.memory, name))
-    return f"too large    {text}; most of it is {largest}: try {names[largest]}"
+    return f"too large    {needed}, more than {whole}; the largest part is {largest}: try {names[largest]}"

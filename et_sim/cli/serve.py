@@ -48,20 +48,20 @@ class Options(ReplicaOptions):
         " poisson:RATE,COUNT,PROMPT,OUTPUT",
         "REQUESTS",
     ]
-    seed: Annotated[int | None, "of poisson (default: 0)"] = None
+    seed: Annotated[int | None, "seed of the arrivals that poisson draws (default: 0)"] = None
     out: Annotated[Path | None, "directory to write (default: ./NAME.serve)"] = None
     json: Annotated[bool, "print the content of summary.json"] = False
-    replicas: Annotated[Count, "replicas that do both, prompts and tokens (default: 1)", SERVING] = None
-    prefill_replicas: Annotated[Count, "replicas that only work on prompts", SERVING] = None
+    replicas: Annotated[Count, "replicas for both prompts and output tokens (default: 1)", SERVING] = None
+    prefill_replicas: Annotated[Count, "replicas that only process prompts", SERVING] = None
     decode_replicas: Annotated[
         Count,
-        "replicas that get their caches, for further tokens",
+        "replicas that receive the caches of prompts, and generate tokens",
         SERVING,
     ] = None
-    decode_tp: Annotated[int | None, "of the latter (default: --tp)", SERVING] = None
-    policy: Annotated[str, " or ".join(POLICIES), SERVING] = "chunked"
-    max_batch: Annotated[int, "sequences that run at a time on a replica", SERVING] = 256
-    token_budget: Annotated[int, "tokens of a batch; unless chunked, of its prompts", SERVING] = 2048
+    decode_tp: Annotated[int | None, "--tp of a decode replica (default: that of all)", SERVING] = None
+    policy: Annotated[str, "order of prompts and tokens: " + " or ".join(POLICIES), SERVING] = "chunked"
+    max_batch: Annotated[int, "most sequences that run at a time on a replica", SERVING] = 256
+    token_budget: Annotated[int, "most tokens of a batch; of its prompts unless chunked", SERVING] = 2048
     block: Annotated[int, "tokens whose cache is allocated together", SERVING] = 16
     context_step: Annotated[int, "round cached contexts up to so many tokens; 1: exact", SERVING] = 64
     capacity: Annotated[
@@ -70,7 +70,7 @@ class Options(ReplicaOptions):
         "memory of an NPU, such as 80GiB (default: that of the machine)",
         SERVING,
     ] = None
-    memory_share: Annotated[float, "of it, for weights and caches", SERVING] = 0.9
+    memory_share: Annotated[float, "share of the capacity that weights and caches may fill", SERVING] = 0.9
     ttft: Annotated[Time, "the longest time to first token of a good request, such as 200ms", SERVING] = None
     tpot: Annotated[Time, "the longest time per output token of a good request, such as 20ms", SERVING] = None
     system: Annotated[str | None, HELP["system"], MACHINE] = None

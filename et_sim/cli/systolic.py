@@ -55,13 +55,13 @@ def run(options: Options) -> int:
 
 
 def _read(path: Path) -> str:
-    from et_sim.basics.errors import InputError
+    from et_sim.basics.errors import InputError, unreadable
 
     try:
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise InputError(
-            f"cannot be read: {error.strerror}", place=str(path), remedy="name an existing file"
+            f"cannot be read: {unreadable(error)}", place=str(path), remedy="name an existing file"
         ) from None
     except UnicodeDecodeError as error:
         raise InputError(
@@ -70,7 +70,7 @@ def _read(path: Path) -> str:
 
 
 def _write(directory: Path, layer_reports: list[Report]) -> list[Path]:
-    from et_sim.basics.errors import InputError
+    from et_sim.basics.errors import InputError, unreadable
 
     rows: dict[str, Callable[[Report], dict[str, Any]]] = {
         "COMPUTE_REPORT.csv": lambda report: report.compute_row,
@@ -88,7 +88,7 @@ def _write(directory: Path, layer_reports: list[Report]) -> list[Path]:
             (directory / name).write_text("".join(f"{line},\n" for line in lines))
     except OSError as error:
         raise InputError(
-            f"cannot be written: {error.strerror}", place=str(directory), remedy="name another directory"
+            f"cannot be written: {unreadable(error)}", place=str(directory), remedy="name another directory"
         ) from None
     return [directory / name for name in rows]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from et_sim.basics.errors import MachineError, did_you_mean
+from et_sim.basics.errors import MachineError, did_you_mean, unreadable
 from et_sim.documents.keys import Remarks
 
 ARROW_ENDINGS = (".arrow", ".feather")
@@ -74,8 +74,7 @@ def read_measured(path: Path, required: Sequence[str], optional: Sequence[str], 
     try:
         raw = path.read_bytes()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise MachineError(f"the table cannot be read: {reason}", place=str(path)) from None
+        raise MachineError(f"the table cannot be read: {unreadable(error)}", place=str(path)) from None
     columns, rows, first = _arrow(raw, path) if path.suffix in ARROW_ENDINGS else _csv(raw, path)
     known = (*required, *optional)
     for column in columns:

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from et_sim.basics.errors import EtSimError, MachineError
+from et_sim.basics.errors import EtSimError, MachineError, unreadable
 from et_sim.basics.units import parse_bandwidth
 from et_sim.documents.keys import Remarks, made
 from et_sim.machine.congestion import ROCE, telemetry, with_constants
@@ -107,7 +107,7 @@ def read_ns3_keys(path: Path, remarks: Remarks) -> Protocol:
         raw = path.read_bytes()
         text = raw.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise MachineError(f"the file cannot be read: {error}", place=str(path)) from None
+        raise MachineError(f"the file cannot be read: {unreadable(error)}", place=str(path)) from None
     remarks.inputs.append((str(path), hashlib.sha256(raw).hexdigest()))
     return _Reader(path, text, remarks).protocol()
 

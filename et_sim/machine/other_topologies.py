@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from et_sim.basics.errors import MachineError
+from et_sim.basics.errors import MachineError, unreadable
 from et_sim.documents.reading import MOST_DEVICES, MOST_LINKS, read_bounded, whole_number
 from et_sim.machine.garnet_file import import_garnet
 from et_sim.machine.recognise import GARNET, GRAPHML, HTSIM, NODE_LINK, NS3, Imported, format_of, is_node_link
@@ -261,8 +261,9 @@ def read_import(path: Path, form: str) -> tuple[Imported, bytes]:
     try:
         raw = read_bounded(path, MachineError)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise MachineError(f"the imported file cannot be read: {reason}", place=str(path)) from None
+        raise MachineError(
+            f"the imported file cannot be read: {unreadable(error)}", place=str(path)
+        ) from None
     text = raw.decode("utf-8", "replace")
     form = form or format_of(text) or NODE_LINK
     return import_text(text, str(path), form), raw

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from et_sim.basics.errors import MachineError, UsageError
+from et_sim.basics.errors import MachineError, UsageError, unreadable
 from et_sim.basics.group_names import group_key
 from et_sim.basics.units import parse_watts, plural
 from et_sim.collectives.names import FAMILIES, spans_all
@@ -52,7 +52,7 @@ def read_programs(path: str) -> tuple[dict[int, str], tuple[tuple[str, str], ...
         text = raw.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise MachineError(
-            f"cannot be read: {error}", place=path, remedy='see "per-node-custom-implementation"'
+            f"cannot be read: {unreadable(error)}", place=path, remedy='see "per-node-custom-implementation"'
         ) from None
     content = parse_yaml(text, path)
     programs: dict[int, str] = {}

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from et_sim.basics.errors import MachineError, UsageError, did_you_mean
+from et_sim.basics.errors import MachineError, UsageError, did_you_mean, unreadable
 from et_sim.basics.files import is_file, is_folder
 from et_sim.documents.keys import Section
 from et_sim.documents.reading import MOST_DIGITS, TOO_MANY_DIGITS, read_bounded
@@ -224,10 +224,11 @@ def _read(path: Path, role: Role) -> bytes:
         remedy = _nearby(path)
         raise MachineError(f"the {role} file does not exist", place=str(path), remedy=remedy) from None
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise MachineError(f"the {role} file cannot be read: {reason}", place=str(path)) from None
+        raise MachineError(f"the {role} file cannot be read: {unreadable(error)}", place=str(path)) from None
     except ValueError as error:  # a null character in the path
-        raise MachineError(f"the {role} file cannot be read: {error}", place=repr(str(path))) from None
+        raise MachineError(
+            f"the {role} file cannot be read: {unreadable(error)}", place=repr(str(path))
+        ) from None
 
 
 def _nearby(path: Path) -> str:

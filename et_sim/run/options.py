@@ -94,8 +94,8 @@ def machine_parts(given: Mapping[str, Any], machine: str | None) -> dict[str, An
         verb = "is" if len(missing) == 1 else "are"
         files = " and ".join(f"--{name}" for name in missing)
         raise UsageError(
-            f"the machine is not described: {' and '.join(missing)} {verb} missing",
-            remedy=f"give {files}, or --machine (et-sim machine lists them)",
+            f"the machine is incomplete: its {' and '.join(missing)} {verb} missing",
+            remedy=f"give {files}, or name a machine with --machine; et-sim machine lists the names",
         )
     return parts
 

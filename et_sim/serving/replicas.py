@@ -60,7 +60,7 @@ def make_pool(
     """Return a pool behind the ranks before `after`; `capacity_bytes`: of weights and cache, on an NPU."""
     check(model, plan)
     if not 1 <= replicas <= 10**6:
-        raise UsageError(f"{replicas} replicas", remedy="give a number from 1 up")
+        raise UsageError(f"the number of replicas is {replicas}", remedy="give a number from 1 to 1,000,000")
     stages = range(plan.pipeline)
     weights = [weight_bytes_of_stage(model, plan, place) for place in stages]
     tokens = [cache_bytes_of_stage(model, plan, place) for place in stages]
@@ -85,13 +85,13 @@ def check_pools(pools: tuple[CachePool, ...], npus: int) -> None:
     if end > npus:
         raise UsageError(
             f"the replicas need {plural(end, 'NPU')}, but the machine has {npus}",
-            remedy="give fewer replicas or ranks, or a larger machine, as in --machine h100-dgx:16",
+            remedy=f"give fewer replicas or ranks, or a machine of at least {end} NPUs",
         )
     for pool in pools:
         if npus % pool.ranks:
             raise UsageError(
-                f"a replica has {plural(pool.ranks, 'rank')}, which do not divide the machine's {npus} NPUs",
-                remedy="choose --tp and --pp so that they do, or another number of NPUs",
+                f"{plural(pool.ranks, 'rank')} of a replica do not divide the {npus} NPUs of the machine",
+                remedy=f"choose --tp and --pp whose product divides {npus}, or another number of NPUs",
             )
 
 

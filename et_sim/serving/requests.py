@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
 
-from et_sim.basics.errors import InputError, UsageError, did_you_mean
+from et_sim.basics.errors import InputError, UsageError, did_you_mean, unreadable
 from et_sim.basics.files import is_file
 
 ARRIVAL, PROMPT, OUTPUT = "arrival_s", "prompt_tokens", "output_tokens"
@@ -51,7 +51,9 @@ def _from_file(path: Path) -> Iterator[Request]:
     try:
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", place=str(path), remedy="give a CSV file") from None
+        raise InputError(
+            f"cannot be read: {unreadable(error)}", place=str(path), remedy="give a CSV file"
+        ) from None
     reader = csv.reader(io.StringIO(text, newline=""))
     order: list[int] = []
     count = 0

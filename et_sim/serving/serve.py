@@ -47,7 +47,10 @@ class Setup:
 
     def __post_init__(self) -> None:
         if not 0 < self.memory_share <= 1:
-            raise UsageError(f"--memory-share is {self.memory_share}", remedy="give a part of 1, such as 0.9")
+            raise UsageError(
+                f"--memory-share is {self.memory_share}",
+                remedy="give a share above 0 and up to 1, such as 0.9",
+            )
         if not 1 <= self.context_step <= 10**9:
             raise UsageError(
                 f"--context-step is {self.context_step}", remedy="give a number from 1 (exact) up"

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from msgspec import Struct, field
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import UsageError, unreadable
 from et_sim.basics.files import exists, is_folder
 from et_sim.sweeps.axes import Axis, Values
 from et_sim.tables.sweep_tables import (
@@ -193,7 +193,7 @@ def _fits(entry: tuple[str, Any]) -> bool:
 def cannot_write(folder: Path, error: OSError) -> UsageError:
     """Return the refusal of a directory that cannot be written."""
     return UsageError(
-        f"cannot be written: {error.strerror or error}",
+        f"cannot be written: {unreadable(error)}",
         place=str(folder),
         remedy="finished points are kept; free some space, or choose another --out, and sweep again",
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from et_sim.basics.errors import InputError, UsageError, did_you_mean
+from et_sim.basics.errors import InputError, UsageError, did_you_mean, unreadable
 from et_sim.basics.files import is_folder
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, read, show
@@ -167,7 +167,7 @@ def read_spec(given: Given, model: str | None = None, when_full: str | None = No
     try:
         content = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
-        reason = "there is no such file" if isinstance(error, FileNotFoundError) else _reason(error)
+        reason = "there is no such file" if isinstance(error, FileNotFoundError) else unreadable(error)
         remedy = "name a YAML file that describes the sweep"
         remedy = "name the file, not its folder" if is_folder(path) else remedy
         raise UsageError(f"the sweep cannot be read: {reason}", place=str(path), remedy=remedy) from None
@@ -177,10 +177,6 @@ def read_spec(given: Given, model: str | None = None, when_full: str | None = No
             "is no description of a sweep", place=str(path), remedy='give it the keys "base" and "axes"'
         )
     return _sweep(parsed, str(path), path.parent, instead)
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 
 def _sweep(content: dict[str, Any], place: str, folder: Path, instead: dict[str, str | None]) -> Sweep:

@@ -89,15 +89,18 @@ class OutOfMemory:
             node = f'node {self.too_large.node} "{self.too_large.node_name}"'
             cause += f"; the tensors of {node} alone are {exact_bytes(self.too_large.bytes)}"
         there = memory_text(self.capacity_bytes, self.reserved_bytes)
+        needed = format_bytes(self.alive_bytes)
+        if not self.reserved_bytes or needed == format_bytes(self.capacity_bytes):
+            needed = exact_bytes(self.alive_bytes)
         return (
-            f"{who} more local memory than the {there} there are, at "
-            f"{format_ns(self.time_ns)}: {exact_bytes(self.alive_bytes)} on rank {self.rank}{cause}"
+            f"{who} more local memory than the limit of {there} at {format_ns(self.time_ns)}:"
+            f" {needed} on rank {self.rank}{cause}"
         )
 
     def as_error(self) -> OutOfMemoryError:
         """Return the error, with details."""
         classes = ", ".join(f"{name} {format_bytes(size)}" for name, size in self.by_class.items())
-        lines = [f"out of memory: {self.sentence}", f"alive then: {classes}", "largest tensors:"]
+        lines = [f"out of memory: {self.sentence}", f"allocated at that time: {classes}", "largest tensors:"]
         lines += [f"  {_line(held)}" for held in self.largest[:10]]
         if self.tensors > 10:
             lines.append(f"  … and {self.tensors - 10} others")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from et_sim.basics.errors import TraceError
+from et_sim.basics.errors import TraceError, unreadable
 from et_sim.basics.files import draft_folder
 from et_sim.documents.reading import ungzipped
 
@@ -27,9 +27,8 @@ def read_bytes(path: Path) -> bytes:
         with path.open("rb", buffering=0) as file:
             return file.readall()
     except OSError as error:
-        reason = error.strerror or str(error)
         raise TraceError(
-            f"cannot be read: {reason}", place=str(path), remedy="name a readable file"
+            f"cannot be read: {unreadable(error)}", place=str(path), remedy="name a readable file"
         ) from None
 
 
@@ -111,7 +110,6 @@ def _refused_as_unwritable(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
         raise TraceError(
-            f"cannot be written: {reason}", place=str(target), remedy="choose a writable place"
+            f"cannot be written: {unreadable(error)}", place=str(target), remedy="choose a writable place"
         ) from None

@@ -18,6 +18,7 @@ import numpy as np
 
 from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.basics.files import is_file, is_folder
+from et_sim.basics.units import plural
 from et_sim.documents.recognise import Kind, kind_of
 from et_sim.trace.columns import Trace
 from et_sim.trace.decoded_files import DecodedFiles
@@ -188,9 +189,10 @@ def _chosen(
     last = max(files)
     if last >= count and not may_be_more:
         raise TraceError(
-            f"there are traces of {last + 1} ranks, up to {files[last][0].name}, and {count} are wanted",
+            f"there are traces up to rank {last} ({files[last][0].name}),"
+            f" but the machine has {plural(count, 'NPU')}",
             place=str(prefix),
-            remedy=f"describe a machine of {last + 1} NPUs, or move the traces away that are not meant",
+            remedy=f"describe a machine of {last + 1} NPUs, or move the traces of further ranks away",
         )
     notices = _notices(prefix, files, count)
     return [files[rank][0] for rank in range(count)], notices

@@ -22,7 +22,7 @@ import numpy as np
 from et_sim.basics.errors import TraceError
 from et_sim.basics.files import is_file
 from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.basics.units import format_ranks, strided_ranks
+from et_sim.basics.units import format_ranks, plural, strided_ranks
 from et_sim.documents.keys import Remarks, Section, key, read, show
 from et_sim.documents.kinds import NAMED, SOME_RANKS, choice, count, section, sections, text
 from et_sim.documents.reading import parse_json
@@ -93,9 +93,9 @@ def read_manifest(path: str | Path, ranks: int | None = None, *, drop_dangling: 
     manifest = read(Manifest, Section(place, _parse(raw, place), error_type=TraceError), Remarks())
     if ranks is not None and ranks != manifest.ranks:
         raise TraceError(
-            f"describes {manifest.ranks} ranks, and {ranks} are wanted",
+            f"the workload has {manifest.ranks} ranks, but the machine has {plural(ranks, 'NPU')}",
             place=place,
-            remedy="give a machine of as many NPUs, or change the manifest's ranks",
+            remedy=f'describe a machine of {manifest.ranks} NPUs, or change the key "ranks"',
         )
     of_rank = _template_of_rank(manifest, place)
     templates, inputs = _read_templates(Path(path), manifest.templates, drop_dangling)

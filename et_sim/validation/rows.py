@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from et_sim.basics.errors import InputError, UsageError
+from et_sim.basics.errors import InputError, UsageError, unreadable
 from et_sim.documents.reading import parse_json
 from et_sim.validation.included import included_kernels
 from et_sim.validation.row import Kernel, Row, microseconds, refused, size_of_kernel
@@ -43,7 +43,9 @@ def measured_rows(path: Path) -> list[Row]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", remedy="name a file of measurements") from error
+        raise UsageError(
+            f"{path} cannot be read: {unreadable(error)}", remedy="name a file of measurements"
+        ) from error
     rows = list(_of_csv(path, text) if path.suffix.lower() == ".csv" else read_tables(path, text))
     if not rows:
         raise UsageError(f"{path} has no row", remedy="name a file of measurements")
@@ -65,8 +67,10 @@ def _of_csv(path: Path, text: str) -> Iterator[Row]:
         return read_steps(path, text)
     if {*columns} != KERNEL_COLUMNS:
         given = ", ".join(columns[:MOST_SHOWN]) + (", …" if len(columns) > MOST_SHOWN else "")
-        remedy = f"kernels have table, shape and us; training steps have {', '.join(NEEDED)}"
-        raise InputError(f"the columns are {given or 'none'}", place=str(path), remedy=remedy)
+        remedy = f"kernels need table, shape and us; training steps need {', '.join(NEEDED)}"
+        raise InputError(
+            f"no kind of measurement has the columns {given or 'none'}", place=str(path), remedy=remedy
+        )
     return _kernels(path, text)
 
 

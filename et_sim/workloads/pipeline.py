@@ -214,12 +214,13 @@ def schedule(name: str, shape: Shape) -> Callable[[int], Iterator[Pass]]:
         raise UsageError(f"there is no schedule {name!r}", remedy=remedy)
     if shape.chunks > 1 and name != "interleaved":
         raise UsageError(
-            f"chunks is {shape.chunks}, but {name} has one chunk for each rank",
-            remedy="take the schedule interleaved",
+            f"chunks is {shape.chunks}, but the schedule {name} has 1 chunk on each rank",
+            remedy="leave chunks out, or choose the schedule interleaved",
         )
     if name == "interleaved" and shape.chunks < 2:
         raise UsageError(
-            "interleaved needs at least 2 chunks for each rank", remedy="give chunks 2, or take 1f1b"
+            f"chunks is {shape.chunks}, but the schedule interleaved needs at least 2 on each rank",
+            remedy="set chunks to 2, or choose the schedule 1f1b",
         )
     if shape.pairs and name not in PAIRED:
         raise UsageError(

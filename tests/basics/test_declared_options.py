@@ -95,7 +95,8 @@ def test_fields_are_inherited_and_declared_anew() -> None:
     [
         (["f"], "the following arguments are required: -l/--level"),
         (["f", "-l1", "--kind=c"], "there is no --kind 'c' (there are a, b"),
-        (["f", "-l1", "--fast-one", "--csv=x"], "argument --csv: not allowed with argument --fast-one"),
+        (["f", "-l1", "--fast-one", "--csv=x"], "error: --csv: not allowed with argument --fast-one"),
+        (["f", "-l"], "-l/--level: its value is missing"),
         (["f", "-l1", "--siez=1"], "there is no option --siez (did you mean '--size'?"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from et_sim.basics.errors import LONGEST_SENTENCE, EtSimError, brief, did_you_mean
+from et_sim.basics.errors import LONGEST_SENTENCE, EtSimError, brief, did_you_mean, unreadable
 
 
 def test_a_long_word_is_cut_and_the_sentence_around_it_stays() -> None:
@@ -31,3 +31,11 @@ def test_the_beginning_of_a_name_means_that_name() -> None:
     assert did_you_mean("a100-dgx", ["h100-dgx", "a100-dgx-80gb"]) == "did you mean 'a100-dgx-80gb'?"
     assert did_you_mean("ri", ["ring", "direct"]) == "did you mean 'ring'?"
     assert did_you_mean("x", ["xylophone", "tree"]) == ""
+
+
+def test_the_reason_of_an_unreadable_file_has_neither_number_nor_path() -> None:
+    assert (
+        unreadable(FileNotFoundError(2, "No such file or directory", "x.log")) == "No such file or directory"
+    )
+    assert unreadable(UnicodeDecodeError("utf-8", b"abc\xff", 3, 4, "x")) == "it is no UTF-8 text (byte 3)"
+    assert unreadable(ValueError("line 3 is empty")) == "line 3 is empty"

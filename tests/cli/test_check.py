@@ -113,7 +113,7 @@ def test_more_traces_than_npus_are_refused(
     sound: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", sound, "--network", network(tmp_path, 2)]) == 2
-    assert "there are traces of 4 ranks, up to sound.3.et, and 2 are wanted" in capsys.readouterr().err
+    assert "there are traces up to rank 3 (sound.3.et), but the machine has 2 NPUs" in capsys.readouterr().err
 
 
 def test_an_unreadable_trace_is_one_sentence_on_stderr(

@@ -66,7 +66,7 @@ def test_make_lists_its_output_in_json(tmp_path: Path, capsys: pytest.CaptureFix
         ),
         (
             ["transformer", "--pp", "5"],
-            "24 layers, which 5 parts of the pipeline do not divide",
+            "24 layers, no multiple of the 5 parts of the pipeline",
         ),
         (["transformer", "--dp", "99999999"], "99,999,999 ranks are too many"),
         (["transformer", "--micro-batches", "0"], "--micro-batches is 0 (give 1 or more)"),

@@ -71,7 +71,10 @@ def test_a_machine_times_the_plan_as_it_times_the_run(
     [
         (["--model", "lama3-8b"], "there is no model 'lama3-8b' (did you mean 'llama3-8b'?)"),
         (["--model", "llama3-8b", "--hidden", "64"], "--hidden conflicts with --model llama3-8b"),
-        (["--model", "llama3-8b", "--tp", "3"], "heads: 32, which 3 tensor-parallel ranks do not divide"),
+        (
+            ["--model", "llama3-8b", "--tp", "3"],
+            "heads: 32 is not a multiple of 3, the number of tensor-parallel ranks",
+        ),
         (["--layers", "1000000000"], "1,000,000,000 layers are more than 20,000,000 nodes"),
         (["--layers", "0"], "--layers is 0 (give 1 or more)"),
         (["--capacity", "0"], "--capacity is 0"),
@@ -81,7 +84,7 @@ def test_a_machine_times_the_plan_as_it_times_the_run(
         ),
         (["--tp", "0"], "--tp is 0 (give 1 or more)"),
         (["--zero", "4"], "zero is 4: more than 3 (allowed: 0, 1, 2 or 3)"),
-        (["--hidden", "100", "--heads", "3"], "a width of 100 is not divided by 3 heads"),
+        (["--hidden", "100", "--heads", "3"], "--hidden is 100, not a multiple of the 3 heads"),
     ],
 )
 def test_plans_that_cannot_be_are_refused_in_one_sentence(

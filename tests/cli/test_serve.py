@@ -95,7 +95,10 @@ def test_replicas_for_prompts_and_for_tokens(capsys: pytest.CaptureFixture[str])
     [
         (["none.csv", *USUAL], "none.csv: there is no such file of requests"),
         (["r.csv", *USUAL, "--model", "lama3-8b"], "there is no model 'lama3-8b' (did you mean"),
-        (["r.csv", *USUAL, "--tp", "5"], "heads: 12, which 5 tensor-parallel ranks do not divide"),
+        (
+            ["r.csv", *USUAL, "--tp", "5"],
+            "heads: 12 is not a multiple of 5, the number of tensor-parallel ranks",
+        ),
         (["r.csv", *USUAL, "--pp", "2"], "the replicas need 4 NPUs, but the machine has 2"),
         (["r.csv", *USUAL, "--capacity", "1MB"], "the weights of gpt2 take"),
         (["r.csv", *USUAL, "--capacity", "0"], "--capacity is 0"),
@@ -110,7 +113,7 @@ def test_replicas_for_prompts_and_for_tokens(capsys: pytest.CaptureFixture[str])
         (["r.csv", *USUAL, "--ttft", "soon"], "soon"),
         (["r.csv", *USUAL, "--out", "."], "it is the current directory"),
         (["r.csv", *USUAL, "--network-model", "analytica"], "analytica"),
-        (["r.csv", "--model", "gpt2"], "the machine is not described"),
+        (["r.csv", "--model", "gpt2"], "the machine is incomplete"),
         (["poisson:1,2", *USUAL], "poisson:RATE,COUNT,PROMPT,OUTPUT"),
     ],
 )

@@ -314,7 +314,7 @@ def test_a_csv_of_other_columns_is_told_its_own_and_those_that_are_read(
     path.write_text("hardware,model,seconds\nH100,llama3-8b,1\n")
     assert main(["validate", str(path)]) == 2
     error = " ".join(capsys.readouterr().err.split())
-    assert "the columns are hardware, model, seconds" in error
+    assert "no kind of measurement has the columns hardware, model, seconds" in error
     assert "training steps have hardware, model, machine, gpus" in error
 
 
@@ -395,7 +395,7 @@ def test_a_row_that_cannot_be_predicted_has_a_reason_and_others_go_on(
     tables = write(tmp_path, {**COLLECTIVES, "gpus": 12}, {**COLLECTIVES, "collective": "sort"}, COLLECTIVES)
     rows = validated(capsys, tables)["rows"]
     assert [row["predicted_us"] is None for row in rows] == [True] * 4 + [False] * 2
-    assert "12 is not a multiple" in rows[0]["how"]
+    assert "12 NPUs are not a multiple" in rows[0]["how"]
     assert "no microbenchmark 'sort'" in rows[2]["how"]
 
 

@@ -207,7 +207,7 @@ def test_a_collective_that_one_member_lacks_is_named() -> None:
 def test_a_member_that_will_never_start_a_collective_is_named() -> None:
     result = simulate(orders((1, 2), (2, 1), (1, 2), (1,)), RING, system(profile="corrected"))
     report = explain_stall(result.outcome, result.workload).as_error().report
-    assert "rank 3 (<python>): 1 collective in the group of all ranks, and ranks 0-2 have 2" in report
+    assert "rank 3 (<python>) has 1 collective in the group of all ranks, but ranks 0-2 have 2" in report
     assert "ranks 0-2 wait for rank 3 to issue the all_reduce of 2 MiB, which is not in the trace" in report
 
 

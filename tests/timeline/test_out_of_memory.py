@@ -89,7 +89,7 @@ def test_python_raises_the_error_that_the_command_prints_with_status_one(
     with pytest.raises(OutOfMemoryError) as caught:
         et_sim.simulate(WORKLOAD, system=SYSTEM | {"local-mem-capacity": 14_000}, network=NETWORK)
     assert str(caught.value).startswith(
-        "rank 3 needs more local memory than the 14000 B there are, at 3 µs: 16000 B on rank 3, when "
+        "rank 3 needs more local memory than the limit of 14000 B at 3 µs: 16000 B on rank 3, when "
         "node 6 \"forward 3\" allocates 'activations:3' (2.93 KiB) (give NPUs more memory"
     )
     et_sim.write_workload(WORKLOAD, tmp_path / "w")
@@ -99,7 +99,7 @@ def test_python_raises_the_error_that_the_command_prints_with_status_one(
     assert main(["run", str(tmp_path / "w"), *machine, "--out", str(tmp_path / "run")]) == 1
     printed = capsys.readouterr().err
     assert f"out of memory: {caught.value.cause}" in printed
-    assert "alive then: weights 3.91 KiB, activations 11.72 KiB" in printed
+    assert "allocated at that time: weights 3.91 KiB, activations 11.72 KiB" in printed
     assert 'activations:0: 2.93 KiB, node 0 "forward 0"' in printed
     assert view_text("summary", tmp_path / "run").startswith("OUT OF MEMORY at 3 µs: 16000 B on rank 3, of")
     assert "ends where memory was full" in view_text("stalls", tmp_path / "run")
@@ -135,7 +135,7 @@ def test_a_reported_overflow_is_a_warning() -> None:
     (warning,) = [
         warning for warning in result.manifest["warnings"] if "more local memory" in warning["text"]
     ]
-    assert warning["text"].startswith("rank 3 needs more local memory than the 14000 B there are, at 3 µs")
+    assert warning["text"].startswith("rank 3 needs more local memory than the limit of 14000 B at 3 µs")
 
 
 def test_a_run_whose_last_node_needs_too_much_is_not_complete() -> None:

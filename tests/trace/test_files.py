@@ -95,7 +95,9 @@ def test_a_missing_rank_is_named_with_the_counts(tmp_path: Path) -> None:
 
 def test_files_beyond_the_requested_ranks_are_refused_or_noticed(tmp_path: Path) -> None:
     write_ranks(tmp_path / "job", 0, 1, 2)
-    with pytest.raises(TraceError, match=r"of 3 ranks, up to job\.2\.et, and 2 are wanted .*of 3 NPUs"):
+    with pytest.raises(
+        TraceError, match=r"up to rank 2 \(job\.2\.et\), but the machine has 2 NPUs .*of 3 NPUs"
+    ):
         read_workload(tmp_path / "job", 2)
     workload = read_workload(tmp_path / "job", 2, may_be_more=True)
     assert workload.ranks == 2

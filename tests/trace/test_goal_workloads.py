@@ -47,7 +47,9 @@ def test_a_run_of_it_is_the_run_of_its_traces(tmp_path: Path) -> None:
 def test_a_machine_of_another_size_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.goal"
     file.write_text(dissemination(8, 100))
-    with pytest.raises(TraceError, match=r"schedules of 8 ranks, and 4 are wanted \(describe a machine of 8"):
+    with pytest.raises(
+        TraceError, match=r"schedules of 8 ranks, but the machine has 4 NPUs \(describe a machine of 8"
+    ):
         read_workload(file, 4)
 
 

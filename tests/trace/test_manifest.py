@@ -240,7 +240,7 @@ def test_another_number_of_ranks_than_wanted_is_refused(folder: Path) -> None:
     path = written(folder, content())
     assert read_workload(path, 8).ranks == 8
     for ranks in (4, 16):
-        with pytest.raises(TraceError, match=f"describes 8 ranks, and {ranks} are wanted"):
+        with pytest.raises(TraceError, match=f"has 8 ranks, but the machine has {ranks} NPUs"):
             read_workload(path, ranks)
 
 

@@ -356,7 +356,7 @@ def test_a_long_circle_is_cut_short_and_many_are_counted() -> None:
 
 def test_a_rank_count_that_differs_is_an_error() -> None:
     problem = only(find_problems(workload(nothing, nothing), ranks=8), "rank-count")
-    assert "has 2 ranks, and 8 are wanted" in problem.text
+    assert "has 2 ranks, but the machine has 8 NPUs" in problem.text
 
 
 def test_ranks_are_written_compactly() -> None:

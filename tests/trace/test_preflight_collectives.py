@@ -62,7 +62,7 @@ def test_different_sizes_are_an_error() -> None:
 def test_a_missing_collective_is_an_error_that_names_it() -> None:
     problem = only(find_problems(workload(program(REDUCE, GATHER), program(REDUCE))), "collective-count")
     assert problem.text == (
-        "rank 1 (x.1.et): 1 collective in the group of all ranks, and rank 0 has 2; the 2nd is"
+        "rank 1 (x.1.et) has 1 collective in the group of all ranks, but rank 0 has 2; the 2nd is"
         ' all_gather of 1 MiB (node 1 "all_gather" in x.0.et)'
     )
 

@@ -261,8 +261,14 @@ def test_without_balance_the_last_rank_is_the_longest() -> None:
     [
         ({"context_attention": "rings"}, "context_attention is \"rings\" (did you mean 'ring'?"),
         ({"context_balance": "zigzags"}, "context_balance is \"zigzags\" (did you mean 'zigzag'?"),
-        ({"context": 32}, "tokens of a sequence: 32, which 64 pieces of a zigzag do not divide"),
-        ({"document_tokens": 5}, "tokens of a sequence: 32, which 5 tokens of a document do not divide"),
+        (
+            {"context": 32},
+            "tokens of a sequence: 32 is not a multiple of 64, the number of pieces of a zigzag",
+        ),
+        (
+            {"document_tokens": 5},
+            "tokens of a sequence: 32 is not a multiple of 5, the number of tokens of a document",
+        ),
         ({"document_tokens": 8, "context": 2}, "see 8 tokens only, which a ring does not support"),
     ],
 )

@@ -224,7 +224,7 @@ def test_a_layer_that_predicts_a_further_token_costs_a_layer_a_head_and_their_jo
         ({"capacity_factor": 1.0}, "(leave it out, or take expert_exchange all-to-all)"),
         ({"overlap_experts": True, "zero": 3}, "zero is 3, but two passes at the same time"),
         ({"overlap_experts": True, "schedule": "gpipe"}, "(leave overlap_experts out, or take the schedule"),
-        ({"expert_tensor": 3}, "24 expert-parallel ranks do not divide the 8 of tensor x context x data"),
+        ({"expert_tensor": 3}, "24 expert-parallel ranks do not divide tensor x context x data, which is 8"),
     ],
 )
 def test_invalid_exchanges_are_refused(given: dict[str, Any], message: str) -> None:

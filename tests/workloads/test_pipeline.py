@@ -248,8 +248,8 @@ def test_1f1b_and_zero_bubble_keep_no_more_micro_batches_than_there_are_stages(
     ("name", "shape", "message"),
     [
         ("1f2b", Shape(2, 2), "there is no schedule '1f2b' (did you mean '1f1b'?)"),
-        ("1f1b", Shape(2, 2, 2), "chunks is 2, but 1f1b has one chunk for each rank"),
-        ("interleaved", Shape(2, 2), "interleaved needs at least 2 chunks"),
+        ("1f1b", Shape(2, 2, 2), "chunks is 2, but the schedule 1f1b has 1 chunk on each rank"),
+        ("interleaved", Shape(2, 2), "chunks is 1, but the schedule interleaved needs at least 2"),
         ("interleaved", Shape(4, 6, 2), "6 micro-batches are not whole rounds of 4 stages"),
         ("dualpipe", Shape(3, 8), "they are 3 and 8 (give even numbers of both)"),
         ("dualpipe", Shape(4, 9), "they are 4 and 9 (give even numbers of both)"),

@@ -386,16 +386,19 @@ def test_no_timing_makes_a_job_hang(
         ({"tensor": 0}, "tensor is 0 (allowed: an integer >= 1"),
         ({"tflops": -1.0}, "tflops is -1.0 (allowed: a number > 0"),
         ({"micro_batches": -1}, "micro_batches is -1"),
-        ({"pipeline": 3}, "small has 4 layers, which 3 parts of the pipeline do not divide"),
+        ({"pipeline": 3}, "small has 4 layers, no multiple of the 3 parts of the pipeline"),
         (
             {"pipeline": 2, "stage_layers": (1, 2)},
             "stage_layers are 2 numbers with the sum 3 (give 2 numbers whose",
         ),
         ({"micro_batches": 10**9}, "1,000,000,000 micro-batches of 4 layers are more than 20,000,000 nodes"),
-        ({"tensor": 3}, "heads: 8, which 3 tensor-parallel ranks do not divide"),
-        ({"context": 3}, "tokens of a sequence: 32, which 3 context-parallel ranks do not divide"),
+        ({"tensor": 3}, "heads: 8 is not a multiple of 3, the number of tensor-parallel ranks"),
+        (
+            {"context": 3},
+            "tokens of a sequence: 32 is not a multiple of 3, the number of context-parallel ranks",
+        ),
         ({"data": 2, "expert": 2}, "small has no experts (leave expert and expert_tensor out)"),
-        ({"expert": 3}, "3 expert-parallel ranks do not divide the 1 of tensor x context x data"),
+        ({"expert": 3}, "3 expert-parallel ranks do not divide tensor x context x data, which is 1"),
         (
             {"tensor": 2, "data": 2, "pipeline": 2, "expert": 2, "order": "tp-pp-ep-dp"},
             "order tp-pp-ep-dp puts the pipeline between the axes that experts are spread over",
@@ -420,7 +423,7 @@ def test_no_timing_makes_a_job_hang(
         ),
         (
             {"tensor": 2, "sequence_parallel": True, "tensor_overlap": 3},
-            "tokens of a rank: 16, which 3 chunks do not divide",
+            "tokens of a rank: 16 is not a multiple of 3, the number of chunks",
         ),
     ],
 )
@@ -486,4 +489,4 @@ def test_stages_may_be_without_layers(name: str) -> None:
 def test_more_ranks_than_experts_are_refused() -> None:
     with pytest.raises(UsageError) as caught:
         make_training(with_experts(), Plan(data=16, expert=16))
-    assert "experts: 8, which 16 expert-parallel ranks do not divide" in str(caught.value)
+    assert "experts: 8 is not a multiple of 16, the number of expert-parallel ranks" in str(caught.value)

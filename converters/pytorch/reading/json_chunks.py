@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.basics.errors import TraceError
+from et_sim.basics.errors import TraceError, unreadable
 
 BLOCK_BYTES = 1 << 18  # decoded objects of one block fit into the cache of a core
 _GZIP = b"\x1f\x8b"
@@ -46,9 +46,8 @@ class Blocks:
             packed = self._file.read(2) == _GZIP
             self._file.seek(0)
         except OSError as error:
-            reason = error.strerror or str(error)
             raise TraceError(
-                f"cannot be read: {reason}", place=str(path), remedy="name a readable file"
+                f"cannot be read: {unreadable(error)}", place=str(path), remedy="name a readable file"
             ) from None
         self._text = gzip.GzipFile(fileobj=self._file) if packed else self._file
         self._at_start = True

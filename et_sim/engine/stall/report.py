@@ -131,7 +131,7 @@ class Stall(Struct, frozen=True, kw_only=True):
             ("Mistakes in the traces:", _cut([t for t in self.nearest if t not in self.cause], MOST_NEAREST)),
             ("Remedies:", _cut(self.remedies, MOST_REMEDIES)),
         )
-        lines = [self.cause, f"The last thing happened at {format_ns(self.end_ns)}."]
+        lines = [self.cause, f"The last event was at {format_ns(self.end_ns)}."]
         lines += [self.alike] if self.alike else []
         for title, shown in lists:
             lines += [title, *shown] if shown or title == "Waiting:" else []

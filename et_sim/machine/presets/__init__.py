@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from et_sim.basics.errors import MachineError, UsageError, did_you_mean
+from et_sim.basics.errors import MachineError, UsageError, did_you_mean, unreadable
 from et_sim.basics.uncertainty import CALIBRATED
 from et_sim.basics.units import parse_bandwidth
 from et_sim.documents.reading import parse_json
@@ -264,8 +264,10 @@ def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
         remedy = _near(npus, node)
         part = max(size for size in range(1, node + 1) if npus % size == 0)
         if part > 1 and len(machine.get("dimensions", ())) == 2:
-            remedy += f"; or with fewer of each node, {name}:{npus},node={part}"
-        raise UsageError(f"{name} has nodes of {node} NPUs, and {npus:,} is not a multiple", remedy=remedy)
+            remedy += f"; or use fewer of each node, as in {name}:{npus},node={part}"
+        raise UsageError(
+            f"{name} has nodes of {node} NPUs, and {npus:,} NPUs are not a multiple", remedy=remedy
+        )
     if npus < 1:
         raise UsageError(f"{name}:{npus} has no NPU", remedy=f"name 1 to {node}, or whole nodes")
     counts = (
@@ -318,7 +320,7 @@ def _torus(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
     if not npus or npus % whole:
         unit = "cubes" if sides == 3 else "squares"
         raise UsageError(
-            f"{name} is built of {unit} of {whole} NPUs, and {npus:,} is not a multiple",
+            f"{name} is built of {unit} of {whole} NPUs, and {npus:,} NPUs are not a multiple",
             remedy=_near(npus, whole),
         )
     best = min(_factors(npus // whole, sides), key=lambda torus: (torus[-1] - torus[0], torus))
@@ -410,7 +412,7 @@ def _own(path: str) -> dict[str, Any]:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{path} cannot be read: {error}", remedy="name a file that et-sim calibrate wrote"
+            f"{path} cannot be read: {unreadable(error)}", remedy="name a file that et-sim calibrate wrote"
         ) from error
     content = parse_json(text, path, MachineError)
     if (

@@ -17,7 +17,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from et_sim.basics.errors import TraceError
+from et_sim.basics.errors import TraceError, unreadable
+from et_sim.basics.units import plural
 from et_sim.documents.reading import Ungzipped
 from et_sim.trace.columns import Trace
 from et_sim.trace.goal.columns import columns_of
@@ -36,7 +37,7 @@ def read_goal(path: Path, ranks: int | None) -> Workload:
     parts = [*_parts(path, totals)]
     if ranks is not None and ranks != totals.ranks:
         raise TraceError(
-            f"there are schedules of {totals.ranks} ranks, and {ranks} are wanted",
+            f"there are schedules of {totals.ranks} ranks, but the machine has {plural(ranks, 'NPU')}",
             place=str(path),
             remedy=f"describe a machine of {totals.ranks} NPUs",
         )
@@ -72,8 +73,9 @@ def _parts(path: Path, totals: Totals, progress: Progress | None = None) -> Iter
             f"the gzip data is damaged: {error}", place=source, remedy="fetch or compress the file again"
         ) from None
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise TraceError(f"cannot be read: {reason}", place=source, remedy="name a readable file") from None
+        raise TraceError(
+            f"cannot be read: {unreadable(error)}", place=source, remedy="name a readable file"
+        ) from None
 
 
 def _schedules(file: BinaryIO, path: Path, totals: Totals, watch: Callable[[int], None]) -> Iterator[Part]:

@@ -274,5 +274,6 @@ def _check_rank_count(workload: Workload, ranks: int) -> list[Problem]:
     if workload.ranks == ranks:
         return []
     ranks_text = f"0-{workload.ranks - 1}" if workload.ranks > 1 else "0"
-    text = f"{workload.source}: the workload has {workload.ranks} ranks, and {ranks} are wanted"
+    needed = f"{workload.source}: the workload has {workload.ranks} ranks"
+    text = f"{needed}, but the machine has {plural(ranks, 'NPU')}"
     return [Problem("error", "rank-count", ranks_text, text, "give one trace per NPU of the machine")]

@@ -161,7 +161,7 @@ def _another_count(
     longer, shorter = (usual, unusual) if is_usual_longer else (unusual, usual)
     at = len(shorter.sequence.rows)
     text = (
-        f"{index.place(shorter.ranks)}: {plural(at, stream.noun)} in {stream.name}, and"
+        f"{index.place(shorter.ranks)} {have(shorter.ranks)} {plural(at, stream.noun)} in {stream.name}, but"
         f" {of_ranks(longer.ranks)} {have(longer.ranks)} {len(longer.sequence.rows)};"
         f" the {ordinal(at + 1)} is {_at(index, longer, at)}"
     )

@@ -13,7 +13,7 @@ from shlex import quote
 from typing import Any
 from urllib.parse import quote as url_quote
 
-from et_sim.basics.errors import EtSimError, UsageError
+from et_sim.basics.errors import EtSimError, UsageError, unreadable
 from et_sim.basics.units import format_ns, plural
 from et_sim.tables.sweep_tables import NUMBER, RUNS
 from et_sim.views.drawing.nodes import ALWAYS
@@ -308,9 +308,10 @@ def write_pages(sweep: SweepDirectory, target: Path) -> tuple[dict[int, str], li
         try:
             folder.mkdir(exist_ok=True)
         except OSError as error:
-            reason = error.strerror or str(error)
             raise UsageError(
-                f"cannot be written: {reason}", place=str(folder), remedy="name a page in a writable folder"
+                f"cannot be written: {unreadable(error)}",
+                place=str(folder),
+                remedy="name a page in a writable folder",
             ) from None
     pages, warnings = {}, []
     for row in kept:

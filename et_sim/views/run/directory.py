@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.errors import UsageError, did_you_mean, unreadable
 from et_sim.basics.files import exists, is_file, is_folder
 from et_sim.basics.units import parse_ranks
 from et_sim.tables.declaration import Table
@@ -271,7 +271,7 @@ def _read_json(path: Path, kind: Any, writer: str = "run") -> Any:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise UsageError(f"cannot be read: {error}", place=str(path), remedy=again) from None
+        raise UsageError(f"cannot be read: {unreadable(error)}", place=str(path), remedy=again) from None
     if not isinstance(content, dict):
         raise UsageError("does not hold a JSON object", place=str(path), remedy=again)
     if reason := fault_of(content, kind):

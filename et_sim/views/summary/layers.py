@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import UsageError, unreadable
 from et_sim.basics.files import draft_folder
 from et_sim.basics.intervals import Intervals, union
 from et_sim.basics.units import format_bytes, format_ns, plural
@@ -217,7 +217,7 @@ def write_csv(layers: Layers, folder: Path) -> list[Path]:
                     file.writelines(csv_blocks(rows))
             written = [(drafts / name).replace(folder / name) for name in tables]
     except OSError as error:
-        cause = f"cannot be written: {error.strerror or error}"
+        cause = f"cannot be written: {unreadable(error)}"
         raise UsageError(cause, place=str(folder), remedy="name another folder with --csv") from None
     return written
 

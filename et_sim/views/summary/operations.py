@@ -40,8 +40,8 @@ from et_sim.views.run.selection import EVERYTHING, Selection
 ONCE = ("broadcast", "reduce", "send")
 SHARED = ("all_gather", "reduce_scatter", "reduce_scatter_block", "all_to_all")
 LEGEND = (
-    "bandwidth: size by the time in which bytes move, of a collective from its first member's coming to its "
-    "last member's end; bus bw: the same as a port carries it, as nccl-tests counts"
+    "bandwidth: size divided by the time in which bytes move, for a collective from the arrival of its first "
+    "member to the end of its last; bus bw: the part that a port carries, as nccl-tests counts"
 )
 
 

@@ -36,7 +36,7 @@ STALLS = Forms(stall_lines, stall_data)
 
 def stall_remarks(stall: Stall) -> list[str]:
     """Return sentences that follow the cause."""
-    last = f"The last thing happened at {format_ns(stall['end_ns'])}."
+    last = f"The last event was at {format_ns(stall['end_ns'])}."
     return [last, *([stall["alike"]] if stall["alike"] else [])]
 
 

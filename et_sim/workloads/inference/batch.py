@@ -215,8 +215,8 @@ def _check_shares(model: Model, plan: Plan) -> None:
 def _check_share(quantity: str, total: int, share: int, by: str) -> None:
     if total % share:
         raise UsageError(
-            f"{quantity}: {total}, which {share} {by} do not divide",
-            remedy=f"choose a divisor of {total}",
+            f"{quantity}: {total} is not a multiple of {share}, the number of {by}",
+            remedy=f"choose a number of {by} that divides {total}",
         )
 
 

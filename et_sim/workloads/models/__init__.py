@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from et_sim.basics.errors import InputError, UsageError, brief, did_you_mean
+from et_sim.basics.errors import InputError, UsageError, brief, did_you_mean, unreadable
 from et_sim.basics.files import is_file
 from et_sim.documents.reading import parse_json
 
@@ -34,7 +34,7 @@ def content_of(folder: Path, name: str, form: str = "JSON file") -> tuple[str, P
     try:
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot be read: {error}", place=str(path), remedy=a_file) from None
+        raise UsageError(f"cannot be read: {unreadable(error)}", place=str(path), remedy=a_file) from None
     return path.stem, path, parse_json(text, str(path), InputError)
 
 

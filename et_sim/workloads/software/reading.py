@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from et_sim.basics.errors import InputError, UsageError, did_you_mean
+from et_sim.basics.errors import InputError, UsageError, did_you_mean, unreadable
 from et_sim.basics.files import is_file
 from et_sim.documents.keys import Remarks, Section, read
 from et_sim.documents.reading import parse_json, read_bounded
@@ -62,7 +62,9 @@ def _of_file(path: str, time_ns: int, size: int) -> Software:  # noqa: ARG001 an
     try:
         text = read_bounded(Path(path), InputError).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", place=path, remedy="give a JSON file") from None
+        raise InputError(
+            f"cannot be read: {unreadable(error)}", place=path, remedy="give a JSON file"
+        ) from None
     return _described(parse_json(text, path, InputError), path, Path(path).name.removesuffix(ENDING))
 
 

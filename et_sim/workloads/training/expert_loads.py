@@ -15,7 +15,7 @@ from hashlib import sha256
 from math import inf
 from pathlib import Path
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import UsageError, unreadable
 
 ZIPF = "zipf:"
 MOST_SKEW = 20.0
@@ -61,7 +61,9 @@ def _listed(path: str, experts: int) -> tuple[Fraction, ...]:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path!r} cannot be read as loads of experts: {error}", remedy=form) from None
+        raise UsageError(
+            f"{path!r} cannot be read as loads of experts: {unreadable(error)}", remedy=form
+        ) from None
     numbers = content if isinstance(content, list) else []
     if len(numbers) != experts or not all(_is_load(load) for load in numbers):
         raise UsageError(f"{path} does not list loads of {experts} experts", place="expert_skew", remedy=form)

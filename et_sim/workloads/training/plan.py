@@ -321,9 +321,9 @@ class Plan:
         inner = self.tensor * self.context * self.data
         if inner % (self.expert * self.expert_tensor):
             raise UsageError(
-                f"{plural(self.expert * self.expert_tensor, 'expert-parallel rank')} do not divide the"
-                f" {inner} of tensor x context x data",
-                remedy="give a divisor of their product",
+                f"{plural(self.expert * self.expert_tensor, 'expert-parallel rank')} do not divide"
+                f" tensor x context x data, which is {inner}",
+                remedy=f"choose a number that divides {inner}, or more ranks",
             )
         if self.spreads_experts and any(
             prod(self.size(name) for name in dense) != prod(self.size(name) for name in experts)
@@ -534,8 +534,9 @@ class Plan:
         parts, given = self.parts, self.stage_layers
         if not given and model.layers % parts:
             raise UsageError(
-                f"{model.name} has {model.layers} layers, which {parts} parts of the pipeline do not divide",
-                remedy="choose another number of parts, or give stage_layers, the layers of each part",
+                f"{model.name} has {model.layers} layers, no multiple of the {parts} parts of the pipeline",
+                remedy=f"choose stages and chunks whose product divides {model.layers}, or give stage_layers,"
+                " the layers of each part",
             )
         if given and (len(given) != parts or sum(given) != model.layers):
             raise UsageError(

@@ -123,8 +123,8 @@ def _check_share(quantity: str, total: int, share: int, by: str) -> None:
     if total % share:
         near = max(total // share, 1) * share
         raise UsageError(
-            f"{quantity}: {total}, which {share} {by} do not divide",
-            remedy=f"choose another number, or a multiple of {share} such as {near}",
+            f"{quantity}: {total} is not a multiple of {share}, the number of {by}",
+            remedy=f"choose a number of {by} that divides {total}, or change {quantity} to {near}",
         )
 
 

@@ -571,7 +571,7 @@ def test_the_command_writes_the_same_bytes_each_time(
 @pytest.mark.parametrize(
     ("options", "refusal_text"),
     [
-        ([], "nothing to write"),
+        ([], "no file to write is named"),
         (["--perfetto", "x", "--limit", "0"], "--limit is 0"),
         (["--perfetto", "x", "--window", "z"], "window 'z' cannot be understood"),
         (["--perfetto", "no/such/folder/x"], "cannot be written"),
