@@ -47,7 +47,10 @@ def test_a_prefill_is_a_pass_over_all_prompts(capsys: pytest.CaptureFixture[str]
         ("decode --model llama3-8b --context 8 --steps 0", "--steps is 0"),
         ("decode --model llama3-8b --context 8 --zero 1", "--zero is not for inference"),
         ("decode --model bert-base --context 8", "bert-base is an encoder"),
-        ("decode --model llama3-8b --tp 3 --context 8", "heads: 32, which 3 tensor-parallel ranks"),
+        (
+            "decode --model llama3-8b --tp 3 --context 8",
+            "heads: 32 is not a multiple of 3, the number of tensor-parallel ranks",
+        ),
         ("decode --model llama3-8b --tp 2 --ranks 4 --context 8", "--ranks is 4"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_machine_times_the_plan_as_it_times_the_run(
         (["--capacity", "0"], "--capacity is 0"),
         (
             ["--model", "mixtral-8x7b", "--dp", "16", "--ep", "16"],
-            "experts: 8, which 16",
+            "experts: 8 is not a multiple of 16",
         ),
         (["--tp", "0"], "--tp is 0 (give 1 or more)"),
         (["--zero", "4"], "zero is 4: more than 3 (allowed: 0, 1, 2 or 3)"),

@@ -315,7 +315,7 @@ def test_a_csv_of_other_columns_is_told_its_own_and_those_that_are_read(
     assert main(["validate", str(path)]) == 2
     error = " ".join(capsys.readouterr().err.split())
     assert "no kind of measurement has the columns hardware, model, seconds" in error
-    assert "training steps have hardware, model, machine, gpus" in error
+    assert "training steps need hardware, model, machine, gpus" in error
 
 
 def of_iterations(**changed: Any) -> dict[str, Any]:

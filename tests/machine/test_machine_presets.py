@@ -197,7 +197,7 @@ def test_commands_take_a_machine_in_place_of_files(
     assert main(["machine", "--json"]) == 0
     assert [load["name"] for load in json.loads(capsys.readouterr().out)] == list(names())
     assert main(["run", "ar", "--system", "x.json"]) == 2
-    assert "network is missing (give --network, or --machine" in capsys.readouterr().err
+    assert "network is missing (give --network, or name a machine with --machine" in capsys.readouterr().err
 
 
 def test_python_reports_a_missing_option() -> None:

@@ -170,7 +170,7 @@ def test_times_do_not_depend_on_folding(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("setup", "said"),
     [
-        ({"plan": Plan(tensor=3)}, "heads: 8, which 3"),
+        ({"plan": Plan(tensor=3)}, "heads: 8 is not a multiple of 3"),
         ({"replicas": 2}, "the replicas need 4 NPUs, but the machine has 2"),
         ({"capacity_bytes": 1000}, "the weights of small take"),
         ({"memory_share": 0.0}, "--memory-share is 0.0"),

@@ -103,7 +103,8 @@ def test_tensors_get_the_unreserved_memory() -> None:
         assert summary["status"] == status
     failure = summary["out_of_memory"]
     assert (failure["capacity_bytes"], failure["reserved_bytes"]) == (4000, 1000)
-    with pytest.raises(EtSimError, match=r"than the 3.91 KiB \(of 4.88 KiB, 1000 B are reserved\) there are"):
+    limit = r"than the limit of 3.91 KiB \(of 4.88 KiB, 1000 B are reserved\) at 1 µs: 4002 B on rank 0"
+    with pytest.raises(EtSimError, match=limit):
         et_sim.simulate(workload(size), system=system, network=NETWORK)
 
 

@@ -223,7 +223,7 @@ def test_a_pass_over_nothing_is_refused() -> None:
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (Plan(tensor=3), "heads: 8, which 3"),
+        (Plan(tensor=3), "heads: 8 is not a multiple of 3"),
         (Plan(pipeline=3), "3 parts of the pipeline"),
         (Plan(data=2, expert=2), "no experts"),
         (Plan(pipeline=2, stage_layers=(1, 1)), "sum 2"),
