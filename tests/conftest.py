@@ -30,7 +30,7 @@ IN_FULL = ("golden", "docs", "recorder")  # folders that choose for themselves
 COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
 # As estimated, interpreted: a call that takes longer waits for machine code, which others need with --deep.
 LONG_SECONDS = {False: 30.0, True: 15.0}
-WORTH_SECONDS = 3.0  # with --deep, a form of the engine whose calls take longer in all is ordered
+WORTH_SECONDS = 20.0  # with --deep, a form of the engine whose calls take longer in all is ordered
 SHORT_SECONDS = 3.0  # of other code: what takes longer in all is ordered
 AHEAD = pytest.StashKey[subprocess.Popen[bytes]]()
 # Folders whose tests run no engine, or hardly any: they come first, while engines are compiled.
