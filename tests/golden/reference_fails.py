@@ -105,20 +105,18 @@ BY_WHY = {
     "multi-dimensional topology on the congestion-aware backend": completes(
         "messages cross one dimension after the other"
     ),
-    "p2p dependency cycle between ranks (true deadlock)": stalls(ORDER, "change the order of communication"),
-    "overlapping groups used in opposite order (true deadlock)": stalls(
-        ORDER, "change the order of communication"
-    ),
-    "recv without a send": stalls("nobody can guess the message", "finished without sending the 1000 B"),
+    "p2p dependency cycle between ranks (true deadlock)": stalls(ORDER, "messages wait for each other"),
+    "overlapping groups used in opposite order (true deadlock)": stalls(ORDER, "give all ranks one order"),
+    "recv without a send": stalls("nobody can guess the message", "rank 0 never sends it"),
     "send/recv size mismatch": stalls("nobody can guess which size is meant", "rank 1 expects 2000 B"),
     "collective missing on one rank": stalls(
-        "nobody can take the rank's part", "finished without issuing the all_reduce"
+        "nobody can take the rank's part", "add the missing collectives"
     ),
     "collective sizes differ between ranks": stalls(
-        "nobody can guess which size is meant", "collectives over all ranks differ"
+        "nobody can guess which size is meant", "collectives of the group of all ranks differ"
     ),
     "cyclic dependency": stalls(
-        "the reference leaves the nodes out and reports success", "remove one of the dependencies"
+        "the reference leaves the nodes out and reports success", "remove one of these dependencies"
     ),
     "rank not a member of the group it uses": refused("the group is not the rank's", "not a member of it"),
     "memory node with NO_MEMORY_EXPANSION": refused("there is no such memory", "has no remote memory"),
