@@ -66,7 +66,7 @@ def test_the_page_has_the_furthest_off_first_and_marks_bands_that_are_too_wide()
     assert third.endswith("| 80 | 1.50 | no |")
     judged = [Coverage("far", 10, 8, 2.5), Coverage("near", 10, 6, 1.5), Coverage("few", 2, 2, 1.1)]
     assert coverage_text(judged).startswith(
-        "All 3 families with equal weight: 80 % of rows in the band. Of 2 families"
+        "All 3 families with equal weight: 80 % of rows in the band. 1 of 2 families"
     )
 
 
