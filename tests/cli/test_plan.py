@@ -36,9 +36,9 @@ def test_a_plan_that_does_not_fit_suggests_remedies(capsys: pytest.CaptureFixtur
     assert main([*plan, "--capacity", "80GiB"]) == 1
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("too large    stage 0 needs ")
-    assert "most of it is optimizer: try zero 1" in last
+    assert "the largest part is optimizer: try zero 1" in last
     assert main([*plan, "--zero", "1", "--dp", "2", "--recompute", "full", "--capacity", "20GiB"]) == 1
-    assert "most of it is optimizer: try more ranks" in capsys.readouterr().out
+    assert "the largest part is optimizer: try more ranks" in capsys.readouterr().out
     assert (
         main([*plan, "--pp", "8", "--sequence-parallel", "--recompute", "full", "--capacity", "80GiB"]) == 0
     )
@@ -122,7 +122,7 @@ def test_a_machine_by_name_gives_the_capacity_and_the_number_of_ranks(
     assert main(large) == 1
     printed = capsys.readouterr().out
     assert "of 75.76 GiB" in printed
-    assert "; most of it is optimizer" in printed
+    assert "; the largest part is optimizer" in printed
     assert main([*plan, "--machine", "h100-dgx:16"]) == 2
     assert "has 16 NPUs, and the plan (tensor 2 x data 4) makes 8 ranks" in capsys.readouterr().err
 

@@ -52,7 +52,7 @@ class Pass:
     values: float = _accesses("Reads and writes of each value, in the datatype of values.", 0.0, stated=True)
     fp32: float = _accesses("Reads and writes of each value, in fp32.", 0.0, stated=True)
     strided: float = _accesses(
-        "Those of `values` by kernels that compute the place of every number, since rows are parts of wider "
+        "Part of `values` for kernels that compute the place of every number, since rows are parts of wider "
         "ones, or are repeated.",
         0.0,
         stated=True,
