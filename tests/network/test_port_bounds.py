@@ -102,8 +102,13 @@ def below(name: str, most: int, sizes: tuple[int, ...], models: tuple[str, ...])
     return results
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.exhaustive if place % 3 else pytest.mark.deep)
+        for place, name in enumerate(names())
+    ],
+)
 def test_no_collective_is_faster_than_its_wires(name: str) -> None:
     assert below(name, 128, (3 * MIB + 7, GIB), MODELS) == []
 

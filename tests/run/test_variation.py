@@ -96,6 +96,7 @@ def test_a_workload_is_read_once(folder: Path) -> None:
     assert variations.task(profile="reference").workload.templates == first.workload.templates
 
 
+@pytest.mark.deep
 def test_jobs_by_themselves_take_as_long_side_by_side(
     beside: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +114,7 @@ def test_jobs_by_themselves_take_as_long_side_by_side(
     assert beside == [2]
 
 
+@pytest.mark.deep
 def test_measurements_are_predicted_alike_side_by_side(
     beside: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,18 @@ def test_prompts_come_before_further_tokens_of_others_or_beside_them() -> None:
     ]
 
 
+def test_two_last_tokens_of_a_prompt_are_a_part() -> None:
+    cluster = served([(0, 66, 2)], Policy(CHUNKED, max_batch=4, token_budget=64))
+    tokens = [(iteration.prefill_tokens, iteration.decode_tokens) for iteration in cluster.iterations]
+    assert tokens == [(64, 0), (2, 0), (0, 1)]
+
+
+def test_no_more_sequences_run_than_a_batch_may_have() -> None:
+    for name in POLICIES:
+        cluster = served([(0, 10, 20)] * 3, Policy(name, max_batch=2))
+        assert max(iteration.sequences for iteration in cluster.iterations) == 2
+
+
 def test_a_static_batch_ends_before_the_next_one_begins() -> None:
     """The shorter request leaves its place empty, and the later one waits for the longer one."""
     requests = [(0, 10, 3), (0, 10, 6), (1, 20, 2)]

@@ -18,7 +18,7 @@ def test_jobs_have_the_gpus_and_weights_of_the_table(name: str) -> None:
         assert size == pytest.approx(wanted, rel=0.02)
 
 
-@pytest.mark.deep
+@pytest.mark.exhaustive
 def test_rows_of_one_node_are_what_is_simulated_today(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     small = [run for run in runs(MEGATRON) if run.job.plan.ranks == 8]
