@@ -25,7 +25,7 @@ from hypothesis.internal.conjecture import providers
 
 EXAMPLES = {"default": 6, "deep": 40, "exhaustive": 2000}
 FIRST_SEED = 1_000_000  # of the random cases that `--deep` adds
-FEW_CASES, ONE_IN = 2, 6  # of more cases than a few, the shorter tests run the first and one in so many
+FEW_CASES, ONE_IN = 2, 8  # of more cases than a few, the shorter tests run the first and one in so many
 IN_FULL = ("golden", "docs", "recorder")  # folders that choose for themselves
 COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
 # As estimated, interpreted: a call that takes longer waits for machine code, which others need with --deep.
