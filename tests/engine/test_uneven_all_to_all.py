@@ -76,10 +76,15 @@ def test_equal_bytes_for_all_pairs_take_as_long_as_the_plain_all_to_all(algorith
     takes_as_long_as_the_plain([2, 3], algorithm, 2, shapes=["Ring", "Switch"], model=model, profile=profile)
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize(("npus", "shapes"), MACHINES)
 @pytest.mark.parametrize("algorithm", ["direct", "direct2", "ring"])
-@pytest.mark.parametrize("profile", ["reference", "corrected"])
+@pytest.mark.parametrize(
+    "profile",
+    [
+        pytest.param("reference", marks=pytest.mark.deep),
+        pytest.param("corrected", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_equal_bytes_take_as_long_on_every_machine_and_model(
     npus: list[int], shapes: list[str], algorithm: str, profile: str
 ) -> None:

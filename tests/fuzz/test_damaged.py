@@ -58,7 +58,7 @@ def test_a_damaged_run_is_refused_or_shown(file: str, folder: Path) -> None:
     assert troubles(Case(file, PARTS[file], commands), 0, folder) == []
 
 
-@pytest.mark.seeds(deep=25, exhaustive=1000, at_a_time=25)
+@pytest.mark.seeds(deep=10, exhaustive=1000, at_a_time=10)
 @pytest.mark.parametrize("name", CASES)
 def test_much_damaged_input_is_refused_or_read(name: str, seeds: range, folder: Path) -> None:
     assert [text for seed in seeds for text in troubles(CASES[name], seed, folder)] == []

@@ -54,7 +54,7 @@ def test_interpreted_equals_compiled() -> None:
     assert json.loads(output(SCRIPT, given=json.dumps(names), is_compiled=False)) == expected
 
 
-@pytest.mark.deep
+@pytest.mark.exhaustive
 def test_the_record_of_causes_is_the_same_interpreted(tmp_path: Path) -> None:
     """Of ASTRA-sim 1.0: on levels with a memory, on links with fractions, and with a loop of training."""
     compiled, interpreted = (
