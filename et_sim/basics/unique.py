@@ -66,6 +66,12 @@ def groups_of(*columns: Any) -> Groups:
     return Groups(first, of_row)
 
 
+def groups_of_rows(rows: Any) -> Groups:
+    """Return the groups of equal rows of a matrix, however many columns are the same in all rows."""
+    varying = rows[:, (rows != rows[:1]).any(axis=0)]
+    return groups_of(np.zeros(len(rows), np.int64), *varying.T)
+
+
 def sorted_groups(*columns: Any) -> tuple[Any, Any]:
     """Return a stable order of the rows by these columns, and where in it each group of equal rows begins."""
     order, is_new = _sorted(*_packed(columns))

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
-from et_sim.basics.unique import groups_of, unique
+from et_sim.basics.unique import groups_of_rows, unique
 from et_sim.basics.units import plural
 from et_sim.plan.axes import Axis
 from et_sim.plan.groups import WHOLE_SYSTEM, GroupTable
@@ -198,7 +198,7 @@ class Exchanges:
         of_member = of_template[self._workload.template_of_rank[members]]
         taking_part = (of_member != _NONE).any(axis=1)
         members, of_member = members[taking_part], of_member[taking_part]
-        alike, listed = groups_of(*of_member.T), list(different)
+        alike, listed = groups_of_rows(of_member), list(different)
         for number, at in enumerate(alike.first.tolist()):
             texts = [listed[of] if of != _NONE else () for of in of_member[at].tolist()]
             self._check(name, members[at], texts)

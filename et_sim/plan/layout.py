@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from et_sim.basics.unique import groups_of
+from et_sim.basics.unique import groups_of_rows
 from et_sim.machine.model import LogicalGrid
 
 Ring = tuple[int, ...]  # places, in the order of the ring
@@ -70,7 +70,7 @@ def classes_of_groups(grid: LogicalGrid, members: Any) -> Any:
     first = np.concatenate(_first_of_blocks(grid, members), axis=1)
     if (first == first[:1]).all():
         return np.zeros(len(first), np.int64)
-    return groups_of(*np.packbits(first, axis=1).T).of_row
+    return groups_of_rows(np.packbits(first, axis=1)).of_row
 
 
 def rings_through(blocks: Sequence[int]) -> tuple[Ring, ...]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from et_sim.basics.unique import groups_of, sorted_groups, unique, unique_rows
+from et_sim.basics.unique import groups_of, groups_of_rows, sorted_groups, unique, unique_rows
 
 TYPES = st.sampled_from(["u1", "i4", "i8", "bool", "U3"])
 
@@ -53,6 +53,14 @@ def test_groups_of_unsigned_numbers_match_numpy(rows: Any) -> None:
     different, first = np.unique(rows, axis=0, return_index=True)
     assert groups_of(*rows.T).first.tolist() == first.tolist()
     assert unique_rows(*rows.T).tolist() == different.tolist()
+
+
+@given(arrays.arrays(np.int64, st.tuples(st.integers(1, 4), st.integers(0, 9)), elements=SMALL))
+def test_groups_of_the_rows_of_a_matrix_match_numpy(rows: Any) -> None:
+    groups = groups_of_rows(rows)
+    same = (rows[:, None] == rows[None]).all(axis=2)
+    assert (groups.of_row[:, None] == groups.of_row[None]).tolist() == same.tolist()
+    assert [tuple(row) for row in rows[groups.first].tolist()] == sorted({*map(tuple, rows.tolist())})
 
 
 def test_many_columns_of_a_large_range_are_grouped() -> None:

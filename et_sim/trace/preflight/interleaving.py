@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.basics.unique import groups_of, groups_of_rows
 from et_sim.basics.units import format_ranks
 from et_sim.trace.columns import RowColumn
 from et_sim.trace.group_rule import NO_GROUP
@@ -132,7 +133,7 @@ def _classes_alike(index: TemplateIndex, name: str) -> Any:
     """Return per rank the class of its group of a rule: equal if the members run the same templates."""
     rule, ranks = index.workload.group_rules[name], _all_ranks(index)
     by_group = np.asarray(index.workload.template_of_rank)[rule.groups(len(ranks))]
-    of_group = np.unique(by_group, axis=0, return_inverse=True)[1].reshape(-1)
+    of_group = groups_of_rows(by_group).of_row
     return np.where(rule.has(ranks), of_group[rule.index(ranks)], NO_GROUP)
 
 
@@ -147,7 +148,8 @@ def _board(
 ) -> _Board:
     """Return the graph's vertices; `classes` holds per group rule the class of every rank's group."""
     keys = np.stack([index.workload.template_of_rank, *classes.values()], axis=1)
-    agents, rank = np.unique(keys, axis=0, return_index=True)
+    rank = groups_of(*keys.T).first
+    agents = keys[rank]
     longest = [max(len(sequence.rows) for sequence in sequences[stream].values()) for stream in streams]
     counts = [
         int(classes[stream.group].max()) + 1 if follows_rule(index, stream) else 1 for stream in streams
