@@ -17,8 +17,8 @@ from typing import Any
 
 from converters.files import watched
 from converters.json_values import (
-    Keys,
-    Remarks,
+    FlavourKeys,
+    InputRemarks,
     UnfitError,
     about,
     add_attribute,
@@ -35,7 +35,7 @@ from et_sim.trace.columns import CollectiveKind, kind_name
 from et_sim.trace.schema import messages
 
 _MARK, _FORM = "et_sim_trace", 1
-_KEYS = Keys(
+_KEYS = FlavourKeys(
     "id",
     "name",
     "kind",
@@ -53,7 +53,7 @@ def recognises(first: dict[str, Any]) -> bool:
     return _MARK in first
 
 
-def read(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks) -> Iterator[Any]:
+def read(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: InputRemarks) -> Iterator[Any]:
     """Yield the metadata, then the nodes."""
     if first[_MARK] != _FORM:
         raise UnfitError(
@@ -71,7 +71,7 @@ def read(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks
         yield node
 
 
-def _node(given: dict[str, Any], known: frozenset[str], remarks: Remarks) -> Any:
+def _node(given: dict[str, Any], known: frozenset[str], remarks: InputRemarks) -> Any:
     node = flat_node(given, _KEYS, known, remarks)
     node.start_time_micros = integer("start_us", given.get("start_us", 0))
     for key in ("inputs", "outputs"):

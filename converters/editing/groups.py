@@ -30,7 +30,7 @@ _WRAPPED = 2  # characters before and behind the JSON text in a node
 GroupsFile = Mapping[str, tuple[int, ...]]
 
 
-class Groups:
+class WorkloadGroups:
     """The groups of a workload by rank and name."""
 
     def __init__(self, workload: Workload, listed: GroupsFile) -> None:
@@ -170,7 +170,7 @@ class GroupRules:
 
 def find_group_rules(
     workload: Workload,
-    groups: Groups,
+    groups: WorkloadGroups,
     *,
     all_ranks: str = "",
     plan: PlanChange | None = None,
@@ -218,7 +218,7 @@ class _Search:
     """A collection of rules, filled rank by rank."""
 
     workload: Workload
-    groups: Groups
+    groups: WorkloadGroups
     all_ranks: str
     plan: PlanChange | None
     rules: dict[str, GroupRule] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from converters.editing.files import Change, Input, Recorded, Rewiring, edited, set_attributes
+from converters.editing.files import Change, Input, RecordedTrace, Rewiring, edited, set_attributes
 from converters.editing.gradients import Gradients, add_gradients
 from converters.editing.groups import GroupRules, Names, rewritten_descriptions
 from converters.editing.growth import Growth
@@ -137,7 +137,7 @@ def _distance(workload: Workload, template: int, users: Any, peer: int, growth: 
 
 
 def _write(
-    recorded: Recorded, variant: Variant, growth: Growth, gradients: Gradients | None
+    recorded: RecordedTrace, variant: Variant, growth: Growth, gradients: Gradients | None
 ) -> tuple[bytes, tuple[tuple[str, str], ...]]:
     trace = recorded.trace
     values: dict[int, dict[str, Any]] = {}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from converters.records import frame
 from et_sim.basics.errors import InputError
-from et_sim.layerfile.layer_file import Keyword, LayerFile, Phase
+from et_sim.layerfile.layer_file import Keyword, LayerFile, LayerPhase
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.schema import messages
 
@@ -37,8 +37,8 @@ class ChakraGraph(NamedTuple):
     """
 
     nodes: list[ChakraNode]
-    computed: set[tuple[int, Phase]]  # layers and phases that have computations
-    sent: set[tuple[int, Phase]]  # those that have collectives
+    computed: set[tuple[int, LayerPhase]]  # layers and phases that have computations
+    sent: set[tuple[int, LayerPhase]]  # those that have collectives
 
 
 def chakra_graph(layer_file: LayerFile, passes: int) -> ChakraGraph:
@@ -80,8 +80,8 @@ class _Graph:
 
     file: LayerFile
     nodes: list[ChakraNode] = field(default_factory=list)
-    computed: set[tuple[int, Phase]] = field(default_factory=set)
-    sent: set[tuple[int, Phase]] = field(default_factory=set)
+    computed: set[tuple[int, LayerPhase]] = field(default_factory=set)
+    sent: set[tuple[int, LayerPhase]] = field(default_factory=set)
 
     def upwards(self) -> range:
         """Return the layers, the first one first."""
@@ -91,13 +91,13 @@ class _Graph:
         """Return the layers, the last one first."""
         return self.upwards()[::-1]
 
-    def compute(self, at: int, phase: Phase, after: Iterable[int | None]) -> int:
+    def compute(self, at: int, phase: LayerPhase, after: Iterable[int | None]) -> int:
         layer = self.file.layers[at]
         self.computed.add((at, phase))
         name = f"COMP_NODE_{layer.name}_{_SUFFIXES[phase]}"
         return self._add(ChakraNode(name, _known(after), layer.work(phase).compute_ns))
 
-    def communicate(self, at: int, phase: Phase, after: Iterable[int | None], infix: str = "") -> int:
+    def communicate(self, at: int, phase: LayerPhase, after: Iterable[int | None], infix: str = "") -> int:
         layer = self.file.layers[at]
         work = layer.work(phase)
         self.sent.add((at, phase))
@@ -114,7 +114,7 @@ def _known(after: Iterable[int | None]) -> tuple[int, ...]:
     return tuple(node for node in after if node is not None)
 
 
-_FORWARD, _INPUT, _WEIGHT = Phase.FORWARD, Phase.INPUT_GRADIENT, Phase.WEIGHT_GRADIENT
+_FORWARD, _INPUT, _WEIGHT = LayerPhase.FORWARD, LayerPhase.INPUT_GRADIENT, LayerPhase.WEIGHT_GRADIENT
 _SUFFIXES = MappingProxyType({_FORWARD: "FWD", _INPUT: "BWD_IG", _WEIGHT: "BWD_WG"})
 
 

@@ -32,7 +32,7 @@ UNNAMED = "?"  # a kernel that communicates under an unknown operation
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class CommunicationKind:
     """The kind of a communication node and of its collective (None for messages, or unknown)."""
 
     node: NodeKind
@@ -51,11 +51,11 @@ class Operation:
         return self.node != NodeKind.COLL
 
 
-UNNAMED_OPERATION = Operation(NodeKind.COLL, None)
+UNNAMED_OPERATION = CommunicationKind(NodeKind.COLL, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class TrafficRules:
     """The rules for the bytes that operators move."""
 
     by_tensors: re.Pattern[str]
@@ -64,17 +64,17 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class TraceRules:
     """The tables of `rules.toml`."""
 
-    operations: Mapping[str, Operation]  # by normalised name
+    operations: Mapping[str, CommunicationKind]  # by normalised name
     bookkeeping: frozenset[str]
     kernels: tuple[tuple[re.Pattern[str], str], ...]  # normalised name of an operation, or UNNAMED
     element_bytes: Mapping[str, int]
     runtime: Mapping[str, frozenset[str]]
-    traffic: Traffic
+    traffic: TrafficRules
 
-    def operation(self, name: str) -> Operation | None:
+    def operation(self, name: str) -> CommunicationKind | None:
         """Return the operation of a name such as `_allgather_base`, `nccl:all_reduce` or
         `c10d::allreduce_`.
         """
@@ -102,11 +102,11 @@ def normalised(name: str) -> str:
 
 
 @functools.cache
-def rules() -> Rules:
+def rules() -> TraceRules:
     """Read the rules, once per process."""
     with Path(__file__).with_name("rules.toml").open("rb") as file:
         content = tomllib.load(file)
-    return Rules(
+    return TraceRules(
         {name: _operation(kind) for name, kind in content["collective"].items()},
         frozenset(content["bookkeeping"]["names"]),
         tuple(
@@ -118,16 +118,16 @@ def rules() -> Rules:
     )
 
 
-def _traffic(content: Mapping[str, Any]) -> Traffic:
+def _traffic(content: Mapping[str, Any]) -> TrafficRules:
     by_tensors, others = (re.compile("|".join(content[key])) for key in ("by_tensors", "others"))
     uses = ("fills", "reduces", "gathers", "scatters")
-    return Traffic(by_tensors, others, {name: key.upper() for key in uses for name in content[key]})
+    return TrafficRules(by_tensors, others, {name: key.upper() for key in uses for name in content[key]})
 
 
-def _operation(name: str) -> Operation:
+def _operation(name: str) -> CommunicationKind:
     if name in ("send", "recv"):
-        return Operation(NodeKind[name.upper()], None)
-    return Operation(NodeKind.COLL, CollectiveKind[name.upper()])
+        return CommunicationKind(NodeKind[name.upper()], None)
+    return CommunicationKind(NodeKind.COLL, CollectiveKind[name.upper()])
 
 
 @entry(what="the reader of PyTorch traces", seconds=lambda lane, *_: len(lane) * 1e-6)
@@ -190,7 +190,7 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Work:
+class DeviceWork:
     """The work of the devices: rows of the device trace by lane (stream) and start."""
 
     row: Rows
@@ -211,7 +211,7 @@ class Recording:
     device: DeviceTrace
     host: HostTrace | None
     calls: Calls
-    work: Work
+    work: DeviceWork
     host_of_call: Rows  # row of the execution trace, or NONE
 
 
@@ -223,13 +223,13 @@ def running_most(lane: Rows, values: Times) -> Times:
     return most
 
 
-def device_work(device: DeviceTrace) -> Work:
+def device_work(device: DeviceTrace) -> DeviceWork:
     """Return all work of devices, with the event that launched it."""
     rows = np.flatnonzero(np.isin(device.kind, [int(kind) for kind in ON_DEVICE]))
     start = device.ts_ns[rows]
     rows = rows[np.lexsort((rows, start + device.dur_ns[rows], start, device.lane[rows]))]
     start = device.ts_ns[rows]
-    return Work(
+    return DeviceWork(
         rows,
         device.lane[rows].astype(np.int64),
         start,
@@ -239,7 +239,7 @@ def device_work(device: DeviceTrace) -> Work:
     )
 
 
-def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
+def host_calls(device: DeviceTrace, work: DeviceWork) -> tuple[Calls, DeviceWork]:
     """Return the calls of all threads, and the work with its calls."""
     is_call = np.isin(device.kind, [int(kind) for kind in _HOST])
     is_call[work.launch[work.launch != NONE]] = True

@@ -133,7 +133,7 @@ class HostTrace:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class EventLane:
     """A sequence of events: a thread of the host, or a stream of a device.
 
     For events of the host `device` and `stream` are ABSENT. Events of the device carry `process` and `thread`
@@ -158,7 +158,7 @@ class WaitColumns:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Transfers:
+class CopyTransfers:
     """The bytes that copies and memsets move."""
 
     row: Indices
@@ -166,7 +166,7 @@ class Transfers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Collectives:
+class RecordedCollectives:
     """Events with NCCL arguments: kernels, and the record_param_comms operators above them.
 
     Sizes are in elements of `dtype`. "wait" and barriers have rows if the file describes them.
@@ -218,7 +218,7 @@ class DeviceTrace:
     base_ns: int  # add to a time to get nanoseconds of the epoch; 0 if the file's times are absolute
     names: tuple[str, ...]
     texts: tuple[bytes, ...]
-    lanes: tuple[Lane, ...]
+    lanes: tuple[EventLane, ...]
     groups: tuple[ProcessGroup, ...]  # of distributedInfo.pg_config
     device_properties: tuple[Mapping[str, Any], ...]  # as the file has them
     metadata: Mapping[str, Any]  # further members of the file's object that are no lists or objects
@@ -242,8 +242,8 @@ class DeviceTrace:
     # that the event belongs to (its own for operators, the launching one for device work); else None.
     node_id: Numbers | None
     waits: WaitColumns
-    transfers: Transfers
-    collectives: Collectives
+    transfers: CopyTransfers
+    collectives: RecordedCollectives
 
     def __len__(self) -> int:
         return len(self.ts_ns)

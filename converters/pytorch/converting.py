@@ -43,7 +43,7 @@ _READING = 0.75  # share of the time of a conversion
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ConversionJob:
     """The files of one conversion; `linked` is a file that holds both recordings."""
 
     output: Path
@@ -63,13 +63,13 @@ class Job:
 class Done:
     """The draft of a file, and its report."""
 
-    job: Job
+    job: ConversionJob
     draft: Path
     report: dict[str, Any]
     meetings: Meetings | None  # None: without times
 
 
-def convert(job: Job, draft: Path, watch: Watch | None = None) -> Done:
+def convert(job: ConversionJob, draft: Path, watch: Watch | None = None) -> Done:
     """Convert one rank into a draft of its output; `watch` receives the bytes done."""
     give_back_freed_arrays()
 
@@ -110,7 +110,7 @@ def convert_rank(
     return convert_untimed(host, without)
 
 
-def _read(job: Job, progress: Watch) -> tuple[HostTrace | None, DeviceTrace | None]:
+def _read(job: ConversionJob, progress: Watch) -> tuple[HostTrace | None, DeviceTrace | None]:
     if job.linked is not None:
         return read_linked(job.linked, progress=progress)
     before = 0

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from sortedcontainers import SortedKeyList
 
-from converters.pytorch.calls import Calls, Flags, Recording, Work, named
+from converters.pytorch.calls import Calls, DeviceWork, Flags, Recording, named
 from converters.pytorch.columns import NONE, DeviceTrace, EventKind
 from converters.pytorch.graph import Column
 from converters.pytorch.latencies import before_on_stream
@@ -41,7 +41,7 @@ _LAUNCH, _RECORD, _WAIT, _HOST_WAIT, _STREAM = range(5)
 class Launches:
     """Work in the order of launching, over all streams and for each."""
 
-    work: Work
+    work: DeviceWork
     launched_ns: Column  # by work; negative: before the recording, in the order of beginning
     on_device: Flags  # by work; the others are workers of the host
     is_early: Flags  # by work: launched before the recording
@@ -54,7 +54,7 @@ class Launches:
             self.by_lane[lane] = self.launched_ns[rows].tolist(), rows.tolist()
 
     @classmethod
-    def of(cls, device: DeviceTrace, work: Work) -> Launches:
+    def of(cls, device: DeviceTrace, work: DeviceWork) -> Launches:
         """Return the launches of a recording.
 
         Work without a launch that began before all launched work of its stream was launched before the

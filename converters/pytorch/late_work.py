@@ -34,7 +34,7 @@ _LONGEST_NS = 100_000  # a longer time is no latency
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class LongestDelay:
     """The longest time from an end to the start of work that awaited it."""
 
     ns: int
@@ -48,7 +48,7 @@ class Reach:
         return f"{within}, as {self.samples:,} that began late; {100 * self.accidents:.0f} % by accident"
 
 
-def find_reach(distance: Column, ends: Column, window: Column) -> Reach:
+def find_reach(distance: Column, ends: Column, window: Column) -> LongestDelay:
     """Return the reach of samples: the distance from the last end, the number of ends, and the time in which
     they fell.
     """
@@ -62,8 +62,8 @@ def find_reach(distance: Column, ends: Column, window: Column) -> Reach:
     excess = np.where(distance <= _LONGEST_NS, total - accidents / SELDOM, 0)
     at = int(np.argmax(excess)) if len(excess) else 0
     if not len(excess) or excess[at] <= 0 or (at + 1 < _ENOUGH and distance[at] < _USUAL_NS):
-        return Reach(_USUAL_NS)
-    return Reach(int(distance[at]), at + 1, float(accidents[at] / total[at]))
+        return LongestDelay(_USUAL_NS)
+    return LongestDelay(int(distance[at]), at + 1, float(accidents[at] / total[at]))
 
 
 _LATE_NS = 15_000  # delay after all known causes from which work is late
@@ -90,7 +90,7 @@ class LateWork:
     def _start_ns(self) -> Column:
         return self.launches.work.start_ns[self.row]
 
-    def reach(self) -> Reach:
+    def reach(self) -> LongestDelay:
         """Return the longest time from the end of work to the start of work that awaited it."""
         last, count = np.full(len(self.row), NONE), np.zeros(len(self.row), np.int64)
         for other in self._other_streams():

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from converters.pytorch.calls import Calls, Flags, Recording, Work, named, running_most
+from converters.pytorch.calls import Calls, DeviceWork, Flags, Recording, named, running_most
 from converters.pytorch.columns import NONE, EventKind
 from converters.pytorch.graph import Column
 from et_sim.basics.unique import unique
@@ -74,7 +74,7 @@ def find_latencies(given: Recording, awaited: Pairs) -> Latencies:
     return Latencies(arrival, turn, _median((start - happened)[by_event], turn))
 
 
-def before_on_stream(work: Work) -> Column:
+def before_on_stream(work: DeviceWork) -> Column:
     """Return by work when all earlier work of its stream had ended."""
     latest = np.full(len(work), _LONG_AGO)
     if len(work):

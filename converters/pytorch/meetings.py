@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.columns import NONE
-from converters.pytorch.graph import Column, Role
+from converters.pytorch.graph import Column, RunPart
 from converters.pytorch.rank import ConvertedRank
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns
@@ -93,7 +93,7 @@ def _messages(rank: ConvertedRank, rows: Column, which: Column) -> dict[tuple[in
         communication = rank.communications[at]
         if (
             communication.operation.collective is not None
-            or rank.graph.role[row] != Role.KERNEL
+            or rank.graph.role[row] != RunPart.KERNEL
             or communication.peer < 0
         ):
             continue

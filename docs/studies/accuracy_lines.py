@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from et_sim.validation.row import Collective, Iteration, Row
+from et_sim.validation.row import Collective, Row, TrainingStep
 from et_sim.validation.rows import measured_rows, shipped
 
 CITED = Path(__file__).parents[2] / "tests" / "measurements"
@@ -62,7 +62,7 @@ def public_rows() -> list[Row]:
 
 def line_of(row: Row) -> Line | None:
     """Return where a row belongs; None: it is no measurement that can be predicted."""
-    if isinstance(row.job, Iteration):
+    if isinstance(row.job, TrainingStep):
         name = ITERATIONS.get(row.table) or _of_step(row, row.job)
         return Line(name, row.table in FITTED or name in STEPS_FITTED)
     if isinstance(row.job, Collective):
@@ -73,7 +73,7 @@ def line_of(row: Row) -> Line | None:
     return Line(KERNELS[row.table] + parts.get(row.size_class, ""), row.table in FITTED)
 
 
-def _of_step(row: Row, job: Iteration) -> str:
+def _of_step(row: Row, job: TrainingStep) -> str:
     if row.table == "llm_foundry_mpt":
         return f"training steps, MPT under FSDP, {'H100' if 'h100' in row.hardware else 'A100'}"
     if job.model.sequence >= LONG:

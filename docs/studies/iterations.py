@@ -16,7 +16,7 @@ from plots import Axis, Line, lines
 from study_page import table, write_study
 
 from et_sim.validation.predictions import predictions
-from et_sim.validation.row import Iteration, Row
+from et_sim.validation.row import Row, TrainingStep
 from et_sim.validation.rows import read_rows
 
 FOLDER = Path(__file__).parent
@@ -30,7 +30,7 @@ class Run:
     """An iteration that was measured."""
 
     row: Row
-    job: Iteration
+    job: TrainingStep
 
     def predicted_s(self) -> float:
         """Return the simulated time of the iteration."""
@@ -42,7 +42,7 @@ class Run:
 def runs(name: str) -> list[Run]:
     """Return the rows of one of the two tables."""
     rows = [row for row in read_rows(ROWS) if row.table == name]
-    return [Run(row, row.job) for row in rows if isinstance(row.job, Iteration)]
+    return [Run(row, row.job) for row in rows if isinstance(row.job, TrainingStep)]
 
 
 @dataclass(frozen=True)

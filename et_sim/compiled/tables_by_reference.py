@@ -17,7 +17,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from et_sim.compiled.decorators import MARK, Choice, Later, works_on_tables
+from et_sim.compiled.decorators import MARK, HelperChoice, Later, works_on_tables
 
 __all__ = ["Tables", "chosen_by_tables", "in_module", "works_on_tables"]
 
@@ -40,7 +40,7 @@ def chosen_by_tables(name: str, field: str = "", default: Callable[..., Any] | N
         tables = getattr(first, field) if field else first
         return chosen(type(tables).__module__)(first, *others)
 
-    setattr(called_by_python, MARK, Choice(field, chosen))
+    setattr(called_by_python, MARK, HelperChoice(field, chosen))
     return called_by_python
 
 
@@ -51,7 +51,7 @@ def in_module(module: str, name: str, default: Callable[..., Any] | None = None)
     def called_by_python(*arguments: Any) -> Any:
         return found()(*arguments)
 
-    setattr(called_by_python, MARK, Choice("", lambda _: found()))
+    setattr(called_by_python, MARK, HelperChoice("", lambda _: found()))
     return called_by_python
 
 

@@ -219,9 +219,9 @@ def compute_model(system: System) -> ComputeModel:
     rest: ComputeModel = next(model for kind in MODELS if (model := kind.of(system)) is not None)
     if system.replay_only or not system.compute:
         return rest
-    from et_sim.compute.rules import Rules
+    from et_sim.compute.rules import ComputeRules
 
-    return Rules(
+    return ComputeRules(
         system.compute,
         [loaded(rule.settings.timer)(rule.settings, rule.label, rule.place) for rule in system.compute],
         rest,

@@ -146,7 +146,7 @@ def entry_place(place: str, key: str, index: int | None = None) -> str:
     return f'{place}: "{key}"' + ("" if index is None else f" index {index}")
 
 
-class Kind(Struct, frozen=True):
+class ValueKind(Struct, frozen=True):
     """A type of value."""
 
     name: str
@@ -158,7 +158,7 @@ class Key(Struct, frozen=True):
     """One key of a document."""
 
     name: str
-    kind: Kind
+    kind: ValueKind
     meaning: str
     reference: str = ""  # use of the key by the reference, if relevant
     default: Any = None  # recorded when it is taken; None: the key stays unset
@@ -231,7 +231,7 @@ class Slot(Struct, frozen=True):
 
 
 def key(
-    kind: Kind, meaning: str, default: Any = dataclasses.MISSING, *, stated: Any = None, **more: Any
+    kind: ValueKind, meaning: str, default: Any = dataclasses.MISSING, *, stated: Any = None, **more: Any
 ) -> Any:
     """Return a field that is a key; its name is the field's with hyphens and without `_ns`, unless given.
 

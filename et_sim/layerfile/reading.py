@@ -31,7 +31,7 @@ from et_sim.layerfile.layer_file import (
     Keyword,
     Layer,
     LayerFile,
-    Phase,
+    LayerPhase,
     PhaseWork,
 )
 from et_sim.trace.disk import read_bytes, read_unpacked, unpacked
@@ -313,7 +313,7 @@ def _read_layer(reader: TokenReader, keyword: Keyword, number: int) -> Layer:
 
     reserved = integer("the reserved number", 2**31 - 1, -(2**31))
     works = []
-    for phase in Phase:
+    for phase in LayerPhase:
         compute = integer(f"the {phase.words} time", LONGEST_NS)
         word = _read_collective(reader, f"the {phase.words} collective of {layer}", first)
         size = integer(f"the {phase.words} bytes", MOST_BYTES)

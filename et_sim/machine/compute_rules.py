@@ -15,10 +15,10 @@ from et_sim.basics.patterns import matching
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import (
     Key,
-    Kind,
     Remarks,
     Section,
     Slot,
+    ValueKind,
     build,
     key,
     keys_of,
@@ -40,7 +40,7 @@ class WorkOf(StrEnum):
 
 
 @quick_dataclass(frozen=True)
-class Recorded:
+class RecordedTimes:
     """The model by which kernels take their recorded times."""
 
     timer: ClassVar[str] = "et_sim.compute.registry:replay"
@@ -79,7 +79,7 @@ def _text_or_number(slot: Slot, value: Any) -> str | int:
     raise slot.refusal(value)
 
 
-TEXT_OR_NUMBER = Kind(
+TEXT_OR_NUMBER = ValueKind(
     "text or whole number", lambda _: "a text in quotes, or a whole number", _text_or_number
 )
 
@@ -185,13 +185,13 @@ def _rule(section: Section, remarks: Remarks) -> ComputeRule:
     if isinstance(model, str) and model not in MODELS:
         remedy = f"{nearest(model, tuple(MODELS))} allowed: {', '.join(MODELS)}".strip()
         raise section.fault(f'key "{MODEL}" is {show(model)}', remedy)
-    settings = loaded(MODELS[model]) if isinstance(model, str) else Recorded
+    settings = loaded(MODELS[model]) if isinstance(model, str) else RecordedTimes
     given = read_keys(section, (*RULE_KEYS, *keys_of(settings)), remarks)
     built = build(settings, given, section, remarks)
     return ComputeRule(built, given.get(LABEL, given[MODEL]), given.get(WHERE), section.place)
 
 
-COMPUTE = Kind(
+COMPUTE = ValueKind(
     "object, or list of objects",
     lambda _: "an object that names a model, or a list of such objects",
     _rules,

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.documents.keys import Kind, Slot, build, key, keys_of, nearest, read_keys, show
+from et_sim.documents.keys import Slot, ValueKind, build, key, keys_of, nearest, read_keys, show
 from et_sim.documents.kinds import count, number, time
 from et_sim.machine.datatypes import BITS
 from et_sim.machine.efficiencies import CURVE, TILES, Curve, Tile
@@ -75,7 +75,7 @@ def _kinds(slot: Slot, value: Any) -> Mapping[str, KernelKind]:
     return MappingProxyType(kinds)
 
 
-KINDS = Kind(
+KINDS = ValueKind(
     "objects by kind",
     lambda _: 'objects by "OPERATION" or "OPERATION DTYPE", each with some of the keys',
     _kinds,

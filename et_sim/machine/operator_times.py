@@ -20,7 +20,7 @@ from et_sim.documents.kinds import TEXT, choice
 from et_sim.machine.datatypes import BITS, datatype_named
 
 if TYPE_CHECKING:
-    from et_sim.machine.measured import Measured
+    from et_sim.machine.measured import MeasuredRows
 
 NS_OF = MappingProxyType({"ns": 1.0, "us": 1000.0})
 MEASURED = "time of measured operations"
@@ -112,7 +112,7 @@ class OperatorTimes:
 
 
 def _rows(
-    table: Measured, unit: str
+    table: MeasuredRows, unit: str
 ) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], dict[float, float]]]:
     of_shapes: dict[tuple[str, str], float] = {}
     of_sizes: dict[tuple[str, str], dict[float, float]] = {}
@@ -141,7 +141,7 @@ def _rows(
     return of_shapes, of_sizes
 
 
-def _datatype(table: Measured, row: int) -> str:
+def _datatype(table: MeasuredRows, row: int) -> str:
     word = table.word(row, "dtype")
     known = datatype_named(word) if word else ""
     if known is None:

@@ -16,7 +16,7 @@ from typing import Any
 from et_sim.basics.errors import UsageError
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_watts, parse_watts
-from et_sim.documents.keys import Kind, Section, Slot, key, nearest, show
+from et_sim.documents.keys import Section, Slot, ValueKind, key, nearest, show
 from et_sim.documents.kinds import OBJECT, number, watts
 from et_sim.machine.datatypes import BITS
 
@@ -42,7 +42,7 @@ def _energies(slot: Slot, value: Any) -> Mapping[str, float]:
     return MappingProxyType({name: float(figure) for name, figure in value.items()})
 
 
-ENERGIES = Kind("energies", OBJECT.allowed, _energies)
+ENERGIES = ValueKind("energies", OBJECT.allowed, _energies)
 
 
 def with_cap(device: Mapping[str, Any], cap: float, name: str) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from msgspec import Struct
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import (
     Key,
-    Kind,
     Remarks,
     Section,
     Slot,
+    ValueKind,
     key,
     keys_of,
     made,
@@ -121,7 +121,7 @@ def _paths(slot: Slot, value: Any) -> dict[str, tuple[str, ...]]:
     return {tier: tuple(names) for tier, names in value.items()}
 
 
-PATHS = Kind(
+PATHS = ValueKind(
     "named lists of names",
     lambda _: 'an object of lists of names, such as {"cpu": ["pcie", "dram"]}',
     _paths,

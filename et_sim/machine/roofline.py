@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from et_sim.basics.kernel_names import ATTENTION_KERNELS
 from et_sim.basics.quantities import Quantity
 from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, nearest, show
+from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key, nearest, show
 from et_sim.documents.kinds import (
     NAMED,
     OBJECT,
@@ -73,7 +73,7 @@ def _peaks(slot: Slot, value: Any) -> Mapping[str, float]:
     return MappingProxyType({name: float(figure) for name, figure in value.items()})
 
 
-PEAKS = Kind("peaks", OBJECT.allowed, _peaks)
+PEAKS = ValueKind("peaks", OBJECT.allowed, _peaks)
 
 
 _portion = partial(number, minimum=0, above_minimum=True, maximum=1, form="a number > 0 and <= 1")

@@ -11,7 +11,7 @@ from typing import Any
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.collectives.names import parse_name, spellings
-from et_sim.documents.keys import Key, Kind, Slot, inline, key, nearest, show
+from et_sim.documents.keys import Key, Slot, ValueKind, inline, key, nearest, show
 from et_sim.documents.kinds import (
     choice,
     flag,
@@ -31,12 +31,12 @@ from et_sim.machine.roofline import ANY, RooflineDevice
 from et_sim.machine.system_parts import (
     NOT_KNOWN,
     Costs,
+    LimitedWork,
     LocalMemory,
     Overlap,
     SharedBus,
     SlowedWork,
     Straggler,
-    Stream,
     TimeFactors,
     on_the_bus,
 )
@@ -142,17 +142,17 @@ def _named_switches(slot: Slot, value: Any) -> dict[str, bool]:
     return value
 
 
-ALGORITHM_LIST = Kind(
+ALGORITHM_LIST = ValueKind(
     "list of algorithms",
     lambda _: f'a list such as ["ring"], one name per network dimension, each among {", ".join(ALGORITHMS)}',
     _algorithms,
 )
-PREFIX = Kind(
+PREFIX = ValueKind(
     "list of one path",
     lambda _: 'a list with exactly one trace prefix, such as ["custom/all_reduce"]',
     _prefix,
 )
-RINGS = Kind(
+RINGS = ValueKind(
     "list of rings per dimension",
     lambda _: (
         "a list per network dimension, of lists that name each NPU of the dimension once, "
@@ -160,7 +160,7 @@ RINGS = Kind(
     ),
     _rings,
 )
-NAMED_SWITCHES = Kind(
+NAMED_SWITCHES = ValueKind(
     "named switches",
     lambda _: 'an object such as {"eager-sends": true}, with names from the table of corrections',
     _named_switches,
@@ -362,12 +362,12 @@ class System:
         reference=NOT_KNOWN,
         of=TimeFactors,
     )
-    streams: tuple[Stream, ...] = sections(
+    streams: tuple[LimitedWork, ...] = sections(
         "Streams that run concurrently on an NPU; see [streams](streams.md). A node runs on the first entry "
         "that it matches, and otherwise as without the key.",
         (),
         reference=NOT_KNOWN,
-        of=Stream,
+        of=LimitedWork,
         most=MOST_STREAMS,
     )
     overlap: tuple[SlowedWork, ...] = section(

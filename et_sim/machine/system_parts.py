@@ -148,7 +148,7 @@ class StreamWork(StrEnum):
 
 
 @quick_dataclass(frozen=True)
-class Stream:
+class LimitedWork:
     """Work of an NPU of which a limited number runs at a time."""
 
     name: str = text("Name of the stream.", required=True)

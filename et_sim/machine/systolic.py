@@ -26,14 +26,14 @@ class Dataflow(StrEnum):
     INPUT = "is"
 
 
-class Bandwidth(StrEnum):
+class DramBandwidth(StrEnum):
     """The source of the bandwidth to DRAM: calculated from the array's needs, or given."""
 
     CALCULATED = "CALC"
     GIVEN = "USER"
 
 
-class Rules(StrEnum):
+class SystolicRules(StrEnum):
     """The rules that are applied; docs/systolic.md lists their differences."""
 
     SCALE_SIM = "scale-sim"
@@ -63,7 +63,7 @@ class Array:
         choices=Dataflow,
         required=True,
     )
-    mode: Bandwidth = Bandwidth.CALCULATED
+    mode: DramBandwidth = DramBandwidth.CALCULATED
     bandwidths: tuple[int, ...] = count(  # one each for ifmap, filter and ofmap, or one for all
         "Words that each operand moves per cycle to or from DRAM. Without the key: unlimited.",
         (10,),
@@ -73,11 +73,11 @@ class Array:
         maximum=GREATEST_BANDWIDTH,
         becomes=lambda words: (words,),
     )
-    rules: Rules = choice(
+    rules: SystolicRules = choice(
         "The rules that are applied: SCALE-Sim's, or [corrected ones](systolic.md#corrected-rules).",
-        Rules.SCALE_SIM,
+        SystolicRules.SCALE_SIM,
         stated=True,
-        choices=Rules,
+        choices=SystolicRules,
     )
 
     @property
@@ -88,12 +88,12 @@ class Array:
     @property
     def is_corrected(self) -> bool:
         """Check whether SCALE-Sim's defects are corrected."""
-        return self.rules == Rules.CORRECTED
+        return self.rules == SystolicRules.CORRECTED
 
     @property
     def is_limited(self) -> bool:
         """Check whether the bandwidth can make the array wait."""
-        return self.mode == Bandwidth.GIVEN
+        return self.mode == DramBandwidth.GIVEN
 
     def bandwidth(self, operand: int) -> int:
         """Return the words per cycle of an operand: 0 is ifmap, 1 filter, 2 ofmap.
@@ -140,7 +140,7 @@ class ClockedArray:
     @staticmethod
     def complete(given: Mapping[str, Any], _: Section, __: Remarks) -> dict[str, Any]:
         """Return the mode: a given bandwidth limits the array."""
-        return {"mode": Bandwidth.GIVEN if "bandwidth" in given else Bandwidth.CALCULATED}
+        return {"mode": DramBandwidth.GIVEN if "bandwidth" in given else DramBandwidth.CALCULATED}
 
     def duration_ns(self, cycles: int) -> int:
         """Return the duration of cycles, cut to whole nanoseconds."""

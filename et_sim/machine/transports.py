@@ -101,7 +101,7 @@ class Control:
 
 
 @quick_dataclass(frozen=True)
-class Buffers:
+class SwitchBuffers:
     """The buffers of switches for packets that wait; sizes in bytes."""
 
     size: int = in_bytes("Buffer of each switch, shared by its ports.", 32 << 20, name="buffer", minimum=1)
@@ -218,7 +218,7 @@ class Packets:
     )
     seed: int = count("Seed of random numbers.", 1)
     control: Control = inline(Control)
-    buffers: Buffers = inline(Buffers)
+    buffers: SwitchBuffers = inline(SwitchBuffers)
     skips_repeats: bool = flag(
         "Repeating states of long messages are skipped, not simulated packet by packet; results are the "
         "same.",
@@ -234,7 +234,7 @@ class Packets:
 
 
 @dataclass(frozen=True, slots=True)
-class Protocol:
+class PacketProtocol:
     """The packets of a transport; sizes in bytes. The default leaves messages whole."""
 
     payload: int = packet_size(  # 0: messages are not cut into packets

@@ -44,7 +44,7 @@ from et_sim.network.fabric import (
     note_leg,
 )
 from et_sim.network.fabrics import fabric_of
-from et_sim.plan.records import Plan, record, table
+from et_sim.plan.records import LoweredPlan, record, table
 
 HAS_CONTENTION = False
 REACHES_SWITCHES = True
@@ -79,7 +79,7 @@ def check(network: Network, most_bytes: int = 0) -> None:
     fabric_of(network).check_reach(network, most_bytes)
 
 
-def tables(network: Network, plan: Plan) -> AnalyticalTables:
+def tables(network: Network, plan: LoweredPlan) -> AnalyticalTables:
     """Return the tables, with the flight times of steps that stay within one dimension."""
     fabric = fabric_of(network)
     flights = np.full(len(plan.steps), NONE, np.int64)
@@ -102,7 +102,7 @@ def tables(network: Network, plan: Plan) -> AnalyticalTables:
     return AnalyticalTables(fabric.tables(network), flights, slowest, longest, links_ns, rates_ns, own_ns)
 
 
-def resources(network: Network, plan: Plan) -> ResourceTable:
+def resources(network: Network, plan: LoweredPlan) -> ResourceTable:
     """Return the resources: what actors send along a dimension, over a level, or over a tier of a graph's
     links.
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.resources import NO_OWNER, SENDING, Ends, ResourceTable, sendings
+from et_sim.engine.state.resources import NO_OWNER, SENDING, LinkEnds, ResourceTable, sendings
 from et_sim.engine.state.run import Run
 from et_sim.machine.graph import link_classes, link_tiers, longest_way
 from et_sim.machine.model import GraphFabric, Network
@@ -222,7 +222,7 @@ def link_resources(network: Network, _actor_of_rank: Any = None) -> ResourceTabl
         are_owned=False,
         links=wires_of.members,
         members=wires_of.members,
-        ends=Ends(
+        ends=LinkEnds(
             wires_of.sources.astype(np.int32),
             wires_of.targets.astype(np.int32),
             tuple(wires_of.names),

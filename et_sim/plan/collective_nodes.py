@@ -9,7 +9,7 @@ import numpy as np
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.unique import groups_of, sorted_groups
-from et_sim.collectives import Operation
+from et_sim.collectives import PhaseOperation
 from et_sim.collectives.trees import GOES_DOWN, GOES_UP
 from et_sim.compute import Treatment
 from et_sim.machine.datatypes import datatype_named
@@ -192,7 +192,7 @@ def _lower(
         )
     involved = tuple(bool(alike.dims >> d & 1) for d in range(alike.involved))
     request = CollectiveRequest(
-        operation=Operation(alike.kind),
+        operation=PhaseOperation(alike.kind),
         size=alike.size,
         priority=alike.priority,
         group=collectives.shape(group_row),

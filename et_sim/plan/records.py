@@ -292,7 +292,7 @@ class UsedGroup(Struct, frozen=True, eq=False):
 
 
 @quick_dataclass(frozen=True, eq=False)
-class Plan:
+class LoweredPlan:
     """All tables, and the few scalars that hold for the whole run."""
 
     ranks: int
@@ -406,7 +406,7 @@ def lane_limits(streams: tuple[int, ...] = ()) -> Any:
     return np.array([*limits, *streams], np.int32)
 
 
-def most_of_a_template(plan: Plan, of_node: Any) -> int:
+def most_of_a_template(plan: LoweredPlan, of_node: Any) -> int:
     """Return the largest sum of a column over the nodes of a template."""
     summed = np.concatenate(([0], np.cumsum(of_node, dtype=np.int64)))
     first = plan.templates["node_first"]

@@ -80,7 +80,7 @@ class Batching:
 NEVER = -1
 
 
-class Sequence(Struct, eq=False):
+class ServedSequence(Struct, eq=False):
     """A request that is being served."""
 
     request: Request
@@ -120,7 +120,7 @@ class Sequence(Struct, eq=False):
 class Share(NamedTuple):
     """The tokens of a sequence in a batch."""
 
-    sequence: Sequence
+    sequence: ServedSequence
     tokens: int
 
 
@@ -136,9 +136,9 @@ class Batcher:
     policy: Policy
     blocks: int  # in all
     free: int = field(init=False)
-    waiting: deque[Sequence] = field(default_factory=deque)
-    running: list[Sequence] = field(default_factory=list)  # in the order of arrival
-    coming: list[Sequence] = field(default_factory=list)  # their cache is on its way here
+    waiting: deque[ServedSequence] = field(default_factory=deque)
+    running: list[ServedSequence] = field(default_factory=list)  # in the order of arrival
+    coming: list[ServedSequence] = field(default_factory=list)  # their cache is on its way here
     preemptions: int = 0
     left: int = 0  # tokens that are still to be processed
     _is_full: bool = False
@@ -158,12 +158,12 @@ class Batcher:
 
     # Beginning and ending.
 
-    def enqueue(self, sequence: Sequence) -> None:
+    def enqueue(self, sequence: ServedSequence) -> None:
         """Append a sequence to those that wait."""
         self.waiting.append(sequence)
         self.left += sequence.left
 
-    def admit_caches(self, begin: Callable[[Sequence], None]) -> None:
+    def admit_caches(self, begin: Callable[[ServedSequence], None]) -> None:
         """Allocate blocks for sequences whose cache comes from another replica, as long as they are next."""
         while self.waiting and self.waiting[0].is_elsewhere and self._may_begin(self.waiting[0]):
             if not self._batching.takes_caches(self):
@@ -172,7 +172,7 @@ class Batcher:
             self.coming.append(sequence)
             begin(sequence)
 
-    def cache_arrived(self, sequence: Sequence) -> None:
+    def cache_arrived(self, sequence: ServedSequence) -> None:
         """Run a sequence whose cache has arrived."""
         self.coming.remove(sequence)
         sequence.is_elsewhere = False
@@ -182,12 +182,12 @@ class Batcher:
         """Free blocks that are no longer needed."""
         self.free += blocks
 
-    def _may_begin(self, sequence: Sequence) -> bool:
+    def _may_begin(self, sequence: ServedSequence) -> bool:
         is_place = len(self.running) + len(self.coming) < self.policy.max_batch
         needed = blocks_for(sequence.all_tokens, self.policy.block)
         return is_place and not self._is_full and needed <= self.free
 
-    def _take(self) -> Sequence:
+    def _take(self) -> ServedSequence:
         """Take the first waiting sequence, with blocks for all its tokens."""
         sequence = self.waiting.popleft()
         sequence.blocks = blocks_for(sequence.all_tokens, self.policy.block)
@@ -227,7 +227,7 @@ class Batcher:
             at += 1
         return shares
 
-    def _grow(self, sequence: Sequence) -> bool:
+    def _grow(self, sequence: ServedSequence) -> bool:
         """Allocate blocks for one more token; return whether the sequence kept its blocks."""
         while blocks_for(sequence.all_tokens, self.policy.block) > sequence.blocks:
             if self.free:
@@ -240,7 +240,7 @@ class Batcher:
                 return False
         return True
 
-    def _preempt(self, sequence: Sequence) -> None:
+    def _preempt(self, sequence: ServedSequence) -> None:
         self.release(sequence.blocks)
         self.left += sequence.cached
         sequence.blocks = sequence.cached = 0
@@ -249,7 +249,7 @@ class Batcher:
         self.waiting.appendleft(sequence)
         self._is_full = True
 
-    def complete(self, batch: list[Share]) -> list[Sequence]:
+    def complete(self, batch: list[Share]) -> list[ServedSequence]:
         """End a pass; return the sequences that got a token."""
         given = []
         for sequence, tokens in batch:
@@ -260,11 +260,11 @@ class Batcher:
                 given.append(sequence)
         return given
 
-    def finish(self, sequence: Sequence) -> None:
+    def finish(self, sequence: ServedSequence) -> None:
         """Release a sequence with all its tokens."""
         self.release(self.drain(sequence))
 
-    def drain(self, sequence: Sequence) -> int:
+    def drain(self, sequence: ServedSequence) -> int:
         """Remove a sequence that leaves; return the number of its blocks, which are still to be released."""
         self.running.remove(sequence)
         self.left -= sequence.left

@@ -15,7 +15,7 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.machine import Machine, read_machine
 from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import Policy
-from et_sim.serving.cluster import Cluster
+from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, SimulatedTimes, check_pools, make_pool
 from et_sim.serving.requests import POISSON, Request, read_requests
 from et_sim.serving.results import Objectives, Serving
@@ -88,7 +88,7 @@ def serve(
     def report_progress(now_ns: int, done: int) -> None:
         report(now_ns, done, len(requests), len(times.passes))
 
-    cluster = Cluster(pools, setup.policy, times, setup.context_step, report_progress, sights(model))
+    cluster = ServingCluster(pools, setup.policy, times, setup.context_step, report_progress, sights(model))
     cluster.serve(requests)
     facts = {
         "model": model.name,

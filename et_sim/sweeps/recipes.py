@@ -16,10 +16,10 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import parse_bytes
 from et_sim.documents.keys import (
     Key,
-    Kind,
     Remarks,
     Section,
     Slot,
+    ValueKind,
     check_names,
     key,
     keys_by_field,
@@ -59,8 +59,8 @@ def _bytes(slot: Slot, value: Any) -> int:
         raise slot.refusal(value) from None
 
 
-BYTES = Kind("bytes", SIZE.allowed, _bytes)
-PLANNED = Kind("plan", lambda _: "an object, as in plan: {tp: 8, dp: 2}", _plan)
+BYTES = ValueKind("bytes", SIZE.allowed, _bytes)
+PLANNED = ValueKind("plan", lambda _: "an object, as in plan: {tp: 8, dp: 2}", _plan)
 
 
 @quick_dataclass(frozen=True)

@@ -27,7 +27,7 @@ from et_sim.trace.workload import Workload
 LARGEST = 20  # tensors named
 
 
-class Held(Struct, frozen=True):
+class HeldTensor(Struct, frozen=True):
     """A tensor that is alive."""
 
     tensor: str
@@ -56,9 +56,9 @@ class OutOfMemory:
     reserved_bytes: int  # reserved for other uses
     alive_bytes: int  # on the first of these ranks, like all below
     stopped: bool  # else the run continued
-    allocated: tuple[Held, ...]  # at that time, the largest first
+    allocated: tuple[HeldTensor, ...]  # at that time, the largest first
     tensors: int  # alive then
-    largest: tuple[Held, ...]
+    largest: tuple[HeldTensor, ...]
     by_class: dict[str, int]
     too_large: TooLarge | None = None  # why spilling other tensors does not help
 
@@ -108,7 +108,7 @@ class OutOfMemory:
         return OutOfMemoryError(self.sentence, report="\n".join([*lines, remedy]), remedy=remedy)
 
 
-def _line(held: Held) -> str:
+def _line(held: HeldTensor) -> str:
     origin = "there from the start" if held.node is None else f'node {held.node} "{held.node_name}"'
     return f"{held.tensor}: {format_bytes(held.bytes)}, {origin}"
 
@@ -155,9 +155,9 @@ def _described(
     last = {tensor: row for row, tensor in enumerate(of_actor.tensor.tolist())}
     alive = sorted(row for row in last.values() if of_actor.delta_bytes[row] > 0)
 
-    def held(row: int) -> Held:
+    def held(row: int) -> HeldTensor:
         tensor, node = int(of_actor.tensor[row]), int(of_actor.node[row])
-        return Held(
+        return HeldTensor(
             tensor=source.names[tensor],
             tensor_class=CLASSES[source.classes[tensor]],
             bytes=int(of_actor.delta_bytes[row]),

@@ -48,7 +48,7 @@ def pass_label(pass_: Pass, chunks: int) -> str:
     return f"{pass_.direction} {pass_.micro_batch}" + (f" chunk {pass_.chunk}" if chunks > 1 else "")
 
 
-class Shape(NamedTuple):
+class PipelineShape(NamedTuple):
     """The numbers of stages, micro-batches and chunks of a schedule."""
 
     stages: int
@@ -57,17 +57,17 @@ class Shape(NamedTuple):
     pairs: bool = False  # a forward pass runs beside the backward pass that follows
 
 
-Schedule = Callable[[int, Shape], Iterator[Pass]]
+Schedule = Callable[[int, PipelineShape], Iterator[Pass]]
 
 
-def gpipe(place: int, shape: Shape) -> Iterator[Pass]:  # noqa: ARG001
+def gpipe(place: int, shape: PipelineShape) -> Iterator[Pass]:  # noqa: ARG001
     """Yield all micro-batches forward, then all of them backward."""
     for direction in (Direction.FORWARD, Direction.BACKWARD):
         for number in range(shape.micro_batches):
             yield Pass(direction, number)
 
 
-def one_forward_one_backward(place: int, shape: Shape) -> Iterator[Pass]:
+def one_forward_one_backward(place: int, shape: PipelineShape) -> Iterator[Pass]:
     """Return alternating passes, after a forward pass for each later stage."""
     count, warm_up = shape.micro_batches, shape.stages - 1 - place
     forward = [Pass(Direction.FORWARD, number) for number in range(count)]
@@ -75,7 +75,7 @@ def one_forward_one_backward(place: int, shape: Shape) -> Iterator[Pass]:
     return _in_turn(forward, backward, warm_up, shape)
 
 
-def interleaved(place: int, shape: Shape) -> Iterator[Pass]:
+def interleaved(place: int, shape: PipelineShape) -> Iterator[Pass]:
     """Return alternating passes, in rounds of as many micro-batches as stages, chunk by chunk."""
     stages, chunks = shape.stages, shape.chunks
     total = shape.micro_batches * chunks
@@ -91,7 +91,7 @@ def interleaved(place: int, shape: Shape) -> Iterator[Pass]:
     return _in_turn(forward, backward, warm_up, shape)
 
 
-def zero_bubble(place: int, shape: Shape) -> Iterator[Pass]:
+def zero_bubble(place: int, shape: PipelineShape) -> Iterator[Pass]:
     """Yield passes with gradients of weights postponed, more in later stages, so that others wait less."""
     waiting: list[int] = []
     for pass_ in one_forward_one_backward(place, shape):
@@ -106,7 +106,7 @@ def zero_bubble(place: int, shape: Shape) -> Iterator[Pass]:
         yield Pass(Direction.WEIGHTS, number)
 
 
-def _in_turn(forward: list[Pass], backward: list[Pass], warm_up: int, shape: Shape) -> Iterator[Pass]:
+def _in_turn(forward: list[Pass], backward: list[Pass], warm_up: int, shape: PipelineShape) -> Iterator[Pass]:
     """Yield some forward passes, then one forward and one backward pass in turn.
 
     In pairs, the forward pass is one micro-batch ahead, so that neither pass needs the other one's result.
@@ -119,7 +119,7 @@ def _in_turn(forward: list[Pass], backward: list[Pass], warm_up: int, shape: Sha
         yield pass_
 
 
-def dual_pipe(place: int, shape: Shape) -> Iterator[Pass]:
+def dual_pipe(place: int, shape: PipelineShape) -> Iterator[Pass]:
     """Yield passes of two opposite pipelines; forward passes of one run beside backward ones of the other.
 
     Chunk 0 is the pipeline from place 0 on, chunk 1 the one from the last place on. Phase 0 is the pipeline
@@ -207,7 +207,7 @@ SCHEDULES: dict[str, Schedule] = {
 }
 
 
-def schedule(name: str, shape: Shape) -> Callable[[int], Iterator[Pass]]:
+def schedule(name: str, shape: PipelineShape) -> Callable[[int], Iterator[Pass]]:
     """Return a function from a place to its passes, by the name of a schedule."""
     if name not in SCHEDULES:
         remedy = did_you_mean(name, tuple(SCHEDULES)) or f"known: {', '.join(SCHEDULES)}"

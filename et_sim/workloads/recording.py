@@ -30,7 +30,7 @@ _NODE_COLUMNS = ("node_id", "name", "data_start", "data_deps", "ctrl_start", "ct
 _OWN_COLUMNS = (*_NODE_COLUMNS, "present")
 
 
-class Operation(NamedTuple):
+class NodeOperation(NamedTuple):
     """An operation of nodes: `make` of a builder makes it with these options."""
 
     key: Key
@@ -40,20 +40,20 @@ class Operation(NamedTuple):
 
 
 @dataclass(slots=True)
-class Recording:
+class NodeRecording:
     """Nodes in the order in which they were recorded, which is that of their ids."""
 
     source: str
     _builder: TraceBuilder = field(init=False)
     _number: dict[Key, int] = field(default_factory=dict)
-    _operations: list[Operation] = field(default_factory=list)  # by that number
+    _operations: list[NodeOperation] = field(default_factory=list)  # by that number
     _kind: list[int] = field(default_factory=list)
     _name: list[int] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
     _data: list[Nodes] = field(default_factory=list)
     _ctrl: list[Nodes] = field(default_factory=list)
     _tensors: dict[int, tuple[Words | None, Words | None]] = field(default_factory=dict)  # by node
-    _first: Recording | None = None  # the recording with the same nodes in other sizes
+    _first: NodeRecording | None = None  # the recording with the same nodes in other sizes
     _sizes: Mapping[str, int] = field(default_factory=dict)  # bytes of tensors that differ from the first
     _trace: Trace | None = None  # resized recordings share its columns
     _digest: bytes = b""
@@ -86,7 +86,7 @@ class Recording:
         key = (make.__name__, *options, *options.values(), *sorted(attributes.items()))
         number = self._number.get(key)
         if number is None:
-            operation = Operation(key, make, options, attributes)
+            operation = NodeOperation(key, make, options, attributes)
             number = self._number[key] = _make(self._builder, operation)
             self._operations.append(operation)
         self._kind.append(number)
@@ -106,7 +106,7 @@ class Recording:
         ]
         self._tensors[node] = (merged[0], merged[1] or before[1])
 
-    def operations(self) -> list[tuple[str, Operation]]:
+    def operations(self) -> list[tuple[str, NodeOperation]]:
         """Return the name and the operation of every node."""
         names = list(self._names)
         return [
@@ -120,10 +120,10 @@ class Recording:
 
     def resized(
         self,
-        operations: Mapping[Key, Operation],
+        operations: Mapping[Key, NodeOperation],
         sizes: Mapping[str, int],
         built: dict[tuple[Key, ...], Trace],
-    ) -> Recording:
+    ) -> NodeRecording:
         """Return the same nodes with some other operations, and other sizes of some tensors.
 
         No node may be added to either recording afterwards. `built` is a cache that several recordings share.
@@ -135,7 +135,7 @@ class Recording:
         sizes = {name: size for name, size in sizes.items() if name in self._tensor_names}
         if not sizes and not operations.keys() & self._number.keys():
             return self
-        resized = Recording(self.source, _first=self, _sizes=sizes, _built=built)
+        resized = NodeRecording(self.source, _first=self, _sizes=sizes, _built=built)
         resized._kind, resized._name, resized._names = self._kind, self._name, self._names
         resized._operations = [operations.get(operation.key, operation) for operation in self._operations]
         return resized
@@ -209,7 +209,7 @@ def _new_builder(source: str) -> TraceBuilder:
     return TraceBuilder(version="et-sim workloads", source=source)
 
 
-def _make(builder: TraceBuilder, operation: Operation) -> int:
+def _make(builder: TraceBuilder, operation: NodeOperation) -> int:
     more = {"attributes": operation.attributes} if operation.attributes else {}
     return operation.make(builder, **operation.options, **more)
 

@@ -26,7 +26,7 @@ STATE_OPERATIONS = (
 ACTIVATION, GATES = 4, 8  # operations: SiLU after the convolution; steps and decays of a head
 
 
-class Chunks(Struct, frozen=True):
+class SequenceChunks(Struct, frozen=True):
     """Sequences of equal length on a rank."""
 
     recurrence: Recurrence  # the rank's share

@@ -15,14 +15,14 @@ import torch
 
 from recorder.process.streams import NAME
 from recorder.process.tape import Tape
-from recorder.recorded import Node, Phase
+from recorder.recorded import RecordedNode, StepPhase
 
 _LABEL = {
-    Phase.SETUP: "unknown",
-    Phase.FORWARD: "activations",
-    Phase.BACKWARD: "temporary",
-    Phase.RECOMPUTE: "activations",
-    Phase.OPTIMIZER: "optimizer",
+    StepPhase.SETUP: "unknown",
+    StepPhase.FORWARD: "activations",
+    StepPhase.BACKWARD: "temporary",
+    StepPhase.RECOMPUTE: "activations",
+    StepPhase.OPTIMIZER: "optimizer",
 }
 
 
@@ -93,7 +93,7 @@ class Storages:
         if tensor.device.type == NAME:
             self._labels[self.of(tensor).number] = label
 
-    def uses(self, node: Node, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
+    def uses(self, node: RecordedNode, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
         """Record that a node reads and writes tensors."""
         at = len(self._tape.nodes) - 1
         node.reads.extend(self._unread.pop(node.stream, ()))

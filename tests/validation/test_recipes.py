@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from et_sim.validation.recipes import Recipe, recipe_of, recipes
-from et_sim.validation.row import Iteration, Row
+from et_sim.validation.row import Row, TrainingStep
 from et_sim.validation.rows import measured_rows
 from et_sim.workloads import Plan, read_model
 from et_sim.workloads.training.recomputation import modules_of
@@ -44,10 +44,10 @@ def row_of(folder: Path, **line: str) -> Row:
     return row
 
 
-def job_of(folder: Path, **line: str) -> Iteration:
+def job_of(folder: Path, **line: str) -> TrainingStep:
     """The job of a file of one line."""
     row = row_of(folder, **line)
-    assert isinstance(row.job, Iteration), row.why
+    assert isinstance(row.job, TrainingStep), row.why
     return row.job
 
 
@@ -122,7 +122,7 @@ def test_a_recipe_with_other_ranks_of_experts_than_the_table_gives_a_remark(
         micro_batch=size,
         micro_batches=count,
     )
-    assert isinstance(row.job, Iteration)
+    assert isinstance(row.job, TrainingStep)
     assert row.job.plan.expert == ranks
     assert row.remarks == ((remark,) if remark else ())
 

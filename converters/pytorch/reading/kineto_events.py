@@ -14,12 +14,20 @@ import numpy as np
 from converters.pytorch.columns import (
     ABSENT,
     COLLECTIVE_TEXTS,
-    Collectives,
+    CopyTransfers,
     EventKind,
-    Transfers,
+    RecordedCollectives,
     WaitColumns,
 )
-from converters.pytorch.reading.values import NO_TEXT, Memo, Number, Rows, Table, stream_number, values_matter
+from converters.pytorch.reading.values import (
+    NO_TEXT,
+    Memo,
+    Number,
+    Numbering,
+    ValueRows,
+    stream_number,
+    values_matter,
+)
 
 _CATEGORIES = {
     EventKind.OPERATOR: ("cpu_op", "operator"),
@@ -113,7 +121,7 @@ class Arguments(
     number: Number = ABSENT
 
 
-class Event(msgspec.Struct, gc=False, rename={"phase": "ph", "category": "cat", "flow_id": "id"}):
+class KinetoEvent(msgspec.Struct, gc=False, rename={"phase": "ph", "category": "cat", "flow_id": "id"}):
     """An element of `traceEvents`."""
 
     phase: str = ""
@@ -145,15 +153,17 @@ class Details:
     """A collector of details, with the row of the event beside each."""
 
     def __init__(self) -> None:
-        self.texts: Table[str | bytes] = Table()
+        self.texts: Numbering[str | bytes] = Numbering()
         self._keeps_values: Memo[str, bool] = Memo(values_matter)
         self._inputs: Memo[tuple[bytes, bytes, bytes], int] = Memo(self._inputs_text)
         self.unreadable_inputs = 0  # distinct recorded inputs that are no lists of the right kind
-        self._waits = Rows("row", "kind", "stream", "event", "record_correlation")
-        self._transfers = Rows("row", "size_bytes")
-        self._collectives = Rows(*Collectives.__dataclass_fields__)
+        self._waits = ValueRows("row", "kind", "stream", "event", "record_correlation")
+        self._transfers = ValueRows("row", "size_bytes")
+        self._collectives = ValueRows(*RecordedCollectives.__dataclass_fields__)
 
-    def add(self, first_row: int, events: list[Event], kinds: list[int], arguments: list[Arguments]) -> None:
+    def add(
+        self, first_row: int, events: list[KinetoEvent], kinds: list[int], arguments: list[Arguments]
+    ) -> None:
         """Add the details of consecutive rows."""
         for row, argument in enumerate(arguments):
             if argument.operation is not None:
@@ -165,7 +175,7 @@ class Details:
                     first_row + row, argument.size if argument.size_bytes is None else argument.size_bytes
                 )
 
-    def inputs_of(self, events: list[Event], arguments: list[Arguments]) -> list[int]:
+    def inputs_of(self, events: list[KinetoEvent], arguments: list[Arguments]) -> list[int]:
         """Return the text of each event's recorded inputs."""
         inputs, keeps = self._inputs, self._keeps_values
         return [
@@ -182,12 +192,12 @@ class Details:
     def waits(self) -> WaitColumns:
         return WaitColumns(**self._waits.finish())
 
-    def transfers(self) -> Transfers:
+    def transfers(self) -> CopyTransfers:
         columns = self._transfers.finish()
-        return Transfers(columns["row"], columns["size_bytes"].astype(np.int64))
+        return CopyTransfers(columns["row"], columns["size_bytes"].astype(np.int64))
 
-    def collectives(self) -> Collectives:
-        return Collectives(**self._collectives.finish())
+    def collectives(self) -> RecordedCollectives:
+        return RecordedCollectives(**self._collectives.finish())
 
     def _inputs_text(self, recorded: tuple[bytes, bytes, bytes]) -> int:
         dims, types, values = (text or b"[]" for text in recorded)

@@ -66,7 +66,7 @@ from et_sim.engine.state.records import (
 )
 from et_sim.engine.state.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
-from et_sim.plan.records import FIRST_FACTOR, Plan, equal_rows, most_of_a_template, record, table
+from et_sim.plan.records import FIRST_FACTOR, LoweredPlan, equal_rows, most_of_a_template, record, table
 
 NEVER = 1 << 62
 FEWEST_TURNS = 1 << 12
@@ -212,7 +212,7 @@ def setting_of(correction: Correction) -> int:
 
 
 def new_run(
-    plan: Plan,
+    plan: LoweredPlan,
     network: Tables,
     traffic: Traffic,
     message: Any,
@@ -323,7 +323,7 @@ def _idle(dtype: np.dtype[Any], rows: int, *fields: str) -> Any:
     return made
 
 
-def _slowed(plan: Plan) -> dict[str, Any]:
+def _slowed(plan: LoweredPlan) -> dict[str, Any]:
     """Return the tables of nodes that take longer beside communication; all rows of an actor are free."""
     at_once, count = most_slowed(plan), len(plan.actors) if len(plan.slowing) else 0
     actors, nodes = _idle(SLOWED_ACTOR, count, "head"), table(SLOWED_NODE, count * at_once)
@@ -333,7 +333,7 @@ def _slowed(plan: Plan) -> dict[str, Any]:
     return {"slowed_nodes": nodes, "slowed_actors": actors}
 
 
-def most_slowed(plan: Plan) -> int:
+def most_slowed(plan: LoweredPlan) -> int:
     """Return the most nodes of an actor that may take longer beside communication at a time."""
     if not len(plan.slowing):
         return 0
@@ -342,7 +342,7 @@ def most_slowed(plan: Plan) -> int:
     return min(places, most_of_a_template(plan, slowed))
 
 
-def _repeats(plan: Plan, *, is_searched: bool) -> dict[str, Any]:
+def _repeats(plan: LoweredPlan, *, is_searched: bool) -> dict[str, Any]:
     """Return the tables for the search for periods."""
     repeats = table(REPEATS, 1)
     repeats["is_on"], repeats["due"] = is_searched, 0 if is_searched else NEVER
@@ -364,7 +364,7 @@ def _alike(rows: Any, firsts: Any) -> Any:
     return ends[np.searchsorted(ends, at)] - at + 1
 
 
-def _clock(plan: Plan, message: Any) -> Any:
+def _clock(plan: LoweredPlan, message: Any) -> Any:
     """Return the clock before the first event; all pools are empty, and unused ones never grow."""
     clock = _idle(CLOCK, 1, "slot", "bucket", "head", "tail")
     for pool in (name for name in CLOCK.names or () if name.startswith("free_")):
@@ -376,12 +376,12 @@ def _clock(plan: Plan, message: Any) -> Any:
     return clock
 
 
-def _turns(plan: Plan) -> int:
+def _turns(plan: LoweredPlan) -> int:
     """Return a power of two that holds messages of all members of a group at a time."""
     return 1 << max(2 * int(plan.programs["members"].max(initial=0)), FEWEST_TURNS).bit_length() - 1
 
 
-def _members_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
+def _members_and_queues(plan: LoweredPlan) -> tuple[Any, Any, Any]:
     """Return members, queues and cursors; groups that run side by side have queues of their own."""
     members = table(MEMBER_STATE, len(plan.members))
     if Correction.CONCURRENT_COMMUNICATION in plan.corrections:
@@ -397,20 +397,20 @@ def _members_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
     return members, queues, cursors
 
 
-def _node_states(plan: Plan) -> Any:
+def _node_states(plan: LoweredPlan) -> Any:
     last = plan.actors[-1]
     count = int(last.node_first) + int(plan.templates[last.template].nodes)
     return np.empty(count, NODE_STATE).view(np.recarray)
 
 
-def _phases_with_a_choice(plan: Plan) -> int:
+def _phases_with_a_choice(plan: LoweredPlan) -> int:
     """Return the number of phases of a chunk, if there are several queues or trees to choose from."""
     if plan.queue_rows == 1 and plan.programs["trees"].max(initial=0) <= 1:
         return 0
     return int(plan.collectives["phases"].max(initial=1))
 
 
-def _plan_tables(plan: Plan, lanes: int) -> PlanTables:
+def _plan_tables(plan: LoweredPlan, lanes: int) -> PlanTables:
     names = (field.name for field in fields(PlanTables) if field.name != "settings")
     shared = {name: getattr(plan, name) for name in names}
     shared["lane_limits"] = plan.lane_limits[:lanes]

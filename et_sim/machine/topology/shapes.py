@@ -16,12 +16,12 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import inline, key
 from et_sim.documents.kinds import choice
 from et_sim.documents.kinds import section as part
-from et_sim.machine.graph import NIC, Figures, GraphBuilder
+from et_sim.machine.graph import NIC, GraphBuilder, LinkFigures
 from et_sim.machine.model import Routing
-from et_sim.machine.topology.keys import RATIO, Common, Links, OtherLinks, like, others, whole, wholes
+from et_sim.machine.topology.keys import RATIO, Common, LinkKeys, OtherLinks, like, others, whole, wholes
 
 
-class Place(Struct, frozen=True):
+class PartPlace(Struct, frozen=True):
     """The place of a part in the whole."""
 
     prefix: str = ""  # prefix of the names of its switches
@@ -29,7 +29,7 @@ class Place(Struct, frozen=True):
     given: tuple[int, ...] | None = None  # devices that it connects; None: it makes NPUs
 
 
-class Ends(Struct, frozen=True):
+class GeneratorEnds(Struct, frozen=True):
     """The devices that a generator connects, and the ports for its links, which may be NICs."""
 
     devices: list[int]
@@ -48,12 +48,12 @@ class NetworkPart(Struct, frozen=True):
     routing: Routing = Routing.SHORTEST  # default of the file
 
 
-def endpoints(build: GraphBuilder, common: Common, place: Place, count: int) -> Ends:
+def endpoints(build: GraphBuilder, common: Common, place: PartPlace, count: int) -> GeneratorEnds:
     """Return new NPUs or the given devices, each with a NIC if the object has one."""
     return behind_nics(build, common, place, devices_of(build, common, place, count))
 
 
-def devices_of(build: GraphBuilder, common: Common, place: Place, count: int) -> list[int]:
+def devices_of(build: GraphBuilder, common: Common, place: PartPlace, count: int) -> list[int]:
     """Return new NPUs or the given devices."""
     if place.given is None:
         return build.npus(count)
@@ -67,18 +67,18 @@ def devices_of(build: GraphBuilder, common: Common, place: Place, count: int) ->
 
 
 def behind_nics(
-    build: GraphBuilder, common: Common, place: Place, devices: list[int], sharers: int = 1
-) -> Ends:
+    build: GraphBuilder, common: Common, place: PartPlace, devices: list[int], sharers: int = 1
+) -> GeneratorEnds:
     """Return devices with a NIC for each `sharers` of them, if the object has NICs."""
     if common.nic is None:
-        return Ends(devices, devices, place.tier)
+        return GeneratorEnds(devices, devices, place.tier)
     nics = [
         build.device(f"{place.prefix}nic{number}", NIC, place.tier)
         for number in range(len(devices) // sharers)
     ]
     for number, device in enumerate(devices):
         build.cable(device, nics[number // sharers], common.nic.figures)
-    return Ends(devices, nics, place.tier + 1)
+    return GeneratorEnds(devices, nics, place.tier + 1)
 
 
 # NVLinks of a DGX-1 with V100: pairs of NPUs, and their number of parallel links.
@@ -95,7 +95,7 @@ class Ring:
     common: Common = inline(Common)
     npus: int = whole("NPUs in the circle.", minimum=2, required=True)
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         return _grid(build, self.common, place, (self.npus,), wraps=True)
 
@@ -107,13 +107,13 @@ class Mesh:
     common: Common = inline(Common)
     sizes: tuple[int, ...] = wholes("NPUs by dimension.", required=True)
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         return _grid(build, self.common, place, self.sizes, wraps=self.common.generator == "torus")
 
 
 def _grid(
-    build: GraphBuilder, common: Common, place: Place, sizes: tuple[int, ...], *, wraps: bool
+    build: GraphBuilder, common: Common, place: PartPlace, sizes: tuple[int, ...], *, wraps: bool
 ) -> NetworkPart:
     """Add a mesh or torus; links to higher coordinates come first, so that they win ties."""
     figures, count = common.links.figures, math.prod(sizes)
@@ -141,7 +141,7 @@ class FullyConnected:
     common: Common = inline(Common)
     npus: int = whole("NPUs.", minimum=2, required=True)
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         build.expect(devices=self.npus, links=self.npus * (self.npus - 1))
         ends = endpoints(build, self.common, place, self.npus)
@@ -158,7 +158,7 @@ class HybridCubeMesh:
 
     common: Common = inline(Common)
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         figures = self.common.links.figures
         ends = endpoints(build, self.common, place, 8)
@@ -178,7 +178,7 @@ class Switch:
     common: Common = inline(Common)
     npus: int = whole("NPUs.", required=True)
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         ends = endpoints(build, self.common, place, self.npus)
         (hub,) = build.switches(1, f"{place.prefix}switch", ends.tier)
@@ -197,14 +197,14 @@ class LeafSpine:
     npus_per_leaf: int = whole("NPUs of a leaf.", required=True)
     uplinks: OtherLinks | None = others("Links of leaves to spines, if unlike those of NPUs.")
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         counts = self.npus_per_leaf, self.leaves
         return _two_tiers(build, self.common, self.uplinks, place, counts, self.spines)
 
 
 def _leaves(
-    build: GraphBuilder, ports: list[int], each: int, figures: Figures, prefix: str, tier: int
+    build: GraphBuilder, ports: list[int], each: int, figures: LinkFigures, prefix: str, tier: int
 ) -> list[int]:
     rows = build.switches(len(ports) // each, f"{prefix}leaf", tier)
     for number, port in enumerate(ports):
@@ -227,7 +227,7 @@ class FatTree:
     uplinks: OtherLinks | None = others("Links of leaves upwards, if unlike those of NPUs.")
     core_links: OtherLinks | None = others("Links to the core, if unlike `uplinks`.")
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         if self.k is not None:
             half = self.k // 2
@@ -275,7 +275,7 @@ class FatTree:
     def _three_tiers(
         self,
         build: GraphBuilder,
-        place: Place,
+        place: PartPlace,
         counts: tuple[int, int, int],
         aggregations: int,
         cores: int,
@@ -306,7 +306,7 @@ def _two_tiers(
     build: GraphBuilder,
     common: Common,
     uplinks: OtherLinks | None,
-    place: Place,
+    place: PartPlace,
     counts: tuple[int, int],
     up: int,
 ) -> NetworkPart:
@@ -326,7 +326,7 @@ def _two_tiers(
 class Inside:
     """The network within a node."""
 
-    links: Links = inline(Links)
+    links: LinkKeys = inline(LinkKeys)
     generator: str = choice("Kind of the network.", "switch", choices=("switch", MESH, BEHIND_NICS))
 
 
@@ -348,7 +348,7 @@ class Railed:
     spines: int = whole("Switches that connect the rails.", 0, minimum=0)
     uplinks: OtherLinks | None = others("Links to spines, if unlike those of NPUs.")
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         nodes, each, sharers, spines = self.nodes, self.npus_per_node, self.npus_per_nic, self.spines
         within, kind = self.inside.links.figures, self.inside.generator
@@ -418,7 +418,7 @@ class Dragonfly:
     local_links: OtherLinks | None = others("Links within a group, if unlike those of NPUs.")
     global_links: OtherLinks | None = others("Links between groups, if unlike those within one.")
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         groups, routers, each = self.groups, self.routers_per_group, self.npus_per_router
         figures = self.common.links.figures

@@ -47,7 +47,7 @@ from et_sim.network.loggops.operations import (
     take_first,
 )
 from et_sim.network.settings import settings_row
-from et_sim.plan.records import Plan, record, table
+from et_sim.plan.records import LoweredPlan, record, table
 
 STATE = record(
     ("waiting", "i4"),  # operations in the heap
@@ -123,7 +123,7 @@ def check(network: Network, most_bytes: int = 0) -> None:
         )
 
 
-def tables(network: Network, plan: Plan) -> LogGopsTables:
+def tables(network: Network, plan: LoweredPlan) -> LogGopsTables:
     """Return the tables with all ranks idle."""
     given = network.loggops
     assert given is not None  # `check` has refused others
@@ -153,7 +153,7 @@ def grown(tables: LogGopsTables, rows: int) -> LogGopsTables:
     return replace(tables, heap=heap)
 
 
-def resources(network: Network, plan: Plan) -> ResourceTable:
+def resources(network: Network, plan: LoweredPlan) -> ResourceTable:
     """Return one resource per rank for all that it sends."""
     return grid.sending_resources(network, len(plan.actors))
 

@@ -23,7 +23,7 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.containers import longer
 from et_sim.machine.congestion import ROCE, TCP, keys_of_control
-from et_sim.machine.transports import Protocol
+from et_sim.machine.transports import PacketProtocol
 from et_sim.network.settings import settings_row
 from et_sim.plan.records import table
 
@@ -42,7 +42,7 @@ class ControlTables(Tables):
         return replace(self, senders=longer(self.senders, len(flows)))
 
 
-def new_control(protocol: Protocol) -> ControlTables:
+def new_control(protocol: PacketProtocol) -> ControlTables:
     """Return the tables of a protocol's congestion control before any message."""
     tcp, control = protocol.packets.tcp, protocol.packets.control
     if tcp is not None:

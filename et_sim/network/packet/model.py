@@ -32,7 +32,7 @@ from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_message, sending_end
 from et_sim.machine.model import GridFabric, Network
 from et_sim.machine.protocol_presets import DEFAULT_PRESET, PRESETS
-from et_sim.machine.transports import PS_PER_NS, Protocol
+from et_sim.machine.transports import PS_PER_NS, PacketProtocol
 from et_sim.network import graph, link
 from et_sim.network.flow.model import bytes_with_packets
 from et_sim.network.graph_of_grid import with_single_ways
@@ -49,7 +49,7 @@ from et_sim.network.packet.roce.transport import RoceTables
 from et_sim.network.packet.setup import check_protocol
 from et_sim.network.packet.tcp import transport as tcp
 from et_sim.network.packet.tcp.transport import MOST_RECEIVES, TcpTables
-from et_sim.plan.records import Plan, table
+from et_sim.plan.records import LoweredPlan, table
 
 
 def ports_in_a_circle(tables: Any) -> list[int]:
@@ -152,11 +152,11 @@ def check(network: Network, most_bytes: int = 0) -> None:
     check_protocol(with_single_ways(network), protocol)
 
 
-def _protocol(network: Network) -> Protocol:
+def _protocol(network: Network) -> PacketProtocol:
     return network.protocol or PRESETS[DEFAULT_PRESET]
 
 
-def tables(network: Network, _plan: Plan) -> PacketTables:
+def tables(network: Network, _plan: LoweredPlan) -> PacketTables:
     """Return the tables with all links idle."""
     wired, protocol = with_single_ways(network), _protocol(network)
     buffers = protocol.packets.buffers
@@ -245,7 +245,7 @@ def _transport(tables: RoceTables | TcpTables) -> ModuleType:
     return tcp if isinstance(tables, TcpTables) else roce
 
 
-def resources(network: Network, _plan: Plan) -> ResourceTable:
+def resources(network: Network, _plan: LoweredPlan) -> ResourceTable:
     """Return every link."""
     wired = network.fabric.dimensions if isinstance(network.fabric, GridFabric) else ()
     links = graph.link_resources(with_single_ways(network))

@@ -39,7 +39,7 @@ _FORMS = (
 LARGEST = 2**63 - 1
 
 
-class Operation(NamedTuple):
+class GoalOperation(NamedTuple):
     """A line with an operation."""
 
     line: int
@@ -73,7 +73,7 @@ class End(NamedTuple):
     line: int
 
 
-Statement = Operation | Dependency | Head | End
+Statement = GoalOperation | Dependency | Head | End
 
 
 def statements(lines: Iterable[str], source: str, first: int = 1) -> Iterator[Statement]:
@@ -122,7 +122,7 @@ def _statement(text: str, line: int, source: str) -> Statement:
     raise TraceError(f'"{text}" is no statement of GOAL', place=at(source, line), remedy=near or _FORMS)
 
 
-def _operation(text: str, line: int, source: str) -> Operation | None:
+def _operation(text: str, line: int, source: str) -> GoalOperation | None:
     match = _OPERATION.fullmatch(text)
     if match is None:
         return None
@@ -140,7 +140,7 @@ def _operation(text: str, line: int, source: str) -> Operation | None:
     if calc is not None:
         if tag is not None or nic is not None:
             raise TraceError("a calc has no tag and no nic", place=at(source, line), remedy="leave them out")
-        return Operation(line, label or "", CALC, size, -1, 0)
+        return GoalOperation(line, label or "", CALC, size, -1, 0)
     kind = SEND if sent is not None else RECEIVE
     peer, tag_number = (_number(word, line, source) for word in (target or origin, tag or "0"))
     for key, given in (("source", peer), ("tag", tag_number)):
@@ -150,7 +150,7 @@ def _operation(text: str, line: int, source: str) -> Operation | None:
                 place=at(source, line),
                 remedy=f"name the {key} of the message that was received",
             )
-    return Operation(line, label or "", kind, size, peer, tag_number)
+    return GoalOperation(line, label or "", kind, size, peer, tag_number)
 
 
 def _number(word: str, line: int, source: str) -> int:

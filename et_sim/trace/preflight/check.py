@@ -23,7 +23,7 @@ from et_sim.basics.units import MOST_BYTES, format_bytes, format_ranks, parse_ra
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.group_attributes import has_splits, split_faults
 from et_sim.trace.order import edges
-from et_sim.trace.preflight.collectives import PLAIN_RULES, Rules, check_collectives
+from et_sim.trace.preflight.collectives import PLAIN_RULES, CorrectionEffects, check_collectives
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.messages import check_messages
 from et_sim.trace.preflight.problem import REPAIR_FIRST, Problem, TemplateIndex, of_ranks
@@ -229,7 +229,7 @@ def find_problems(
     *,
     ranks: int | None = None,
     groups: Mapping[str, tuple[int, ...]] | None = None,
-    rules: Rules = PLAIN_RULES,
+    rules: CorrectionEffects = PLAIN_RULES,
 ) -> list[Problem]:
     """Return errors and warnings that hold on any machine; errors first, and similar ones once.
 
@@ -258,7 +258,9 @@ def find_problems(
     return sorted(deduplicate(problems), key=lambda problem: problem.severity != "error")
 
 
-def find_mismatches(workload: Workload, groups: Mapping[str, tuple[int, ...]], rules: Rules) -> list[Problem]:
+def find_mismatches(
+    workload: Workload, groups: Mapping[str, tuple[int, ...]], rules: CorrectionEffects
+) -> list[Problem]:
     """Return errors between ranks: messages and collectives that do not match. This is cheap beside a
     simulation.
     """

@@ -25,8 +25,8 @@ from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex, not_checked, not_spelled_out
 from et_sim.trace.preflight.streams import (
     ONE_WAY,
-    Sequence,
-    Stream,
+    CollectiveSequence,
+    ComparedStream,
     Streams,
     collective_text,
     follows_rule,
@@ -48,7 +48,7 @@ class _Board(NamedTuple):
     """All collectives as vertices: those of a stream, class by class, from `base` on."""
 
     programs: TemplateIndex
-    streams: list[Stream]
+    streams: list[ComparedStream]
     sequences: Streams
     started: Mapping[int, RowColumn]  # per template: rows in starting order
     side_by_side: bool  # collectives of a rank share no lane
@@ -76,7 +76,7 @@ class _Board(NamedTuple):
                 vertex[sequence.rows[waits]] = begin + np.flatnonzero(waits)
         return vertex
 
-    def place(self, vertex: int, agent: int) -> tuple[Stream, Sequence, int]:
+    def place(self, vertex: int, agent: int) -> tuple[ComparedStream, CollectiveSequence, int]:
         """Return the stream of a vertex, its sequence on an agent, and the position in it."""
         at = int(np.searchsorted(self.base, vertex, side="right")) - 1
         stream = self.streams[at]
@@ -139,7 +139,7 @@ def _classes_alike(index: TemplateIndex, name: str) -> Any:
 
 def _board(
     index: TemplateIndex,
-    streams: list[Stream],
+    streams: list[ComparedStream],
     sequences: Streams,
     started: Mapping[int, RowColumn],
     classes: Mapping[str, Any],

@@ -13,7 +13,7 @@ from typing import Any
 
 from et_sim.basics.kernel_names import ATTENTION_KERNELS
 from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.documents.keys import Kind, Remarks, Section, Slot, key
+from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key
 from et_sim.documents.kinds import choice, count, flag, number, section, text, time
 from et_sim.workloads.exchange_names import EXCHANGES
 
@@ -41,12 +41,12 @@ def _texts(slot: Slot, value: Any) -> dict[str, str]:
     return dict(value)
 
 
-WORDS = Kind("words", lambda _: "a list of texts", _words)
-TEXTS = Kind("texts by name", lambda _: "texts by name", _texts)
+WORDS = ValueKind("words", lambda _: "a list of texts", _words)
+TEXTS = ValueKind("texts by name", lambda _: "texts by name", _texts)
 
 
 @quick_dataclass(frozen=True)
-class Pass:
+class KernelPass:
     """The kernels of one direction, and their accesses for each value."""
 
     values: float = _accesses("Reads and writes of each value, in the datatype of values.", 0.0, stated=True)
@@ -74,7 +74,7 @@ class Pass:
                 key="launches",
             )
 
-    def parts(self) -> tuple[Pass, ...]:
+    def parts(self) -> tuple[KernelPass, ...]:
         """Return the kernels without strided accesses, and those with, if any; accesses divide launches."""
         if not self.strided:
             return (self,)
@@ -83,7 +83,7 @@ class Pass:
             return (self,)
         apart = min(max(round(self.launches * self.strided / accesses), 1), self.launches - 1)
         rest = replace(self, values=self.values - self.strided, strided=0.0, launches=self.launches - apart)
-        return rest, Pass(self.strided, strided=self.strided, launches=apart)
+        return rest, KernelPass(self.strided, strided=self.strided, launches=apart)
 
     def bytes(self, value_bytes: int) -> int:
         """Return the bytes that memory moves for each value, rounded up."""
@@ -94,8 +94,8 @@ class Pass:
 class BothWays:
     """The kernels of a part, forward and backward."""
 
-    forward: Pass = section("Kernels of the forward pass.", required=True, of=Pass)
-    backward: Pass = section("Kernels of the backward pass.", required=True, of=Pass)
+    forward: KernelPass = section("Kernels of the forward pass.", required=True, of=KernelPass)
+    backward: KernelPass = section("Kernels of the backward pass.", required=True, of=KernelPass)
 
 
 @quick_dataclass(frozen=True)
@@ -112,7 +112,7 @@ class ElementWise:
     )
     gate: BothWays | None = section("The activation of gated feed-forward parts.", None, of=BothWays)
     loss: BothWays | None = section("The loss, for each score of a word.", None, of=BothWays)
-    dropout: Pass | None = section("Dropout before a sum, in kernels of its own.", None, of=Pass)
+    dropout: KernelPass | None = section("Dropout before a sum, in kernels of its own.", None, of=KernelPass)
 
 
 @quick_dataclass(frozen=True)
@@ -146,11 +146,11 @@ class Casts:
 class Shares:
     """Copies and order of the exchanges of weights that replicas share (ZeRO-3, FSDP)."""
 
-    after_gather: Pass = section("Copies of gathered weights.", Pass(launches=0), of=Pass)
-    before_reduce: Pass | None = section(
+    after_gather: KernelPass = section("Copies of gathered weights.", KernelPass(launches=0), of=KernelPass)
+    before_reduce: KernelPass | None = section(
         "Copies of gradients before they are reduced. Without the key: one, to the type of the exchange.",
         None,
-        of=Pass,
+        of=KernelPass,
     )
     kept_units: int = count(
         "Number of last units of a forward pass whose weights stay for the backward pass.", 0, stated=True

@@ -19,7 +19,7 @@ from et_sim.trace.order import dependency_lists
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.pipeline import Direction, Pass, pass_label, schedule
 from et_sim.workloads.rank import Rank
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.plan import PIPELINE, Plan
 from et_sim.workloads.training.states import States
 from et_sim.workloads.training.step import training_program
@@ -91,7 +91,7 @@ def bounds_of(model: Model, plan: Plan, kernel_ns: KernelTimes) -> Bounds:
     """Return the bounds of a plan; raise an error if it does not fit the model."""
     orders = passes_by_place(plan)
     least = replace(plan, micro_batches=_fewest(plan))
-    program, layers = training_program(model, least), Layers(model, plan)
+    program, layers = training_program(model, least), ModelLayers(model, plan)
     places = plan.axes.place(PIPELINE, np.arange(plan.ranks))
     known: dict[Hashable, _Kernels] = {}
     kernels, memory = [], 0

@@ -18,7 +18,7 @@ from et_sim.basics.units import plural
 from et_sim.documents.keys import check_fields
 from et_sim.documents.kinds import choice, count, counts, flag, number, text
 from et_sim.workloads import exchange_names
-from et_sim.workloads.pipeline import DUAL, SCHEDULES, Shape, schedule
+from et_sim.workloads.pipeline import DUAL, SCHEDULES, PipelineShape, schedule
 from et_sim.workloads.software import DEFAULT
 from et_sim.workloads.training import expert_plan
 from et_sim.workloads.training.expert_loads import is_zipf
@@ -33,7 +33,7 @@ from et_sim.workloads.training.recomputation import (
 from et_sim.workloads.training.value_types import BF16, BY_BYTES, HALVES, check_value_type
 
 if TYPE_CHECKING:
-    from et_sim.workloads.axes import Axes
+    from et_sim.workloads.axes import RankAxes
     from et_sim.workloads.models.model import Model
     from et_sim.workloads.software import Software
 
@@ -409,9 +409,9 @@ class Plan:
         return "" if self.products == AS_VALUES else self.products
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> PipelineShape:
         """Return the shape of the pipeline that its schedule needs."""
-        return Shape(self.pipeline, self.micro_batches, self.chunks, self.overlap_experts)
+        return PipelineShape(self.pipeline, self.micro_batches, self.chunks, self.overlap_experts)
 
     @property
     def spreads_experts(self) -> bool:
@@ -457,7 +457,7 @@ class Plan:
         return int(getattr(self, name.replace("-", "_")))
 
     @property
-    def axes(self) -> Axes:
+    def axes(self) -> RankAxes:
         """Return the axes of the ranks, with the expert axis split by nodes."""
         axes = self.axes_of_experts
         if self.expert > 1:
@@ -474,11 +474,11 @@ class Plan:
         return expert_plan.ExpertPlaces(self.expert_exchange, *axis, self.node_ranks)
 
     @property
-    def axes_of_experts(self) -> Axes:
+    def axes_of_experts(self) -> RankAxes:
         """Return the axes of the ranks, without nodes."""
-        from et_sim.workloads.axes import Axes
+        from et_sim.workloads.axes import RankAxes
 
-        axes = Axes(**{name: self.size(name) for name in self._counted if name != EXPERT})
+        axes = RankAxes(**{name: self.size(name) for name in self._counted if name != EXPERT})
         if self.spreads_experts:
             for dense, experts in self._sides:
                 if dense:

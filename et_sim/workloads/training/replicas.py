@@ -24,7 +24,7 @@ from et_sim.workloads.recording import Nodes
 from et_sim.workloads.software.description import GRADIENTS, WEIGHTS
 from et_sim.workloads.training.plan import PIPELINE, Plan
 from et_sim.workloads.training.states import KINDS, Sharing, States, Weights
-from et_sim.workloads.training.work import FIRST_RING_TAG, NOTHING, Work
+from et_sim.workloads.training.work import FIRST_RING_TAG, NOTHING, RankWork
 
 GRADIENT_STREAM, WEIGHT_STREAM = "gradients", "weights"
 LOSS_BYTES = 4
@@ -36,7 +36,7 @@ MASTER_COPY_BYTES = 4  # read once more to write weights in the datatype of valu
 class Replicas:
     """The exchanges of one rank with the other replicas during a step."""
 
-    work: Work
+    work: RankWork
     waiting: list[tuple[Weights, Nodes]] = field(default_factory=list)
     reduced: Nodes = ()
     reduced_shares: dict[str, Nodes] = field(default_factory=dict)  # by unit, of the latest micro-batch

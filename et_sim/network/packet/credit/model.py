@@ -51,7 +51,7 @@ from et_sim.network.packet.credit.router import (
     time_of,
     wake,
 )
-from et_sim.plan.records import Plan, record, table
+from et_sim.plan.records import LoweredPlan, record, table
 
 SETTINGS = record(
     ("free_flits", FREE),
@@ -171,7 +171,7 @@ def check(network: Network, most_bytes: int = 0) -> None:
         )
 
 
-def tables(network: Network, _plan: Plan) -> CreditTables:
+def tables(network: Network, _plan: LoweredPlan) -> CreditTables:
     """Return the tables with all routers idle."""
     on_graph = with_single_ways(network)
     credits = _credits(on_graph)
@@ -278,7 +278,7 @@ def grown(tables: CreditTables, rows: int) -> CreditTables:
     return replace(tables, flits=grow_pool(tables.flits, settings.free_flits, wanted))
 
 
-def resources(network: Network, _plan: Plan) -> ResourceTable:
+def resources(network: Network, _plan: LoweredPlan) -> ResourceTable:
     """Return every link with its capacity in whole cycles."""
     on_graph = with_single_ways(network)
     links, figures = graph.link_resources(on_graph), _figures(on_graph)

@@ -19,7 +19,7 @@ from et_sim.engine.repeats.description import put
 from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.records import PHASE_KEY_BITS
 from et_sim.engine.state.run import NONE
-from et_sim.machine.transports import Protocol
+from et_sim.machine.transports import PacketProtocol
 from et_sim.network.packet.records import NEVER
 from et_sim.network.packet.repeats import describe_packets, pass_packets
 from et_sim.network.packet.roce import pairs
@@ -165,7 +165,7 @@ class RoceTables(Tables):
     nics: Any  # by port
 
 
-def new_tables(protocol: Protocol, ports: int, longest_ps: int, most_bytes: int) -> RoceTables:
+def new_tables(protocol: PacketProtocol, ports: int, longest_ps: int, most_bytes: int) -> RoceTables:
     """Return the tables before any message; the last two arguments set a window that all pairs share."""
     packets, nics = protocol.packets, table(NIC, ports)
     nics["head"] = nics["tail"] = nics["last_row"] = NONE

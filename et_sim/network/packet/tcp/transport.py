@@ -21,7 +21,7 @@ from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.records import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import Run
 from et_sim.engine.transport.network_seam import release_message
-from et_sim.machine.transports import PS_PER_NS, Protocol
+from et_sim.machine.transports import PS_PER_NS, PacketProtocol
 from et_sim.network.packet.tcp import connections, receiver, sender
 from et_sim.network.packet.tcp.records import (
     BLOCK,
@@ -102,7 +102,7 @@ class TcpTables(Tables):
     free_ranges: Any  # one row
 
 
-def new_tables(protocol: Protocol, ports: int, ranks: int) -> TcpTables:
+def new_tables(protocol: PacketProtocol, ports: int, ranks: int) -> TcpTables:
     """Return the tables before any message."""
     settings = protocol.packets.tcp
     assert settings is not None
