@@ -12,8 +12,9 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from converters.files import watched
 from converters.json_values import (
@@ -204,8 +205,7 @@ def _set_tensors(tensors: Any, key: str, given: Any) -> None:
         setattr(tensors, name, text(f"{key}.{name}", value))
 
 
-@dataclass(slots=True)
-class Spelling:
+class Spelling(Struct):
     """The records whose bytes change on the way back, because protobuf writes them differently."""
 
     unusual: int = 0  # the content is the same

@@ -17,10 +17,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from converters import json_lines
 from converters.json_values import (
@@ -46,8 +47,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SHOWN = 6
 
 
-@dataclass(frozen=True, slots=True)
-class JsonTrace:
+class JsonTrace(Struct, frozen=True):
     """A JSON file converted to a trace file."""
 
     flavour: str
@@ -267,7 +267,7 @@ def _keys(message_class: Any) -> set[str]:
     return {field.name for field in fields} | {field.json_name for field in fields}
 
 
-class _Flavour(NamedTuple):
+class _Flavour(Struct, frozen=True):
     """A form of traces as JSON; `recognises` tests the first object of an input."""
 
     name: str

@@ -13,8 +13,9 @@ import math
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from converters.records import EXPECTED_MEMBER
 from et_sim.basics.errors import did_you_mean
@@ -164,8 +165,7 @@ def from_base64(name: str, value: Any) -> bytes:
         raise UnfitError(f"{name} is {shown(value)}", "give bytes as base64 text") from None
 
 
-@dataclass(slots=True)
-class Seen:
+class Seen(Struct):
     """The number of occurrences, and the first place."""
 
     count: int
@@ -173,8 +173,7 @@ class Seen:
     hint: str = ""
 
 
-@dataclass(slots=True)
-class InputRemarks:
+class InputRemarks(Struct):
     """Remarks collected while one input is read."""
 
     unknown: dict[str, Seen] = field(default_factory=dict)
@@ -215,8 +214,7 @@ def _places(seen: Seen) -> str:
 _ATTRIBUTES = tuple(name for name, _ in EXPECTED_MEMBER)
 
 
-@dataclass(frozen=True, slots=True)
-class FlavourKeys:
+class FlavourKeys(Struct, frozen=True):
     """The keys of a flavour for the fields of a node."""
 
     node_id: str

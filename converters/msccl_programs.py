@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+
+from msgspec import Struct
 
 from converters.msccl_xml import MscclAlgorithm, MscclStep
 from et_sim.basics.errors import TraceError
@@ -23,8 +24,7 @@ Place = tuple[int, int, int]  # GPU, threadblock, step
 Connection = tuple[int, int, int]  # channel, source, target
 
 
-@dataclass(frozen=True, slots=True)
-class MscclCosts:
+class MscclCosts(Struct, frozen=True):
     """Costs that the XML lacks."""
 
     chunk_bytes: int

@@ -6,14 +6,14 @@ its GPU. An `MscclAlgorithm` is complete: numbers are checked, and every GPU and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
 from xml.etree import ElementTree
+
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 
 
-class StepKind(NamedTuple):
+class StepKind(Struct, frozen=True):
     """The parts of a type of step, in this order."""
 
     receives: bool
@@ -35,8 +35,7 @@ STEP_TYPES = {
 NONE = -1
 
 
-@dataclass(frozen=True, slots=True)
-class MscclStep:
+class MscclStep(Struct, frozen=True):
     """A step; `waits_for` is (threadblock, step) of the same GPU."""
 
     type: str
@@ -49,8 +48,7 @@ class MscclStep:
         return STEP_TYPES[self.type]
 
 
-@dataclass(frozen=True, slots=True)
-class Threadblock:
+class Threadblock(Struct, frozen=True):
     """Steps in sequence, with at most one GPU to send to and one to receive from."""
 
     number: int
@@ -60,8 +58,7 @@ class Threadblock:
     steps: tuple[MscclStep, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MscclAlgorithm:
+class MscclAlgorithm(Struct, frozen=True):
     """One algorithm: the threadblocks of each GPU by number, ascending."""
 
     name: str

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from converters.records import Dropped
 from et_sim.basics.unique import unique
@@ -33,8 +33,7 @@ _NEEDED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ConversionReport:
+class ConversionReport(Struct, frozen=True):
     """The figures of one trace, and the changes that the conversion made."""
 
     nodes: dict[str, int]
@@ -43,8 +42,7 @@ class ConversionReport:
     is_total: bool = False  # of all files together
 
 
-@dataclass(frozen=True, slots=True)
-class Converted:
+class Converted(Struct, frozen=True):
     """One input and the outputs made of it."""
 
     source: str

@@ -13,9 +13,10 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+
+from msgspec import Struct
 
 from et_sim.basics.errors import EtSimError, UsageError
 from recorder.recorded import ExpertRouting, RankRecording, read_recorded
@@ -60,8 +61,7 @@ class ProgramError(EtSimError):
     exit_status = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """The program to run, and its settings."""
 
     script: str

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 
-class NodeKind(StrEnum):
+class RecordedKind(StrEnum):
     """Kinds of nodes."""
 
     KERNEL = "kernel"
@@ -46,7 +46,7 @@ class ExpertRouting(NamedTuple):
 class RecordedNode(msgspec.Struct, array_like=True):
     """One piece of work; -1 and empty texts stand for missing values."""
 
-    work: NodeKind
+    work: RecordedKind
     operator: str
     module: str
     phase: StepPhase

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from et_sim.basics.units import format_bytes, plural
-from recorder.recorded import SPREAD, NodeKind, RankRecording, Remark
+from recorder.recorded import SPREAD, RankRecording, RecordedKind, Remark
 
 SHOWN = 5  # remarks of a kind
 NOT_YET = ("times of the host are those of --host-time, for every operator the same",)
@@ -70,7 +70,7 @@ def _collectives(recorded: RankRecording) -> list[dict[str, Any]]:
     counted: Counter[tuple[int, str, int, str]] = Counter()
     bytes_of: Counter[tuple[int, str, int, str]] = Counter()
     for node in recorded.nodes:
-        if node.work in (NodeKind.COLLECTIVE, NodeKind.SEND, NodeKind.RECEIVE):
+        if node.work in (RecordedKind.COLLECTIVE, RecordedKind.SEND, RecordedKind.RECEIVE):
             key = (node.step, node.phase.value, node.group, node.operator)
             counted[key] += 1
             bytes_of[key] += max(node.bytes, 0)

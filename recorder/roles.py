@@ -15,7 +15,7 @@ from et_sim.basics.errors import TraceError, UsageError
 from et_sim.basics.units import format_ranks, strided_ranks
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.workload import Workload
-from recorder.recorded import NodeKind, RankRecording, RecordedNode
+from recorder.recorded import RankRecording, RecordedKind, RecordedNode
 from recorder.workload import GroupNames, rule_of, template
 
 Places = tuple[int, ...]
@@ -28,7 +28,7 @@ def telling_rules(recordings: Sequence[RankRecording]) -> list[GroupRule]:
         used = {
             node.group
             for node in recorded.nodes
-            if node.work in (NodeKind.SEND, NodeKind.RECEIVE) or node.splits
+            if node.work in (RecordedKind.SEND, RecordedKind.RECEIVE) or node.splits
         }
         for number in sorted(used):
             rule = rule_of(recorded.groups[number].members, recorded.rank, recorded.world)

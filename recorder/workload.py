@@ -12,7 +12,7 @@ from et_sim.basics.errors import TraceError, UsageError
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.group_rule import GroupRule
 from et_sim.workloads.recording import NodeRecording
-from recorder.recorded import NodeKind, RankRecording, RecordedNode
+from recorder.recorded import RankRecording, RecordedKind, RecordedNode
 
 ALL_RANKS = ""  # the name of the group of all ranks
 
@@ -143,9 +143,9 @@ def _call(
 ) -> tuple[Any, dict[str, Any]]:
     """Return the builder's method for a node, and its arguments."""
     attributes: dict[str, int | str] = {"stream": node.stream} if node.stream >= 0 else {}
-    if node.work in (NodeKind.SEND, NodeKind.RECEIVE):
-        end = "to" if node.work is NodeKind.SEND else "source"
-        make = TraceBuilder.send if node.work is NodeKind.SEND else TraceBuilder.receive
+    if node.work in (RecordedKind.SEND, RecordedKind.RECEIVE):
+        end = "to" if node.work is RecordedKind.SEND else "source"
+        make = TraceBuilder.send if node.work is RecordedKind.SEND else TraceBuilder.receive
         distance = node.peer - recorded.rank
         return make, {
             end: distance,
@@ -153,11 +153,11 @@ def _call(
             "tag": node.tag,
             "attributes": attributes,
         }
-    if node.work is NodeKind.COLLECTIVE:
+    if node.work is RecordedKind.COLLECTIVE:
         return TraceBuilder.collective, _collective(recorded, node, names, keep_roots) | {
             "attributes": attributes
         }
-    if node.work is NodeKind.HOST:
+    if node.work is RecordedKind.HOST:
         return TraceBuilder.compute, {"nanos": node.operations, "cpu": True, "concurrent": True}
     figures = {
         "num_ops": max(node.operations, 0),
@@ -165,7 +165,7 @@ def _call(
         "layer_shape": node.shape or None,
         "dtype": node.dtype or None,
     }
-    if node.work is NodeKind.COPY:
+    if node.work is RecordedKind.COPY:
         figures |= {"concurrent": True}
         attributes["copy"] = 1
     return TraceBuilder.compute, figures | {"attributes": attributes}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from converters.commands import MOST_FILES, EditedOutput, JsonReport, WorkloadInput
 from et_sim.basics.declared_options import Command, Count, Option

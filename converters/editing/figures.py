@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from converters.editing.files import RecordedTrace, start_micros
 from converters.editing.stripping import durations_ns
@@ -29,8 +29,7 @@ from et_sim.trace.tensors import tensor_uses
 _NUMBER = re.compile(r"(?:(?<=[._ :-])|#)[0-9]+(?=[._ :-]|$)")
 
 
-@dataclass(slots=True)
-class NodeTally:
+class NodeTally(Struct):
     """A number of nodes, their total time, and the longest of them."""
 
     nodes: int = 0
@@ -46,8 +45,7 @@ class NodeTally:
             self.longest_ns, self.longest = other.longest_ns, other.longest
 
 
-@dataclass(slots=True)
-class TraceFigures:
+class TraceFigures(Struct):
     """The figures of one trace, or of many together."""
 
     ranks: int = 0

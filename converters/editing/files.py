@@ -7,12 +7,12 @@ a manifest and its templates. et-sim's own reader checks every file before any i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from converters.files import trace_path, write_files
@@ -27,8 +27,7 @@ from et_sim.trace.manifest import ENDING, is_manifest, manifest_files
 from et_sim.trace.schema import messages
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedTrace:
+class RecordedTrace(Struct, frozen=True):
     """A trace and the records of its file; `row[k]` is the trace's row of record k."""
 
     trace: Trace
@@ -46,8 +45,7 @@ class RecordedTrace:
         return parse(iter((self.header, *self.records)), self.source, only_nodes=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(Struct, frozen=True):
     """The input of an edit; `traces` are those of the workload's templates."""
 
     workload: Workload
@@ -116,8 +114,7 @@ def refuse_cycle(recorded: RecordedTrace) -> TraceError:
 _MEMBER = dict(EXPECTED_MEMBER)
 
 
-@dataclass(slots=True)
-class Rewiring:
+class Rewiring(Struct):
     """New parents (rows) of the nodes whose dependencies change, and counts of the old dependencies."""
 
     data: dict[int, list[int]] = field(default_factory=dict)
@@ -182,8 +179,7 @@ def edited(
 Notes = tuple[tuple[str, str], ...]
 
 
-@dataclass(slots=True)
-class Edited:
+class Edited(Struct):
     """The result of an edit: per template its new file and the notes on it."""
 
     workload: Workload  # its traces are the old ones

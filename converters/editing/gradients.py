@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from converters.editing.files import RecordedTrace, Rewiring, set_attributes, start_micros
 from converters.editing.remove_nodes import row_order
@@ -31,8 +31,7 @@ from et_sim.trace.schema import messages
 _BACKWARD = re.compile("backward|^autograd::engine::evaluate_function", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Gradients:
+class Gradients(Struct, frozen=True):
     """The gradients that each rank reduces with the other replicas in an iteration."""
 
     size_bytes: int

@@ -9,18 +9,17 @@ have the same number of copies, at the same offsets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace import GroupRule
 from et_sim.trace.manifest import MOST_RANKS
 
 
-@dataclass(frozen=True, slots=True)
-class GrowthStep:
+class GrowthStep(Struct, frozen=True):
     """A step of growth: blocks of `block` consecutive ranks are copied `factor` times, one copy after the
     other.
     """
@@ -31,8 +30,7 @@ class GrowthStep:
     rule: GroupRule | None = None  # the old rule of its members
 
 
-@dataclass(slots=True)
-class Growth:
+class Growth(Struct):
     """The steps taken so far from `ranks` ranks with these rules."""
 
     ranks: int

@@ -15,9 +15,10 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from converters.editing.files import Rewiring, edited, recorded_as, set_attributes
 from converters.editing.groups import WorkloadGroups
@@ -34,7 +35,7 @@ from et_sim.trace.group_attributes import has_splits
 _EMPTY = np.zeros(0, np.int64)
 
 
-class MatchedRanks(NamedTuple):
+class MatchedRanks(Struct, frozen=True):
     """Ranks that match, with the rows of each in the order of matching."""
 
     description: str
@@ -42,7 +43,7 @@ class MatchedRanks(NamedTuple):
     name: str = ""  # of a group
 
 
-class Open(NamedTuple):
+class Open(Struct, frozen=True):
     """A row in the slice whose partner is outside."""
 
     description: str

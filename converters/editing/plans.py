@@ -9,11 +9,11 @@ recorded rank may represent all ranks of a plan.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from converters.editing.files import Input
 from converters.editing.growth import GrowthStep
@@ -29,8 +29,7 @@ EXPERT_TENSOR, EXPERT_DATA = "etp", "edp"
 _FORM = "name axes and their sizes, as in tp=2,pp=2,dp=8"
 
 
-@dataclass(frozen=True, slots=True)
-class GrowthAxis:
+class GrowthAxis(Struct, frozen=True):
     """The places along an axis and their distance in ranks, before and after it grows."""
 
     name: str

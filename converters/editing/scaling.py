@@ -9,11 +9,11 @@ shrinks. Other collectives are refused.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from converters.editing.files import Change, Input, RecordedTrace, Rewiring, edited, set_attributes
 from converters.editing.gradients import Gradients, add_gradients
@@ -46,8 +46,7 @@ _NO_RULE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """A template of the larger workload: an old template with distances and names."""
 
     template: int
@@ -55,8 +54,7 @@ class Variant:
     names: Names
 
 
-@dataclass(slots=True)
-class Scaled:
+class Scaled(Struct):
     """The larger workload, which still has the old traces, and the files of its templates."""
 
     workload: Workload

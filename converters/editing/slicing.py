@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from converters.editing.files import (
@@ -151,8 +151,7 @@ def _candidates(trace: Trace) -> str:
     return f" (numbered here: {', '.join(several[:_SHOWN])})" if several else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """The limits of a slice; None means no limit."""
 
     iterations: tuple[range, ...] | None = None

@@ -17,11 +17,11 @@ by a later one are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from converters.editing.files import Change, RecordedTrace, Rewiring, edited
 from converters.editing.remove_nodes import NodeChains, remove_nodes, row_order
@@ -40,8 +40,7 @@ _TIDY = 8  # collections beyond this size are tidied
 Times = dict[int, int]  # ancestor -> longest time of removed nodes since it ended
 
 
-@dataclass(slots=True)
-class Delays:
+class Delays(Struct):
     """New parents, where numbers from `len(trace)` on are the `extra` delays, and times of delays."""
 
     bridges: Rewiring = field(default_factory=Rewiring)
@@ -211,8 +210,7 @@ def _merge(into: Times, other: Times) -> None:
 _NOT_OF_A_DELAY = frozenset(("duration_ns", "num_ops", "tensor_size", "inputs", "outputs"))
 
 
-@dataclass(frozen=True, slots=True)
-class Stripped:
+class Stripped(Struct, frozen=True):
     """A new file, and the notes on the nodes and dependencies of the old one."""
 
     content: bytes

@@ -8,9 +8,10 @@ ids continue from rank to rank.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct, field
 
 from converters.records import frame
 from et_sim.basics.errors import InputError
@@ -21,8 +22,7 @@ from et_sim.trace.schema import messages
 SCHEMA = "1.0.2-chakra.1.0.0"
 
 
-@dataclass(frozen=True, slots=True)
-class ChakraNode:
+class ChakraNode(Struct, frozen=True):
     """A node of rank 0: a computation with its time, or a collective with its type and size."""
 
     name: str
@@ -31,7 +31,7 @@ class ChakraNode:
     collective: tuple[int, int] | None = None
 
 
-class ChakraGraph(NamedTuple):
+class ChakraGraph(Struct, frozen=True):
     """The nodes of rank 0 in the order of their ids, which count from 0, and the parts of the file in
     them.
     """
@@ -74,8 +74,7 @@ def _record(node: ChakraNode, first: int, at: int) -> Any:
     return record
 
 
-@dataclass(slots=True)
-class _Graph:
+class _Graph(Struct):
     """A builder of nodes; dependencies that are None are skipped."""
 
     file: LayerFile

@@ -22,11 +22,11 @@ weights. EMBEDDING is not a product: each of n columns of m rows is the sum of k
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from converters.layers.products import ProductLine
 from et_sim.basics.errors import InputError, TraceError, UsageError
@@ -48,8 +48,7 @@ class LayerKernel(NamedTuple):
     lookups: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ProductSharing:
+class ProductSharing(Struct, frozen=True):
     """The number of NPUs, and how products are shared between them."""
 
     npus: int
@@ -79,7 +78,7 @@ class ProductSharing:
         return self.npus // self.packages
 
 
-class _Strategy(NamedTuple):
+class _Strategy(Struct, frozen=True):
     """The divisors of m, k and n, and (collective, its values, their divisors) by phase.
 
     Divisors and values are letters: P, G, L of the machine; "mn" is m times n. "" is one, or nothing.

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError, UsageError, did_you_mean
 from et_sim.compute.systolic.files import FileLayout, parse_topology
@@ -30,8 +31,7 @@ _CONVOLUTION = 8  # columns
 _MOST = 1 << 40  # of m, n and k
 
 
-@dataclass(frozen=True, slots=True)
-class ProductLine:
+class ProductLine(Struct, frozen=True):
     """One line: the product of m x k and k x n of a layer, and its strategy ("": the default)."""
 
     name: str

@@ -10,11 +10,11 @@ agree. The start with most matching elements wins, the first of equals.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 Numbers = npt.NDArray[np.int64]
 _RUN = 8  # names that identify a place together
@@ -26,8 +26,7 @@ _NEARLY_ALL = 0.98
 _MULTIPLIER = 0x9E3779B97F4A7C15
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NameSequence:
+class NameSequence(Struct, frozen=True, eq=False):
     """Names in order, and autograd's sequence numbers (-1: none)."""
 
     name: Numbers

@@ -16,12 +16,13 @@ import functools
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from converters.pytorch.columns import NONE, ON_DEVICE, DeviceTrace, EventKind, HostTrace
 from et_sim.basics.unique import unique
@@ -31,8 +32,7 @@ from et_sim.trace.columns import CollectiveKind, NodeKind
 UNNAMED = "?"  # a kernel that communicates under an unknown operation
 
 
-@dataclass(frozen=True, slots=True)
-class CommunicationKind:
+class CommunicationKind(Struct, frozen=True):
     """The kind of a communication node and of its collective (None for messages, or unknown)."""
 
     node: NodeKind
@@ -54,8 +54,7 @@ class CommunicationKind:
 UNNAMED_OPERATION = CommunicationKind(NodeKind.COLL, None)
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficRules:
+class TrafficRules(Struct, frozen=True):
     """The rules for the bytes that operators move."""
 
     by_tensors: re.Pattern[str]
@@ -63,8 +62,7 @@ class TrafficRules:
     uses: Mapping[str, str]  # FILLS, REDUCES, …, by name without `aten::` and the last `_`
 
 
-@dataclass(frozen=True, slots=True)
-class TraceRules:
+class TraceRules(Struct, frozen=True):
     """The tables of `rules.toml`."""
 
     operations: Mapping[str, CommunicationKind]  # by normalised name
@@ -151,8 +149,7 @@ _HOST = (EventKind.OPERATOR, EventKind.ANNOTATION)
 WAITING = ("wait_stream", "wait_event", "wait_device", "wait_own")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Calls:
+class Calls(Struct, frozen=True, eq=False):
     """The calls, one row each, sorted by lane and start."""
 
     row: Rows  # of the device trace
@@ -189,8 +186,7 @@ class Calls:
         return calls
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceWork:
+class DeviceWork(Struct, frozen=True, eq=False):
     """The work of the devices: rows of the device trace by lane (stream) and start."""
 
     row: Rows
@@ -204,8 +200,7 @@ class DeviceWork:
         return len(self.row)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Recording:
+class Recording(Struct, frozen=True, eq=False):
     """The input of a conversion; all times count from its beginning."""
 
     device: DeviceTrace

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from converters.pytorch.calls import UNNAMED, UNNAMED_OPERATION, Calls, DeviceWork, Flags, Recording, rules
 from converters.pytorch.columns import ABSENT, COLLECTIVE_TEXTS, NONE, DeviceTrace, RecordedCollectives
@@ -39,8 +40,7 @@ _RECORD = "record_param_comms"
 ALONE = "collectives of a group of one rank, which move nothing"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Carriers:
+class Carriers(Struct, frozen=True, eq=False):
     """The communications and the work or calls that carry them."""
 
     communications: tuple[Communication, ...]
@@ -66,8 +66,7 @@ class Carriers:
         return numbers[self.of_work]
 
 
-@dataclass(slots=True)
-class _Records:
+class _Records(Struct):
     """The records of communication among the calls of the host."""
 
     device: DeviceTrace
@@ -107,7 +106,7 @@ class _Records:
             return None
         table, texts = self.device.collectives, self.device.texts
         given: dict[str, Any] = {
-            name: int(getattr(table, name)[at]) for name in RecordedCollectives.__slots__
+            name: int(getattr(table, name)[at]) for name in RecordedCollectives.__struct_fields__
         }
         for name in COLLECTIVE_TEXTS:
             given[name] = texts[given[name]].decode(errors="replace") if given[name] != ABSENT else ""
@@ -164,8 +163,7 @@ def find_carriers(given: Recording, groups: RankGroups) -> Carriers:
     return search.result()
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     records: _Records
     work: DeviceWork
     groups: RankGroups
@@ -345,7 +343,7 @@ class _Search:
         of_call = np.full(len(calls), NONE, np.int32)
         for call, communication in self.by_call.items():
             of_call[call] = communication
-        columns = {name: getattr(work, name)[index] for name in DeviceWork.__slots__}
+        columns = {name: getattr(work, name)[index] for name in DeviceWork.__struct_fields__}
         worker, operator, carried = np.array(self.begun, np.int64).reshape(-1, 3).T
         nothing = np.full(len(worker), NONE, np.int64)
         ends = calls.start_ns[worker] + self.records.device.dur_ns[calls.row[worker]]

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from converters.pytorch.calls import UNNAMED_OPERATION, CommunicationKind, rules
 from converters.pytorch.columns import ABSENT, HostNodeKind, HostTrace, Tensors
@@ -26,8 +28,7 @@ _COMES_OUT = (CollectiveKind.SCATTER,)
 _ROOTED = (CollectiveKind.BROADCAST, CollectiveKind.REDUCE, CollectiveKind.SCATTER, CollectiveKind.GATHER)
 
 
-@dataclass(frozen=True, slots=True)
-class Communication:
+class Communication(Struct, frozen=True):
     """One collective or message from the view of one rank."""
 
     operation: CommunicationKind
@@ -90,8 +91,7 @@ class Communication:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentValues:
+class ArgumentValues(Struct, frozen=True):
     """Arguments of a recorded operator: values and types side by side; bytes of the tensors by argument."""
 
     values: Sequence[Any]
@@ -274,8 +274,7 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(isinstance(item, str) for item in value)
 
 
-@dataclass(frozen=True, slots=True)
-class HostRecords:
+class HostRecords(Struct, frozen=True):
     """A reader of communication in rows of an execution trace."""
 
     host: HostTrace

@@ -13,9 +13,10 @@ import ctypes
 import gzip
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from converters.pytorch.columns import DeviceTrace, HostTrace
 from converters.pytorch.emission import trace_bytes
@@ -42,8 +43,7 @@ Watch = Callable[[int], None]
 _READING = 0.75  # share of the time of a conversion
 
 
-@dataclass(frozen=True, slots=True)
-class ConversionJob:
+class ConversionJob(Struct, frozen=True):
     """The files of one conversion; `linked` is a file that holds both recordings."""
 
     output: Path
@@ -59,8 +59,7 @@ class ConversionJob:
         return tuple(path for path in (self.host, self.device, self.linked) if path is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """The draft of a file, and its report."""
 
     job: ConversionJob

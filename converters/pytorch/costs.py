@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from converters.pytorch.calls import DeviceWork, Recording, rules
 from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, EventKind, HostTrace, Tensors
@@ -127,8 +127,7 @@ _MOST = 1 << 62  # larger than any real shape
 _OPERATIONS_PER_NS, _BYTES_PER_NS = 20_000_000, 40_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WorkCosts:
+class WorkCosts(Struct, frozen=True, eq=False):
     """Costs by work; -1 if unknown."""
 
     operations: Column

@@ -11,9 +11,10 @@ import json
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from converters.pytorch.calls import UNNAMED_OPERATION
 from converters.pytorch.columns import NONE
@@ -119,7 +120,7 @@ class _Only(IntEnum):
     WORK = 3
 
 
-class _Table(NamedTuple):
+class _Table(Struct, frozen=True):
     """The part of a row at one place, chosen by a column of a recording."""
 
     place: int

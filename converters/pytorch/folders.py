@@ -14,10 +14,11 @@ import gzip
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
+
+from msgspec.structs import replace
 
 from converters.pytorch.columns import ABSENT
 from converters.pytorch.converting import ConversionJob, Done, convert

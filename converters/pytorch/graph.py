@@ -9,12 +9,12 @@ and every dependency leads to a later row, so there is no cycle.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from converters.pytorch.columns import NONE
 from et_sim.compiled.entry_points import entry
@@ -50,8 +50,7 @@ def longest_path(last: int, decided_by: Any, path: Any) -> int:
 _NAMED = 3  # examples in a remark
 
 
-@dataclass(slots=True)
-class EventTally:
+class EventTally(Struct):
     """Counts of remarkable events, with a few examples."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -127,8 +126,7 @@ ON_HOST = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RecordedGraph:
+class RecordedGraph(Struct, frozen=True, eq=False):
     """The rows in the order of their start."""
 
     role: npt.NDArray[np.uint8]
@@ -157,8 +155,7 @@ class RecordedGraph:
         return ends, decisive
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """Nodes and dependencies while they are collected; indices are in the order of adding."""
 
     tally: EventTally

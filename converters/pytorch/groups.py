@@ -8,7 +8,9 @@ which a simulation takes as all ranks.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace, ProcessGroup
 from converters.pytorch.communication import UNKNOWN, Communication
@@ -17,8 +19,7 @@ from converters.pytorch.graph import EventTally
 DEFAULT = "0"
 
 
-@dataclass(slots=True)
-class RankGroups:
+class RankGroups(Struct):
     """Members by name, of the groups that this rank is in; () means all ranks."""
 
     rank: int

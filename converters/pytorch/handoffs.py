@@ -24,9 +24,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from converters.pytorch.calls import Calls, DeviceWork
 from converters.pytorch.columns import NONE, DeviceTrace
@@ -40,8 +40,7 @@ _CHANCE = 0.05  # greatest probability of the same place by accident
 _AUTOGRAD = "autograd::engine::evaluate_function"
 
 
-@dataclass(frozen=True, slots=True)
-class _Reason:
+class _Reason(Struct, frozen=True):
     """Another thread that may have ended a gap."""
 
     gap: int  # position in the chains

@@ -16,9 +16,9 @@ other streams end work all the time, a distance has little weight.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from converters.pytorch.calls import Flags
 from converters.pytorch.columns import NONE
@@ -33,8 +33,7 @@ _ENOUGH = 5  # samples that permit a shorter reach than usual
 _LONGEST_NS = 100_000  # a longer time is no latency
 
 
-@dataclass(frozen=True, slots=True)
-class LongestDelay:
+class LongestDelay(Struct, frozen=True):
     """The longest time from an end to the start of work that awaited it."""
 
     ns: int
@@ -69,8 +68,7 @@ def find_reach(distance: Column, ends: Column, window: Column) -> LongestDelay:
 _LATE_NS = 15_000  # delay after all known causes from which work is late
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ends:
+class _Ends(Struct, frozen=True, eq=False):
     """The ends of another stream while late work could have begun but did not, by piece of late work."""
 
     cause: Column  # the last work that ended, or NONE
@@ -78,8 +76,7 @@ class _Ends:
     count: Column  # number of ends
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LateWork:
+class LateWork(Struct, frozen=True, eq=False):
     """Work that began late, and the time from which it could have begun."""
 
     launches: Launches

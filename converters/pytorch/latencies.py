@@ -11,10 +11,10 @@ came before the launch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from converters.pytorch.calls import Calls, DeviceWork, Flags, Recording, named, running_most
 from converters.pytorch.columns import NONE, EventKind
@@ -27,8 +27,7 @@ _LONG_AGO = -(1 << 62)
 Pairs = tuple[Column, Column]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Latencies:
+class Latencies(Struct, frozen=True, eq=False):
     """The usual latencies."""
 
     arrival_ns: Column  # by work: when its launch permitted its start

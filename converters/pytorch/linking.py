@@ -12,11 +12,11 @@ spans are compared, too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from converters.pytorch.alignment import NameSequence, align
 from converters.pytorch.calls import Calls, Rows
@@ -32,8 +32,7 @@ _VOTES = 100_000  # most operators that vote
 _LIKELY = 0.3  # share of a thread's names that must occur on a lane for a comparison
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HostCallPairs:
+class HostCallPairs(Struct, frozen=True, eq=False):
     """Pairs of host rows and calls."""
 
     host_of_call: Rows  # host row, or NONE
@@ -58,8 +57,7 @@ class HostCallPairs:
         return self.linked / self.device_operators if self.device_operators else 1.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sides:
+class _Sides(Struct, frozen=True, eq=False):
     """Both sides with names in one numbering."""
 
     host: Rows  # rows that can be linked, by id

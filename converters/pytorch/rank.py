@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, HostTrace
 from converters.pytorch.communication import Communication
@@ -62,8 +62,7 @@ def taken(values: Any, index: Any) -> Column:
     return entries
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ConvertedRank:
+class ConvertedRank(Struct, frozen=True, eq=False):
     """Columns by row of the graph; -1 if a row has no entry."""
 
     graph: RecordedGraph

@@ -10,10 +10,10 @@ work that had ended, and its successors wait for all of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from converters.pytorch.calls import Calls, DeviceWork, Flags, Recording
 from converters.pytorch.columns import NONE, EventKind
@@ -30,8 +30,7 @@ _ROLE_OF = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Streams:
+class Streams(Struct, frozen=True, eq=False):
     """Nodes of the draft: those of the work, and the gaps before it."""
 
     node: Column  # by work

@@ -12,10 +12,10 @@ begins at the end of the awaited work: the rest is its own time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from converters.pytorch.calls import Calls, DeviceWork, Flags, running_most
 from converters.pytorch.columns import NONE
@@ -25,8 +25,7 @@ from et_sim.basics.unique import unique
 STEP = 5  # positions for each call: its node, its own rest, its caller's, the gap after it, the gap before it
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Threads:
+class Threads(Struct, frozen=True, eq=False):
     """Nodes of the draft, thread by thread in the order of time."""
 
     node: Rows  # in chains

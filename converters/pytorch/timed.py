@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from converters.pytorch.calls import Calls, DeviceWork, Recording, device_work, host_calls
 from converters.pytorch.carriers import Carriers, find_carriers
@@ -107,9 +107,9 @@ def _within(given: Recording, links: HostCallPairs, tally: EventTally) -> tuple[
     tally.count("work of devices that calls outside of it launched", int((~launched).sum()))
     number = np.append(np.cumsum(keep) - 1, NONE)  # the last entry belongs to NONE
     number[:-1][~keep] = NONE
-    kept = Calls(**{name: getattr(calls, name)[keep] for name in Calls.__slots__})
+    kept = Calls(**{name: getattr(calls, name)[keep] for name in Calls.__struct_fields__})
     kept = replace(_shifted_spans(kept, low), parent=number[kept.parent])
-    rest = DeviceWork(**{name: getattr(work, name)[launched] for name in DeviceWork.__slots__})
+    rest = DeviceWork(**{name: getattr(work, name)[launched] for name in DeviceWork.__struct_fields__})
     rest = replace(_shifted_spans(rest, low), call=number[rest.call])
     operators = int((kept.is_operator | kept.is_annotation).sum())
     inside = replace(links, host_of_call=links.host_of_call[keep], device_operators=operators)

@@ -11,9 +11,8 @@ inferred waits are counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from converters.pytorch.calls import WAITING, Calls, DeviceWork, Recording, named
 from converters.pytorch.columns import NONE, DeviceTrace, EventKind
@@ -27,8 +26,7 @@ _PAGEABLE = "Pageable"  # in names of copies
 _FULL_QUEUE = 64  # pieces of work under way; queues of devices hold some hundred
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RecordedWaits:
+class RecordedWaits(Struct, frozen=True, eq=False):
     """The recorded and inferred waits."""
 
     awaited: Pairs  # work, and its successor

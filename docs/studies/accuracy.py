@@ -15,7 +15,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from fit_bands import (
     read_judged,
 )
 from msgspec import structs
+from msgspec.structs import replace
 from study_page import table, write_study
 
 from et_sim.validation.predictions import predictions

@@ -5,8 +5,9 @@ Not here: predictions (`et_sim.validation`), bands (`fit_bands`), and the page (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from et_sim.validation.row import Collective, Row, TrainingStep
 from et_sim.validation.rows import measured_rows, shipped
@@ -44,8 +45,7 @@ STEPS_FITTED = (TORCHTITAN, BLACKWELL)  # one factor on kernels; the energy of a
 GPUS = ("GB200", "GB300", "A100", "H100", "H200", "B200", "V100", "H20", "MI300X", "MI325X", "MI355X")
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """A line of the table: rows that were measured alike, and whether presets are fitted to them."""
 
     name: str

@@ -28,11 +28,13 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median, pstdev
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.uncertainty import (
     ASSUMED,
@@ -66,8 +68,7 @@ Terms = Mapping[str, ErrorTerm]
 Key = TypeVar("Key", bound=Hashable)
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """A row that was predicted."""
 
     family: str
@@ -245,8 +246,7 @@ def _term(name: str, terms: Terms, chosen: Sequence[Judged]) -> ErrorTerm:
     )
 
 
-@dataclass(frozen=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """The rows of a family inside their bands, whose terms were fitted without the family."""
 
     family: str

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from plots import Axis, Line, lines
 from study_page import table, write_study
 
@@ -25,8 +25,7 @@ PICTURE = "iterations.svg"
 MEGATRON, VTRAIN = "megatron_seqpar_table5", "vtrain_multi"
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True):
     """An iteration that was measured."""
 
     row: Row
@@ -45,8 +44,7 @@ def runs(name: str) -> list[Run]:
     return [Run(row, row.job) for row in rows if isinstance(row.job, TrainingStep)]
 
 
-@dataclass(frozen=True)
-class Errors:
+class Errors(Struct, frozen=True):
     """The errors of predictions against measurements."""
 
     ratios: tuple[float, ...]  # predicted by measured

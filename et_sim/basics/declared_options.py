@@ -20,12 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 
 
-class Option(NamedTuple):
+class Option(Struct, frozen=True):
     """A field that is an option; it is required if it has no default."""
 
     flags: str = ""  # replace the field's name, as in "-o --output"
@@ -35,20 +37,20 @@ class Option(NamedTuple):
     least: int | None = None  # limit of a number
 
 
-class Argument(NamedTuple):
+class Argument(Struct, frozen=True):
     """A field that is an argument; it is optional if it has a default."""
 
     choices: Sequence[str] | None = None
     words: str | None = None
 
 
-class OptionGroup(NamedTuple):
+class OptionGroup(Struct, frozen=True):
     """Options below a title; those of the group without a title exclude each other."""
 
     title: str = ""
 
 
-class Hidden(NamedTuple):
+class Hidden(Struct, frozen=True):
     """Another name of an option, which help does not show."""
 
     flag: str

@@ -18,14 +18,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
-
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec.structs import asdict
 
 LEVEL = 0.8  # the share of true times within the band
 QUANTILE = 1.2815515655446004  # of the normal distribution, exceeded by a tenth
@@ -40,8 +38,7 @@ DIGITS = 6
 Errors = Mapping[tuple[Any, ...], float]  # standard errors of independent sources
 
 
-@quick_dataclass(frozen=True)
-class ErrorTerm:
+class ErrorTerm(Struct, frozen=True):
     """Errors of one class of time."""
 
     basis: str  # one of BASES

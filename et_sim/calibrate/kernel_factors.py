@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from et_sim.compute.device import ATTENTION, PRODUCTS
 from et_sim.compute.operations import Shape

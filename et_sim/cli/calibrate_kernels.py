@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Struct
 
 from et_sim.cli.calibrate_report import ALL, FitErrors, FitOptions, by_class, conclude
 
@@ -38,8 +39,7 @@ def run(options: Options) -> int:
     return conclude(options, data, text, lambda: fit.written([options.file]))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KernelFit:
+class KernelFit(Struct, frozen=True, eq=False):
     """A fit, and its errors on the fitted rows and on rows that were left out."""
 
     machine: str

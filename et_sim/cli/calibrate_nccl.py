@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec.structs import asdict, replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.cli.calibrate_report import ALL, FitErrors, FitOptions, conclude

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import plural
@@ -62,7 +63,7 @@ def run(options: Options) -> int:
     problems += [_warning("workload", text) for text in workload.notices]
     rules = rules_of(machine.system) if machine else CorrectionEffects()
     if options.alone:
-        rules = rules._replace(communicates=False)
+        rules = replace(rules, communicates=False)
     problems += find_problems(workload, groups=groups, rules=rules)
     if machine and not _has_errors(problems):
         _attempt(problems, lambda: _plan(workload, machine, options, problems))

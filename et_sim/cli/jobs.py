@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.declared_options import Command, Count, Option, OptionGroup, fields_of
 from et_sim.basics.errors import UsageError
@@ -57,7 +59,7 @@ def whole_numbers(text: str) -> tuple[int, ...]:
 Numbers = Annotated[tuple[int, ...] | None, Option(parse=whole_numbers)]
 
 
-class Of(NamedTuple):
+class Of(Struct, frozen=True):
     """Kinds of jobs that have an option."""
 
     jobs: tuple[str, ...]
@@ -189,7 +191,7 @@ def refuse_others(options: Command, kind: str) -> None:
         raise UsageError(f"{flag_of(name)} is not for {noun}", remedy=remedy)
 
 
-class DescribedJob(NamedTuple):
+class DescribedJob(Struct, frozen=True):
     """A job and its descriptions."""
 
     workload: Workload

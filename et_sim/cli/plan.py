@@ -149,7 +149,7 @@ def as_data(
     rates: Throughput | None,
 ) -> dict[str, Any]:
     """Return the figures for programs."""
-    from dataclasses import asdict
+    from msgspec.structs import asdict
 
     return {
         "model": model,
@@ -176,7 +176,7 @@ def as_data(
                 "operations": stage.operations,
                 "compute_ns": stage.compute_ns,
                 "bubble": round(stage.bubble, 6),
-                "traffic": [entry._asdict() for entry in stage.traffic],
+                "traffic": [asdict(entry) for entry in stage.traffic],
             }
             for stage in figures.stages
         ],

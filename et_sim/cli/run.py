@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
+
+from msgspec.structs import replace
 
 from et_sim.basics.declared_options import Hidden
 from et_sim.cli.options import SimulationOptions, run_options

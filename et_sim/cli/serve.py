@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec.structs import replace
 
 from et_sim.basics.declared_options import Command, Count, Option, OptionGroup
 from et_sim.basics.errors import UsageError

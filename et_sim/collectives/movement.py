@@ -13,7 +13,6 @@ them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -33,7 +32,7 @@ ROOT_BEGINS = (PhaseOperation.BROADCAST, PhaseOperation.SCATTER)
 ROOT_ENDS = (PhaseOperation.REDUCE, PhaseOperation.GATHER)
 
 
-class MessagePieces(NamedTuple):
+class MessagePieces(Struct, frozen=True):
     """The pieces of one message, and whether its target adds them to its own."""
 
     pieces: Sequence[int]

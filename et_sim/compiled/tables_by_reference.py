@@ -1,12 +1,12 @@
-"""Dataclasses of arrays that compiled functions take as one pointer.
+"""Records of arrays that compiled functions take as one pointer.
 
-A frozen dataclass that derives from `Tables` holds arrays (or further `Tables`) and is passed to compiled
+A frozen record that derives from `Tables` holds arrays (or further `Tables`) and is passed to compiled
 code as the address of their descriptors: passing it on costs one machine word, for any number of arrays, and
 compiling a function that takes it costs little. The arrays cannot be exchanged while compiled code runs, only
 their contents.
 
-Where several dataclasses represent the same thing in different ways (network models, fabrics), a function
-marked `chosen_by_tables` stands for the functions of one name in the modules of these dataclasses: the type
+Where several records represent the same thing in different ways (network models, fabrics), a function
+marked `chosen_by_tables` stands for the functions of one name in the modules of these records: the type
 of the tables determines the function when the caller is compiled.
 """
 
@@ -23,15 +23,15 @@ __all__ = ["Tables", "chosen_by_tables", "in_module", "works_on_tables"]
 
 
 class Tables:
-    """The base of dataclasses of arrays that compiled code takes by reference."""
+    """The base of records of arrays, Structs or dataclasses, that compiled code takes by reference."""
 
     __slots__ = ()
 
 
 def chosen_by_tables(name: str, field: str = "", default: Callable[..., Any] | None = None) -> Any:
-    """Return a function that stands for the functions `name` in the modules of all `Tables` dataclasses.
+    """Return a function that stands for the functions `name` in the modules of all `Tables` records.
 
-    Its first argument is of such a dataclass, or has one as `field`. A module may name one that is elsewhere
+    Its first argument is such a record, or has one as `field`. A module may name one that is elsewhere
     (`Later`); `default` is for modules without it.
     """
     chosen = functools.cache(functools.partial(_function_of, name=name, default=default))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from et_sim.engine.calendar.clock import bucket_home, slot_home
 from et_sim.engine.collectives.matching import chunk_home

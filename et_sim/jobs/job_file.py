@@ -29,7 +29,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError, TraceError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, plural
 from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key, nearest, read, show
 from et_sim.documents.kinds import COUNT, COUNTS, SOME_RANKS, TIME, of_type, sections
@@ -96,8 +95,7 @@ START = ValueKind(
 )
 
 
-@quick_dataclass(frozen=True, eq=False)
-class JobEntry:
+class JobEntry(Struct, frozen=True, eq=False):
     """An entry of the file."""
 
     section: Section  # place of the entry
@@ -133,8 +131,7 @@ class JobEntry:
         return self.section.fault(f"job {show(self.name)} {cause}", remedy, key=key, index=index)
 
 
-@quick_dataclass(frozen=True, eq=False)
-class Jobs:
+class Jobs(Struct, frozen=True, eq=False):
     """Content of a job file."""
 
     jobs: tuple[JobEntry, ...] = sections("The jobs.", required=True, of=JobEntry)

@@ -9,12 +9,12 @@ ranks of a job has the name of the job, its group 7 the name JOB/7. `job_file` a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, TraceError
 from et_sim.basics.group_names import group_key

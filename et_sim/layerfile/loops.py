@@ -21,7 +21,7 @@ from et_sim.layerfile.layer_file import DLRMS, Keyword, LayerFile, LayerPhase
 from et_sim.trace.columns import CollectiveKind
 
 
-class PhaseWork(NamedTuple):
+class PhaseOfLayer(NamedTuple):
     """A phase of a layer that a step computes, whose collective it issues, or for which it waits."""
 
     layer: int
@@ -32,12 +32,12 @@ class LoopStep(Struct, frozen=True):
     """A step of the loop. Waiting for a phase of a layer is waiting for all its collectives so far."""
 
     number: int  # of the pass
-    computes: PhaseWork
-    issues: PhaseWork | None = None
+    computes: PhaseOfLayer
+    issues: PhaseOfLayer | None = None
     is_blocking: bool = False  # the step continues when the collective has ended
     is_urgent: bool = False  # the collective overtakes all others
-    waits_first: PhaseWork | None = None
-    waits_last: PhaseWork | None = None
+    waits_first: PhaseOfLayer | None = None
+    waits_last: PhaseOfLayer | None = None
     turns: bool = False  # the loop turns back for this step, which takes one more tick before it
 
 
@@ -110,30 +110,30 @@ def _recomputed(layer_file: LayerFile, number: int, layer: int) -> Iterator[Loop
 
 def _forward(layer_file: LayerFile, move: _Move, number: int, layer: int) -> LoopStep:
     """Return the forward step of a layer, which waits for the update of the layer's weights."""
-    step = replace(_moved(move, number, layer), waits_first=PhaseWork(layer, _WEIGHT))
+    step = replace(_moved(move, number, layer), waits_first=PhaseOfLayer(layer, _WEIGHT))
     if layer_file.keyword not in DLRMS:
         return step
     if layer_file.layers[layer].forward.collective == CollectiveKind.ALL_TO_ALL:
-        return replace(step, issues=PhaseWork(layer, _FORWARD), is_urgent=True)
+        return replace(step, issues=PhaseOfLayer(layer, _FORWARD), is_urgent=True)
     if layer == layer_file.last_bottom_layer:  # the top layers need the embedding's rows
-        return replace(step, waits_last=PhaseWork(0, _FORWARD))
+        return replace(step, waits_last=PhaseOfLayer(0, _FORWARD))
     return step
 
 
 def _with_embedding(layer_file: LayerFile, step: LoopStep) -> LoopStep:
     """Return a DLRM step; the first top layer's issues the exchange of the embedding's gradients."""
     bottom = layer_file.last_bottom_layer
-    if bottom is not None and step.computes == PhaseWork(bottom + 1, _INPUT):
-        return replace(step, issues=PhaseWork(0, _INPUT), is_urgent=True)
+    if bottom is not None and step.computes == PhaseOfLayer(bottom + 1, _INPUT):
+        return replace(step, issues=PhaseOfLayer(0, _INPUT), is_urgent=True)
     return step
 
 
 def _moved(move: _Move, number: int, layer: int) -> LoopStep:
-    work = PhaseWork(layer, move.phase)
+    work = PhaseOfLayer(layer, move.phase)
     return LoopStep(
         number,
         work,
         work if move.issues and (layer or move.issues_in_layer_0) else None,
         move.is_blocking,
-        waits_last=None if move.waits_last is None else PhaseWork(layer, move.waits_last),
+        waits_last=None if move.waits_last is None else PhaseOfLayer(layer, move.waits_last),
     )

@@ -8,12 +8,12 @@ pass stands for all later ones. Copying its columns takes milliseconds; building
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from et_sim.layerfile.dimensions import LogicalDimensions
 from et_sim.layerfile.layer_file import LayerFile, LayerPhase
@@ -149,10 +149,10 @@ def _tiled(column: Column, begin: int, copies: int, apart: int) -> Column:
 
 def _copied_trace(trace: Trace, begin: int, copies: int) -> Trace:
     columns: dict[str, Any] = {}
-    for field in fields(trace):
-        column = getattr(trace, field.name)
+    for name in trace.__struct_fields__:
+        column = getattr(trace, name)
         if isinstance(column, np.ndarray) and len(column) == len(trace):
-            columns[field.name] = _tiled(column, begin, copies, 0)
+            columns[name] = _tiled(column, begin, copies, 0)
     columns["node_id"] = np.arange(len(trace) + copies * (len(trace) - begin), dtype=np.uint64)
     for kind in ("data", "ctrl"):
         start, deps = getattr(trace, f"{kind}_start"), getattr(trace, f"{kind}_deps")

@@ -14,7 +14,6 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,7 +41,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _LONGEST_SHOWN = 40
 
 
-class Token(NamedTuple):
+class Token(Struct, frozen=True):
     """A word and its place; lines and columns count from 1."""
 
     text: str
@@ -198,7 +197,7 @@ def parse_layer_file(text: str, source: str = "<text>") -> LayerFile:
     )
 
 
-class _Head(NamedTuple):
+class _Head(Struct, frozen=True):
     """Words before the layers."""
 
     layers: int

@@ -10,9 +10,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
+from msgspec import Struct
+
 from et_sim.basics.lazy_names import loaded
 from et_sim.basics.patterns import matching
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import (
     Key,
     Remarks,
@@ -39,8 +40,7 @@ class WorkOf(StrEnum):
     COPY = "copy"
 
 
-@quick_dataclass(frozen=True)
-class RecordedTimes:
+class RecordedTimes(Struct, frozen=True):
     """The model by which kernels take their recorded times."""
 
     timer: ClassVar[str] = "et_sim.compute.registry:replay"
@@ -84,8 +84,7 @@ TEXT_OR_NUMBER = ValueKind(
 )
 
 
-@quick_dataclass(frozen=True)
-class Where:
+class Where(Struct, frozen=True):
     """The conditions of a rule, all of which a node must meet."""
 
     name: str | None = text('Nodes with this name; `*` stands for any text: `"*gemm*"`.', None)
@@ -125,8 +124,7 @@ class Where:
         return {}
 
 
-@quick_dataclass(frozen=True, eq=False)
-class ComputeRule:
+class ComputeRule(Struct, frozen=True, eq=False):
     """A model for some kernels."""
 
     settings: Settings
@@ -144,7 +142,7 @@ MODELS: Mapping[str, str] = MappingProxyType(
         "roofline": "et_sim.machine.roofline:RooflineDevice",
         "systolic": "et_sim.machine.systolic:ClockedArray",
         "table": "et_sim.machine.operator_times:OperatorTimes",
-        "replay": f"{__name__}:Recorded",
+        "replay": f"{__name__}:RecordedTimes",
     }
 )
 RULE_KEYS = (

@@ -11,7 +11,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Slot, ValueKind, key
 from et_sim.documents.kinds import bandwidth, choice, count, number, text, time
 from et_sim.machine.graph import Graph, LinkFigures
@@ -38,8 +37,7 @@ def bytes_per_ns(bandwidth: float) -> float:
     return bandwidth * 1073741824 / 1000000000
 
 
-@quick_dataclass(frozen=True)
-class Dimension:
+class Dimension(Struct, frozen=True):
     """One network dimension. Bandwidth is GiB/s per link (the files call it GB/s), latency ns."""
 
     shape: DimensionShape = choice(
@@ -93,8 +91,7 @@ def end_name(end: int) -> str:
     return f'"{_SWITCH}"' if end == AT_SWITCH else str(end)
 
 
-@quick_dataclass(frozen=True)
-class UnevenLink:
+class UnevenLink(Struct, frozen=True):
     """A directed link that differs from the others of its dimension; it has its own bandwidth and latency."""
 
     dimension: int = count("The dimension that the link is in, counted from 0.", required=True)
@@ -119,8 +116,7 @@ class UnevenLink:
         return bytes_per_ns(self.bandwidth)
 
 
-@quick_dataclass(frozen=True)
-class Reducer:
+class Reducer(Struct, frozen=True):
     """The rate and latency of a switch that reduces and copies."""
 
     bytes_per_ns: float = bandwidth(
@@ -134,8 +130,7 @@ class Reducer:
     latency_ns: float = time("Additional time of a switch for a chunk. Without the key: 0.", 0.0)
 
 
-@quick_dataclass(frozen=True)
-class Level:
+class Level(Struct, frozen=True):
     """A dimension as ASTRA-sim 1.0 describes it: bundles of links, and other costs of a message."""
 
     shape: DimensionShape = choice(

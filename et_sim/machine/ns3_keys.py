@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, MachineError, unreadable
 from et_sim.basics.units import parse_bandwidth

@@ -7,13 +7,14 @@ Columns: `operation` and `dtype` (empty or missing: any), `ns` or `us`, and `sha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from et_sim.basics.errors import MachineError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS
 from et_sim.documents.keys import Key, Remarks, Section, nearest
 from et_sim.documents.kinds import TEXT, choice
@@ -41,8 +42,7 @@ class Measure(StrEnum):
     BYTES = "bytes"
 
 
-@quick_dataclass(frozen=True, eq=False)
-class OperatorTimes:
+class OperatorTimes(Struct, frozen=True, eq=False):
     """Durations in ns: of whole shapes, and by size."""
 
     timer: ClassVar[str] = "et_sim.compute.operator_table:OperatorTable"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from et_sim.documents.keys import Remarks, Section, inner_section, keys_of, made, read_keys
 from et_sim.machine.congestion import ROCE, TCP, keys_of_control, own_keys, telemetry, with_constants

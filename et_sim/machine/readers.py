@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError, UsageError, unreadable
 from et_sim.basics.group_names import group_key
@@ -143,7 +143,7 @@ def _check_rings(system: System, grid: LogicalGrid, source: Source, remarks: Rem
 
 
 def _are_taken(implementations: Implementations, number: int) -> bool:
-    names = (getattr(implementations, field) for field in Implementations.__dataclass_fields__)
+    names = (getattr(implementations, field) for field in Implementations.__struct_fields__)
     return any(words is not None and len(words) > number and words[number] in TAKE_RINGS for words in names)
 
 
@@ -396,7 +396,7 @@ def _read_network_and_system(
 def _check_dimensions(system: System, network: Network, source: Source, remarks: Remarks) -> None:
     """Compare the algorithm lists with the network's dimensions."""
     dimensions = len(network.grid.dimensions)
-    for field in Implementations.__dataclass_fields__:
+    for field in Implementations.__struct_fields__:
         names: tuple[str, ...] | None = getattr(system.implementations, field)
         key = f"{field.replace('_', '-')}-implementation"
         if names is None or field == "broadcast" or len(names) == dimensions:

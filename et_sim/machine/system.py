@@ -5,11 +5,11 @@ Each field with a key is that key of the system file.
 
 from __future__ import annotations
 
-from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct, field
+
 from et_sim.collectives.names import parse_name, spellings
 from et_sim.documents.keys import Key, Slot, ValueKind, inline, key, nearest, show
 from et_sim.documents.kinds import (
@@ -192,8 +192,7 @@ CUSTOM_KEYS = tuple(
 )
 
 
-@quick_dataclass(frozen=True)
-class Implementations:
+class Implementations(Struct, frozen=True):
     """Algorithm names per collective type, one per dimension; None: not configured."""
 
     all_reduce: tuple[str, ...] | None = _implementation("all-reduce")
@@ -211,8 +210,7 @@ class Implementations:
     )
 
 
-@quick_dataclass(frozen=True)
-class System:
+class System(Struct, frozen=True):
     """The 2.x system file, validated, with the command-line-only options as fields."""
 
     splits: int = integer(
@@ -406,8 +404,7 @@ class System:
     behaviour: Behaviour = field(default_factory=lambda: behaviour_of(DEFAULT))
 
 
-@quick_dataclass(frozen=True)
-class LayerSettings:
+class LayerSettings(Struct, frozen=True):
     """Options of ASTRA-sim 1.0 for layer files, without effect on traces."""
 
     passes: int = integer(

@@ -6,13 +6,14 @@ Its fields are the keys of the model `systolic`, of `compute` in the system file
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from et_sim.basics.units import LONGEST_NS
 from et_sim.documents.keys import Remarks, Section, inline
 from et_sim.documents.kinds import choice, count, number
@@ -48,8 +49,7 @@ side = partial(count, unit="processing elements", minimum=1, maximum=LARGEST_SID
 memory = partial(count, unit="KiB", minimum=1, maximum=LARGEST_MEMORY_KB, required=True)
 
 
-@quick_dataclass(frozen=True)
-class Array:
+class Array(Struct, frozen=True):
     """An array; sizes in processing elements and KiB; words are bytes; bandwidth in words per cycle."""
 
     height: int = side("Rows of the array.", name="array-height")
@@ -119,8 +119,7 @@ _SIZES = MappingProxyType(
 )
 
 
-@quick_dataclass(frozen=True)
-class ClockedArray:
+class ClockedArray(Struct, frozen=True):
     """An array, and its cycles per nanosecond."""
 
     timer: ClassVar[str] = "et_sim.compute.systolic:Systolic"

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.documents.keys import (
     Key,

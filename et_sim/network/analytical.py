@@ -20,9 +20,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.observe import facade as observe
@@ -61,8 +61,7 @@ LONGEST = record(  # the longest times of a chunk there, by class of links and k
 WHOLE_PATH = setting_of(Correction.WHOLE_PATH)
 
 
-@quick_dataclass(frozen=True)
-class AnalyticalTables(Tables):
+class AnalyticalTables(Tables, Struct, frozen=True):
     """Tables of the analytical network for compiled code."""
 
     fabric: Any

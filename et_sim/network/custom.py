@@ -21,13 +21,13 @@ from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs, end_sending
 from et_sim.machine.model import Network
 from et_sim.network.paths import SimplePaths
-from et_sim.plan.records import LoweredPlan
+from et_sim.plan.records import LoweredPlan as Plan
 
 __all__ = [
-    "LoweredPlan",
     "Needs",
     "Network",
     "Paths",
+    "Plan",
     "ResourceTable",
     "Run",
     "Tables",
@@ -62,7 +62,7 @@ def check(network: Network, most_bytes: int = 0) -> None:  # noqa: ARG001
         raise UsageError("this network model counts whole nanoseconds", remedy="choose another network model")
 
 
-def resources(network: Network, plan: LoweredPlan) -> ResourceTable:  # noqa: ARG001
+def resources(network: Network, plan: Plan) -> ResourceTable:  # noqa: ARG001
     """Return one resource per rank for all that it sends."""
     return sendings(1, len(plan.actors), ("all messages",))
 

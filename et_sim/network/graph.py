@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import NO_OWNER, SENDING, LinkEnds, ResourceTable, sendings
@@ -28,8 +28,7 @@ from et_sim.plan.records import table
 TO = "->"  # in the names of links
 
 
-@quick_dataclass(frozen=True)
-class GraphTables(Tables):
+class GraphTables(Tables, Struct, frozen=True):
     """Tables of a graph for compiled code."""
 
     routes: RouteTables

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.machine.model import AT_SWITCH, Dimension, DimensionShape, GridFabric, Network, UnevenLink
@@ -131,8 +131,7 @@ DIMENSION = record(
 )
 
 
-@quick_dataclass(frozen=True)
-class GridTables(Tables):
+class GridTables(Tables, Struct, frozen=True):
     """Tables of a grid for compiled code."""
 
     dimensions: Any

@@ -17,13 +17,13 @@ The fabrics supply routes and speeds, and the functions that move a message link
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError, UsageError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_bytes
 from et_sim.compiled.decorators import Later
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
@@ -82,8 +82,7 @@ describe_event, may_repeat, note_counted, pass_counted, pass_event, ways_turn = 
 )
 
 
-@quick_dataclass(frozen=True)
-class LinkTables(Tables):
+class LinkTables(Tables, Struct, frozen=True):
     """Tables of the link network for compiled code."""
 
     fabric: Any  # this and the next four as in `Wires`

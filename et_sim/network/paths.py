@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.compiled.entry_points import entry
 from et_sim.compiled.tables_by_reference import Tables
@@ -229,8 +229,7 @@ def _hops(dimension: Dimension | Level, ahead: Any) -> Any:
     return np.minimum(ahead, 1)
 
 
-@quick_dataclass(frozen=True)
-class _Journeys(Tables):
+class _Journeys(Tables, Struct, frozen=True):
     """Paths to walk, for compiled code."""
 
     hops: Any  # `Wires`

@@ -7,7 +7,6 @@ effect only while the plan runs: each of these has a condition here, without whi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
@@ -26,9 +25,9 @@ def have_same_tables(first: LoweredPlan | None, second: LoweredPlan | None) -> b
     if first is None or second is None:
         return first is second
     return all(
-        _are_equal(getattr(first, field.name), getattr(second, field.name))
-        for field in fields(LoweredPlan)
-        if field.name not in NOT_COMPARED
+        _are_equal(getattr(first, name), getattr(second, name))
+        for name in LoweredPlan.__struct_fields__
+        if name not in NOT_COMPARED
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.unique import groups_of, sorted_groups
@@ -57,7 +58,7 @@ class CustomChoice:
         return out
 
 
-class _Alike(NamedTuple):
+class _Alike(Struct, frozen=True):
     """The properties that distinguish collectives of templates."""
 
     kind: int
@@ -72,7 +73,7 @@ class _Alike(NamedTuple):
     exchange: int
 
 
-class _Lowered(NamedTuple):
+class _Lowered(Struct, frozen=True):
     """The result of lowering collectives that are alike."""
 
     request: CollectiveRequest

@@ -12,7 +12,6 @@ An order names all dimensions; those that do not take part are skipped later.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -29,7 +28,7 @@ SCATTERING_EVERYWHERE = (*GREEDY, DimensionOrder.ONLINE_GREEDY)
 GREEDY_OPERATIONS = (PhaseOperation.ALL_REDUCE, PhaseOperation.REDUCE_SCATTER, PhaseOperation.ALL_GATHER)
 
 
-class Route(NamedTuple):
+class Route(Struct, frozen=True):
     """The way of some chunks: one order, or several among which chunks take turns."""
 
     chunks: Chunks

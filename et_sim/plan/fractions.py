@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
 from et_sim.basics.units import format_ns

@@ -9,7 +9,6 @@ of a phase are divided among its members without a rest, so some may get lost. `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -47,7 +46,7 @@ class PhaseRules(Struct, frozen=True):
     everywhere: bool = False  # an all-reduce scatters and gathers in the last dimension, too
 
 
-class Chunks(NamedTuple):
+class Chunks(Struct, frozen=True):
     """A number of chunks of equal size."""
 
     number: int

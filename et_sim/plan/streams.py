@@ -11,9 +11,10 @@ nothing: fewer processors than all use the memory fully. Kernels always keep hal
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import MachineError, did_you_mean
 from et_sim.basics.group_names import shown_group
@@ -141,7 +142,7 @@ MOST_UNITS = 1 << 62
 SLOWS = (StreamWork.SENDS, StreamWork.COLLECTIVES)
 
 
-class TemplatePart(NamedTuple):
+class TemplatePart(Struct, frozen=True):
     """The nodes of a template in the plan."""
 
     trace: Trace

@@ -6,10 +6,10 @@ inputs give the same result.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError
 from et_sim.engine.driver import run_plan

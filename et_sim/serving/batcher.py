@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -33,8 +32,7 @@ POLICIES: Mapping[str, str] = MappingProxyType(  # a policy is a class in a modu
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """A batching policy by name, and its limits."""
 
     name: str = CHUNKED
@@ -129,23 +127,19 @@ def blocks_for(tokens: int, block: int) -> int:
     return -(-tokens // block)
 
 
-@dataclass(slots=True)
 class Batcher:
-    """The sequences of one replica."""
+    """The sequences of one replica, which has a number of blocks."""
 
-    policy: Policy
-    blocks: int  # in all
-    free: int = field(init=False)
-    waiting: deque[ServedSequence] = field(default_factory=deque)
-    running: list[ServedSequence] = field(default_factory=list)  # in the order of arrival
-    coming: list[ServedSequence] = field(default_factory=list)  # their cache is on its way here
-    preemptions: int = 0
-    left: int = 0  # tokens that are still to be processed
-    _is_full: bool = False
-    _batching: Batching = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.free, self._batching = self.blocks, self.policy.batching
+    def __init__(self, policy: Policy, blocks: int) -> None:
+        self.policy = policy
+        self.blocks = self.free = blocks
+        self.waiting: deque[ServedSequence] = deque()
+        self.running: list[ServedSequence] = []  # in the order of arrival
+        self.coming: list[ServedSequence] = []  # their cache is on its way here
+        self.preemptions = 0
+        self.left = 0  # tokens that are still to be processed
+        self._is_full = False
+        self._batching = policy.batching
 
     @property
     def used(self) -> int:

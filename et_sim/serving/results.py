@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from math import sqrt
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from msgspec import Struct, to_builtins
+from msgspec.structs import asdict
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.machine.system_parts import Costs
 from et_sim.serving.batcher import Policy
 from et_sim.serving.batcher import ServedSequence as Served
@@ -117,8 +116,7 @@ class Objectives(Struct, frozen=True):
     tpot_ns: int = 0
 
 
-@quick_dataclass(frozen=True, eq=False)
-class Serving:
+class Serving(Struct, frozen=True, eq=False):
     """The results of serving."""
 
     served: Sequence[Served]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import Struct, field, to_builtins
 
 from et_sim.basics.errors import UsageError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.machine import Machine, read_machine
 from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import Policy
@@ -30,8 +28,7 @@ CONTEXT_STEP = 64
 MEMORY_SHARE = 0.9
 
 
-@quick_dataclass(frozen=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """The setup of serving."""
 
     plan: Plan  # of a replica

@@ -19,7 +19,6 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.errors import InputError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import key
 from et_sim.documents.kinds import choice, of_type
 from et_sim.sweeps.expressions import Condition
@@ -36,8 +35,7 @@ _NUMBER = of_type("any number", "a number", int, float)
 _MANY = of_type("any whole number", "a whole number", int)
 
 
-@quick_dataclass(frozen=True)
-class Range:
+class Range(Struct, frozen=True):
     """Numbers from one to another, both included; whole ones if both ends are."""
 
     first: int | float = key(_NUMBER, "The first number.", name="from", required=True)

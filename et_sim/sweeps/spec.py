@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError, UsageError, did_you_mean, unreadable
 from et_sim.basics.files import is_folder
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key, read, show
 from et_sim.documents.kinds import choice, count, of_type, section, text
 from et_sim.machine.texts import parse_yaml
@@ -58,8 +57,7 @@ def _texts(meaning: str, **more: Any) -> Any:
     return key(NAMES, meaning, (), becomes=list, **more)
 
 
-@quick_dataclass(frozen=True)
-class BaseSpec:
+class BaseSpec(Struct, frozen=True):
     """The run that axes change."""
 
     workload: str | dict[str, Any] | None = _input("The workload.")
@@ -73,8 +71,7 @@ class BaseSpec:
     when_full: str | None = text("The treatment of a run that needs more memory than there is.", None)
 
 
-@quick_dataclass(frozen=True)
-class AxisSpec:
+class AxisSpec(Struct, frozen=True):
     """An axis; a bare list stands for `values`."""
 
     field: str | None = text("The field that changes; by default, the name of the axis.", None)
@@ -82,8 +79,7 @@ class AxisSpec:
     range: Range | None = section("Its values, as a range.", None, of=Range)
 
 
-@quick_dataclass(frozen=True)
-class SampleSpec:
+class SampleSpec(Struct, frozen=True):
     """A sample of the points."""
 
     points: int = count("The number of points.", minimum=1, maximum=MOST_CANDIDATES, required=True)
@@ -91,8 +87,7 @@ class SampleSpec:
     seed: int = count("The seed of random numbers.", 0)
 
 
-@quick_dataclass(frozen=True)
-class SearchSpec:
+class SearchSpec(Struct, frozen=True):
     """The goal and the budget of `et-sim search`."""
 
     minimise: list[str] = _texts("Figures to minimise.")
@@ -108,8 +103,7 @@ class SearchSpec:
     at_once: int = count("Points that are evaluated at once.", 8, minimum=1, maximum=10_000)
 
 
-@quick_dataclass(frozen=True)
-class SweepSpec:
+class SweepSpec(Struct, frozen=True):
     """The whole file."""
 
     base: BaseSpec = section("The run that axes change.", None, of=BaseSpec, required=True)

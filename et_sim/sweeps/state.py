@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.files import exists
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.terminal import Estimate, Status, StatusLine
 from et_sim.basics.units import parse_ranks
 from et_sim.sweeps.axes import Values as OfAxes
@@ -35,8 +34,7 @@ NOTHING, ALL, BEST = "none", "all", "best"
 NAME_LETTERS = 12  # letters of a digest in the name of a run's directory
 
 
-@quick_dataclass(frozen=True)
-class Keep:
+class Keep(Struct, frozen=True):
     """Points whose whole run is written: all, some by their numbers, or the fastest ones."""
 
     best: int = 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
@@ -36,7 +36,7 @@ IS_COMMUNICATION = np.isin(KIND_NAMES, COMMUNICATION_KINDS)
 AS_RECORDED = slice(TREATMENT_NAMES.index("replayed"), TREATMENT_NAMES.index("defaulted") + 1)
 
 
-class _Counted(NamedTuple):
+class _Counted(Struct, frozen=True):
     """Counts of some rows."""
 
     nodes: Any  # by treatment and kind

@@ -15,7 +15,6 @@ import numpy as np
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import OutOfMemoryError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.basics.units import exact_bytes, format_bytes, format_ns, format_ranks, memory_text
 from et_sim.engine.outcome import Outcome
@@ -46,8 +45,7 @@ class TooLarge(Struct, frozen=True):
     bytes: int
 
 
-@quick_dataclass(frozen=True)
-class OutOfMemory:
+class OutOfMemory(Struct, frozen=True):
     """The first time at which a rank needs more memory than it has."""
 
     time_ns: int

@@ -6,10 +6,10 @@ remarks state that, and the plan must fit the memory there; on its own machine, 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError
 from et_sim.machine.presets import Preset, preset

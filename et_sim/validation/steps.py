@@ -12,10 +12,11 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError
 from et_sim.validation.networks import node_of

@@ -11,12 +11,12 @@ it. A row that cannot be read has a reason, and the others are read.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.basics.units import plural

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError, did_you_mean
 
@@ -34,7 +36,7 @@ class Direction(StrEnum):
     WEIGHTS = "backward-weights"  # gradients of weights only
 
 
-class Pass(NamedTuple):
+class Pass(Struct, frozen=True):
     """A micro-batch through one part of the model."""
 
     direction: Direction
@@ -48,7 +50,7 @@ def pass_label(pass_: Pass, chunks: int) -> str:
     return f"{pass_.direction} {pass_.micro_batch}" + (f" chunk {pass_.chunk}" if chunks > 1 else "")
 
 
-class PipelineShape(NamedTuple):
+class PipelineShape(Struct, frozen=True):
     """The numbers of stages, micro-batches and chunks of a schedule."""
 
     stages: int
@@ -115,7 +117,7 @@ def _in_turn(forward: list[Pass], backward: list[Pass], warm_up: int, shape: Pip
     yield from forward[:warm_up]
     for number, pass_ in enumerate(backward):
         for ahead in forward[warm_up + number : warm_up + number + 1]:
-            yield ahead._replace(is_paired=shape.pairs)
+            yield replace(ahead, is_paired=shape.pairs)
         yield pass_
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from msgspec import Struct, field
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.distributed import ProcessGroup
 from torch.utils._pytree import tree_iter
@@ -24,13 +24,12 @@ from recorder.process.storages import Storage, Storages
 from recorder.process.streams import NAME
 from recorder.process.tape import Tape, user_place
 from recorder.process.values import LARGEST, outcome, set_value, value_of
-from recorder.recorded import NodeKind, RecordedNode
+from recorder.recorded import RecordedKind, RecordedNode
 
 Given = dict[str, Any]  # arguments by their names in the schema
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorForm:
+class OperatorForm(Struct, frozen=True):
     """The positions of an operator's arguments and results in its schema."""
 
     kind: str
@@ -123,8 +122,7 @@ class FinishedWork(dist._Work):
         return future
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """A process group on the tape."""
 
     number: int
@@ -234,7 +232,7 @@ class RankCommunication:
         first = next(iter((*inputs, *outputs)), None)
         dtype = "" if first is None else DTYPES.get(first.dtype, "")
         if form.kind in ("send", "receive"):
-            work = NodeKind.SEND if form.kind == "send" else NodeKind.RECEIVE
+            work = RecordedKind.SEND if form.kind == "send" else RecordedKind.RECEIVE
             return self._tape.add(
                 work,
                 form.kind,
@@ -250,7 +248,7 @@ class RankCommunication:
         if form.root == "root_rank":
             root = group.members[root]
         return self._tape.add(
-            NodeKind.COLLECTIVE,
+            RecordedKind.COLLECTIVE,
             form.kind,
             stream,
             bytes=size,

@@ -36,7 +36,7 @@ from recorder.process.storages import Storages
 from recorder.process.streams import NAME
 from recorder.process.tape import Tape, user_place
 from recorder.process.values import LARGEST, real_call, set_value, value_of
-from recorder.recorded import NodeKind
+from recorder.recorded import RecordedKind
 
 MOST_REAL = 1 << 20  # largest real tensor of the host, in elements
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor, torch.nn.Buffer)
@@ -201,15 +201,15 @@ class RecordingMode(TorchDispatchMode):
             **self._figures(operator, args, result, reads, writes),
         )
         self._storages.uses(node, reads, writes)
-        if operator.is_fusible and node.work is NodeKind.KERNEL:
+        if operator.is_fusible and node.work is RecordedKind.KERNEL:
             self._regions.notice(reads, writes)
 
-    def _work(self, tensors: list[torch.Tensor], writes: list[torch.Tensor]) -> NodeKind:
+    def _work(self, tensors: list[torch.Tensor], writes: list[torch.Tensor]) -> RecordedKind:
         """Return the kind of work: a copy from the host is one, all else is a kernel."""
         is_copy = len(tensors) <= 2 and any(
             tensor.device.type == "cpu" and tensor.dim() for tensor in tensors
         )
-        return NodeKind.COPY if is_copy and writes else NodeKind.KERNEL
+        return RecordedKind.COPY if is_copy and writes else RecordedKind.KERNEL
 
     def _figures(
         self,
@@ -355,7 +355,7 @@ class RecordingMode(TorchDispatchMode):
     def _fetch(self, tensor: torch.Tensor, *, wait: bool) -> torch.Tensor | None:
         """Return the values of a tensor; zeros if they are unknown, None if they are too many."""
         node = self._tape.add(
-            NodeKind.COPY, "copy to the host", self._tape.current, operations=0, bytes=size_of([tensor])
+            RecordedKind.COPY, "copy to the host", self._tape.current, operations=0, bytes=size_of([tensor])
         )
         self._storages.uses(node, [tensor], [])
         place = user_place()

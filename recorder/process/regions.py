@@ -22,7 +22,7 @@ from recorder.process.costs import size_of
 from recorder.process.phases import TapePhases
 from recorder.process.storages import Storages
 from recorder.process.tape import Tape
-from recorder.recorded import NodeKind, RecordedNode
+from recorder.recorded import RecordedKind, RecordedNode
 
 Sizes = dict[int, int]  # bytes that are read or written, by the number of the tensor
 
@@ -59,7 +59,9 @@ class Regions:
         for chain in chains:
             hidden |= self._merge(chain)
         nodes = self._tape.nodes
-        launches = {after for at in place for after in nodes[at].after if nodes[after].work is NodeKind.HOST}
+        launches = {
+            after for at in place for after in nodes[at].after if nodes[after].work is RecordedKind.HOST
+        }
         self._renumber(launches | place.keys(), place, hidden)
         kernels = len(self._kernels)
         self._tape.remark(
@@ -89,8 +91,8 @@ class Regions:
         """
         nodes = self._tape.nodes
         last_node, other = nodes[last], nodes[at]
-        is_next = all(nodes[between].work is NodeKind.HOST for between in range(last + 1, at))
-        waits = [after for after in other.after if nodes[after].work is not NodeKind.HOST]
+        is_next = all(nodes[between].work is RecordedKind.HOST for between in range(last + 1, at))
+        waits = [after for after in other.after if nodes[after].work is not RecordedKind.HOST]
         return (
             is_next
             and waits == [last]
@@ -139,7 +141,7 @@ class Regions:
                 number.append(before)
             else:
                 number.append(len(kept))
-                before = number[at] if node.work is NodeKind.HOST else before
+                before = number[at] if node.work is RecordedKind.HOST else before
                 node.after = sorted({number[place] for place in node.after} - {-1})
                 node.reads = [read for read in node.reads if read not in hidden]
                 node.writes = [write for write in node.writes if write not in hidden]

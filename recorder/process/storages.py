@@ -8,10 +8,10 @@ tensor.
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from recorder.process.streams import NAME
 from recorder.process.tape import Tape
@@ -26,8 +26,7 @@ _LABEL = {
 }
 
 
-@dataclass(slots=True)
-class Storage:
+class Storage(Struct):
     """A storage, and its present tensor."""
 
     number: int
@@ -35,7 +34,7 @@ class Storage:
     last_use: int = -1  # node
     writer: int | None = None  # an asynchronous collective that still writes it
     freed: bool = False
-    finalizer: Any = field(default=None, repr=False)
+    finalizer: Any = None
 
 
 class Storages:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from recorder.recorded import NodeKind, RankRecording, RecordedGroup, RecordedNode, Remark, StepPhase
+from recorder.recorded import RankRecording, RecordedGroup, RecordedKind, RecordedNode, Remark, StepPhase
 
 _OURS = str(Path(__file__).resolve().parent)
 _FOREIGN = ("/torch/", "/transformers/", "/accelerate/", "<frozen", "/contextlib.py", "/runpy.py")
@@ -65,15 +65,15 @@ class Tape:
         self._streams += 1
         return self._streams - 1
 
-    def add(self, work: NodeKind, operator: str, stream: int, **figures: Any) -> RecordedNode:
+    def add(self, work: RecordedKind, operator: str, stream: int, **figures: Any) -> RecordedNode:
         """Issue a node on a stream."""
         if threading.get_ident() != self._thread:
             self.remark("threads", "work of another thread: its place may be another in the next recording")
         after = self._pending.pop(stream, set())
         if (last := self._last.get(stream)) is not None:
             after.add(last)
-        if self.host_ns and work is not NodeKind.HOST:
-            self.add(NodeKind.HOST, f"launch of {operator}", HOST, operations=self.host_ns)
+        if self.host_ns and work is not RecordedKind.HOST:
+            self.add(RecordedKind.HOST, f"launch of {operator}", HOST, operations=self.host_ns)
             after.add(len(self.nodes) - 1)
         if self._host_waits_of.get(stream, frozenset()) is not self._host:
             after |= self._host

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
 from et_sim.calibrate.kernel_factors import QUERY_PROLOGUE, factors, family_of, target_of

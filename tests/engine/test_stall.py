@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from et_sim.basics.errors import StallError
 from et_sim.engine.driver import run_plan

@@ -29,7 +29,7 @@ def array_of(config: dict[str, Any]) -> Array:
         *(config[name] for name in sizes),
         dataflow=Dataflow(config["Dataflow"]),
         mode=DramBandwidth(config["InterfaceBandwidth"]),
-        bandwidths=(config["DramBandwidth"],),
+        bandwidths=(config["Bandwidth"],),
     )
 
 

@@ -6,7 +6,6 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from et_sim.cli import main
 from et_sim.machine.collective_library import Calibration, Call, Library, LibraryChoice, LibraryWires
@@ -123,7 +123,7 @@ def test_each_way_takes_longer_with_every_byte(name: str, groups: Groups) -> Non
                     before[way.name] = way.time_us
 
 
-FACTORS = [field.name for field in fields(Calibration) if not field.name.startswith("pairs")]
+FACTORS = [name for name in Calibration.__struct_fields__ if not name.startswith("pairs")]
 
 
 @settings(max_examples=40, deadline=None)

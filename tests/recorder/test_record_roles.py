@@ -8,14 +8,14 @@ from et_sim.basics.errors import TraceError, UsageError
 from et_sim.trace.group_rule import GroupRule
 from recorder.cli import main
 from recorder.launching import is_supported
-from recorder.recorded import NodeKind, RankRecording, RecordedGroup, RecordedNode, StepPhase
+from recorder.recorded import RankRecording, RecordedGroup, RecordedKind, RecordedNode, StepPhase
 from recorder.roles import fold, missing_ranks
 from recorder.workload import rule_of
 
 
 def _kernel(name: str, after: list[int], size: int = 64) -> RecordedNode:
     return RecordedNode(
-        NodeKind.KERNEL, name, "layer", StepPhase.FORWARD, 0, 0, after, bytes=size, operations=size
+        RecordedKind.KERNEL, name, "layer", StepPhase.FORWARD, 0, 0, after, bytes=size, operations=size
     )
 
 
@@ -27,12 +27,12 @@ def _stage(rank: int, world: int = 8, stages: int = 4) -> RankRecording:
     if place:
         nodes.append(
             RecordedNode(
-                NodeKind.RECEIVE, "receive", "", StepPhase.FORWARD, 0, 1, [0], peer=rank - 1, **group
+                RecordedKind.RECEIVE, "receive", "", StepPhase.FORWARD, 0, 1, [0], peer=rank - 1, **group
             )
         )
     if place < stages - 1:
         nodes.append(
-            RecordedNode(NodeKind.SEND, "send", "", StepPhase.FORWARD, 0, 2, [0], peer=rank + 1, **group)
+            RecordedNode(RecordedKind.SEND, "send", "", StepPhase.FORWARD, 0, 2, [0], peer=rank + 1, **group)
         )
     return RankRecording(rank, world, nodes, [RecordedGroup(list(range(first, first + stages)), "pp")])
 
@@ -91,7 +91,7 @@ def test_one_step_is_cut_out_with_its_own_dependencies() -> None:
 
 def test_a_broadcast_keeps_its_root_only_with_the_option() -> None:
     node = RecordedNode(
-        *(NodeKind.COLLECTIVE, "broadcast", "", StepPhase.SETUP, -1, 0, []),
+        *(RecordedKind.COLLECTIVE, "broadcast", "", StepPhase.SETUP, -1, 0, []),
         bytes=1000,
         collective="broadcast",
         group=0,

@@ -256,9 +256,8 @@ def test_very_many_different_sequences_are_counted() -> None:
 
 
 def test_collectives_of_unknown_type_are_named_by_number() -> None:
-    from dataclasses import replace
-
     import numpy as np
+    from msgspec.structs import replace
 
     base = workload(program(REDUCE), program(GATHER))
     odd = replace(base.templates[1], comm_type=np.array([42], np.int32))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.validation.other_machine import on_machine
 from et_sim.validation.predictions import predictions

@@ -6,10 +6,10 @@ import argparse
 import csv
 import io
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from et_sim.basics.declared_options import declare
 from et_sim.cli.jobs import read_plan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import network, system
+from msgspec.structs import replace
 from training_jobs import decoder, moved, rows_named, transformer
 
 from et_sim.api import run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from itertools import combinations
 from math import comb, prod
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import algorithms, network
+from msgspec.structs import replace
 from training_jobs import moved, with_experts
 
 from et_sim.api import run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import algorithms, network, system
+from msgspec.structs import replace
 from training_jobs import decoder, moved, rows_named, with_experts, with_latent_attention
 
 from et_sim.api import run

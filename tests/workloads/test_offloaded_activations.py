@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from machines import network, system
+from msgspec.structs import replace
 from training_jobs import decoder, memory
 
 from et_sim.api import run

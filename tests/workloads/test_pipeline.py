@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import network, system
+from msgspec.structs import replace
 
 from et_sim.api import run
 from et_sim.basics.errors import UsageError
@@ -228,7 +229,7 @@ def test_every_micro_batch_goes_once_through_each_chunk_in_each_direction(
             if work.direction is Direction.FORWARD:
                 continue
             before = Direction.INPUTS if work.direction is Direction.WEIGHTS else Direction.FORWARD
-            assert order.index(work._replace(direction=before)) < order.index(work)
+            assert order.index(replace(work, direction=before)) < order.index(work)
 
 
 @given(st.integers(1, 8), st.integers(1, 16))

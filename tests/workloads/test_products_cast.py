@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from training_jobs import decoder, memory, moved, rows_named, transformer, with_experts
 
 from et_sim.basics.errors import UsageError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from machines import network, system
+from msgspec.structs import replace
 from training_jobs import decoder, moved, rows_named, transformer, with_experts, with_latent_attention
 
 from et_sim.api import run

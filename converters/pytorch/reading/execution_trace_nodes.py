@@ -7,13 +7,13 @@ skipped while decoding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from converters.pytorch.columns import ABSENT
-from converters.pytorch.reading.kineto_events import Arguments
+from converters.pytorch.reading.kineto_events import EventArguments
 from converters.pytorch.reading.values import NO_TEXT, Number
 
 # Attributes that have a column, and some that are not used.
@@ -53,7 +53,7 @@ class ExecutionTraceNode(msgspec.Struct, rename={"node_id": "id", "category": "c
     dur: Number = None
     inclusive_dur: Number = None
     stream: Number = None
-    args: Arguments | None = None
+    args: EventArguments | None = None
 
     @property
     def caller(self) -> int:
@@ -90,7 +90,7 @@ class FlatNode(msgspec.Struct, rename={"node_id": "id", "category": "cat"}):
     dur: Number = None
     inclusive_dur: Number = None
     stream: Number = None
-    args: Arguments | None = None
+    args: EventArguments | None = None
 
     @property
     def caller(self) -> int:
@@ -111,8 +111,7 @@ class NodeLayout(msgspec.Struct):
     ts: msgspec.Raw = NO_TEXT
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(Struct, frozen=True):
     """A block of nodes, field by field."""
 
     parent: list[int]

@@ -8,15 +8,16 @@ the two original recordings.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from converters.pytorch.columns import ABSENT, DeviceTrace, HostNodeKind, HostTrace
 from converters.pytorch.reading.execution_trace import AnyNodes, kind_of_node, read_host
 from converters.pytorch.reading.execution_trace_nodes import ExecutionTraceNode, FlatNode, NodeLayout
 from converters.pytorch.reading.json_chunks import BLOCK_BYTES, JsonBatch, JsonText, Progress, json_chunks
-from converters.pytorch.reading.kineto_events import Arguments, KinetoEvent
+from converters.pytorch.reading.kineto_events import EventArguments, KinetoEvent
 from converters.pytorch.reading.kineto_timeline import DeviceReader
 from converters.pytorch.reading.values import Decoder, ValueColumn, decoded, rank_of_name, whole_number
 from et_sim.basics.errors import TraceError
@@ -58,10 +59,10 @@ def _event(node: ExecutionTraceNode | FlatNode) -> KinetoEvent:
     length = node.inclusive_dur if node.dur is None else node.dur
     thread = node.attribute("tid", 0)
     if _is_work(node):
-        category, arguments = str(node.category), node.args or Arguments(stream=node.stream)
+        category, arguments = str(node.category), node.args or EventArguments(stream=node.stream)
     else:
         category = "user_annotation" if node.attribute("scope", 0) == _USER_SCOPE else "cpu_op"
-        arguments = Arguments(
+        arguments = EventArguments(
             record_function=node.attribute("rf_id", ABSENT), sequence=node.attribute("seq_id", ABSENT)
         )
     return KinetoEvent(
@@ -74,8 +75,7 @@ _TAIL_BYTES = 1 << 18
 _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d+)')
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """The kind of a file: "host" (an execution trace), "device" (a Kineto timeline), "linked" (both in one,
     from an older linker) or "other", for which `why` describes the content.
     """

@@ -18,13 +18,13 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError, unreadable
 
@@ -160,8 +160,7 @@ _LARGEST_MEMBER = 1 << 28
 _SHOWN = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A member of the file's object: its key, and its value as JSON."""
 
     key: str
@@ -169,8 +168,7 @@ class Member:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class JsonBatch:
+class JsonBatch(Struct, frozen=True):
     """Some elements of the list `key`, as a JSON list; `key` is "" if the file is the list alone.
 
     `offset` is the position of the first element in the text of the file.

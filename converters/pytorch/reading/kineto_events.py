@@ -54,7 +54,7 @@ _CATEGORIES = {
 KINDS = {name: kind for kind, names in _CATEGORIES.items() for name in names}
 
 
-class Arguments(
+class EventArguments(
     msgspec.Struct,
     gc=False,
     rename={
@@ -132,7 +132,7 @@ class KinetoEvent(msgspec.Struct, gc=False, rename={"phase": "ph", "category": "
     ts: int | float | str | None = None
     dur: int | float | str | None = None
     flow_id: Number = ABSENT
-    args: Arguments | None = None
+    args: EventArguments | None = None
 
 
 class EventTimes(msgspec.Struct, gc=False):
@@ -142,7 +142,7 @@ class EventTimes(msgspec.Struct, gc=False):
     dur: msgspec.Raw = NO_TEXT
 
 
-NO_ARGUMENTS = Arguments()
+NO_ARGUMENTS = EventArguments()
 
 
 _SHAPES = list[list[int | list[int | list[Any]]]]  # of tensors, and of lists of them
@@ -159,10 +159,10 @@ class Details:
         self.unreadable_inputs = 0  # distinct recorded inputs that are no lists of the right kind
         self._waits = ValueRows("row", "kind", "stream", "event", "record_correlation")
         self._transfers = ValueRows("row", "size_bytes")
-        self._collectives = ValueRows(*RecordedCollectives.__dataclass_fields__)
+        self._collectives = ValueRows(*RecordedCollectives.__struct_fields__)
 
     def add(
-        self, first_row: int, events: list[KinetoEvent], kinds: list[int], arguments: list[Arguments]
+        self, first_row: int, events: list[KinetoEvent], kinds: list[int], arguments: list[EventArguments]
     ) -> None:
         """Add the details of consecutive rows."""
         for row, argument in enumerate(arguments):
@@ -175,7 +175,7 @@ class Details:
                     first_row + row, argument.size if argument.size_bytes is None else argument.size_bytes
                 )
 
-    def inputs_of(self, events: list[KinetoEvent], arguments: list[Arguments]) -> list[int]:
+    def inputs_of(self, events: list[KinetoEvent], arguments: list[EventArguments]) -> list[int]:
         """Return the text of each event's recorded inputs."""
         inputs, keeps = self._inputs, self._keeps_values
         return [
@@ -210,12 +210,12 @@ class Details:
         more = b', "values": ' + values if recorded[2] else b""
         return self.texts[b'{"dims": ' + dims + b', "types": ' + types + more + b"}"]
 
-    def _wait(self, row: int, argument: Arguments, name: str) -> None:
+    def _wait(self, row: int, argument: EventArguments, name: str) -> None:
         kind = name if argument.sync_kind is None else argument.sync_kind
         stream = stream_number(argument.waited_stream)
         self._waits.append(row, self.texts[kind], stream, argument.waited_event, argument.waited_record)
 
-    def _collective(self, row: int, argument: Arguments) -> None:
+    def _collective(self, row: int, argument: EventArguments) -> None:
         given = {name: getattr(argument, name) for name in self._collectives.columns if name != "row"}
         texts = {name: self.texts[_plain(given[name])] for name in COLLECTIVE_TEXTS}
         self._collectives.append(row, *{**given, **texts}.values())

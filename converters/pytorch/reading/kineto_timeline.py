@@ -25,8 +25,8 @@ from converters.pytorch.reading.json_chunks import BLOCK_BYTES, JsonBatch, Membe
 from converters.pytorch.reading.kineto_events import (
     KINDS,
     NO_ARGUMENTS,
-    Arguments,
     Details,
+    EventArguments,
     EventTimes,
     KinetoEvent,
 )
@@ -215,7 +215,9 @@ class DeviceReader:
         self._details.add(self._columns.rows, events, kinds, arguments)
         self._columns.add(values)
 
-    def _lanes_of(self, events: list[KinetoEvent], kinds: list[int], arguments: list[Arguments]) -> list[int]:
+    def _lanes_of(
+        self, events: list[KinetoEvent], kinds: list[int], arguments: list[EventArguments]
+    ) -> list[int]:
         lanes = self._lanes
         return [
             lanes[event.pid, event.tid, argument.device, argument.stream]

@@ -182,7 +182,7 @@ def parse_config(text: str, source: str, rules: SystolicRules = SystolicRules.SC
         bandwidths=reader.bandwidths() if mode == DramBandwidth.GIVEN else (10,),
         rules=rules,
     )
-    unused = [*_UNUSED, *(["DramBandwidth"] if mode == DramBandwidth.CALCULATED else [])]
+    unused = [*_UNUSED, *(["Bandwidth"] if mode == DramBandwidth.CALCULATED else [])]
     name = given.get(("general", "run_name"), _Value(0, "scale_run")).text
     named = {"TopologyCsvLoc"} & {key for _, key in given}
     return Config(array, name, (*(key for key in unused if (_ARCHITECTURE, key) in given), *named))

@@ -7,12 +7,12 @@ reports.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError, TraceError
 from et_sim.compute.model import Durations, Labels, Treatment, Utilisation, place_of, without
@@ -223,14 +223,13 @@ class _Figures(NamedTuple):
     is_memory_bound: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Systolic:
+class Systolic(Struct, frozen=True):
     """A model by which each kernel has the array to itself."""
 
     clocked: ClockedArray
     label: str = "systolic"
     place: str = ""
-    _known: dict[str, _Figures] = field(default_factory=dict, compare=False)
+    _known: dict[str, _Figures] = field(default_factory=dict)
 
     def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:  # noqa: ARG002
         """Return the kernels without a shape."""

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import field
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import plural, rank_ranges
 from et_sim.engine.containers import free_rows
 from et_sim.engine.outcome import Outcome, Ports
@@ -32,8 +30,7 @@ from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.workload import Workload
 
 
-@quick_dataclass(frozen=True)
-class Undelivered:
+class Undelivered(Struct, frozen=True):
     """Messages that are still in the network after the last event."""
 
     cause: str = ""  # in one sentence; empty: there are none

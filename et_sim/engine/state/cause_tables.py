@@ -9,8 +9,8 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.plan.records import UNLIMITED, LoweredPlan, record, table
 
@@ -100,8 +100,7 @@ NOW = record(  # no field is called `base`, an attribute of NumPy's records, whi
 )
 
 
-@quick_dataclass(frozen=True)
-class Causes(Tables):
+class Causes(Tables, Struct, frozen=True):
     """The stored causes; NONE: there was none."""
 
     on: Any  # [1 if causes are recorded, else 0]

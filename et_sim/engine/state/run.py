@@ -6,12 +6,12 @@ little is left (`pools`); rows never move, so a row number is a stable name.
 
 from __future__ import annotations
 
-from dataclasses import astuple, fields
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import astuple
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.containers import LARGEST_POOL
@@ -75,8 +75,7 @@ PHASES_KEPT = 1 << 16
 BLOCK_SIZES = 32  # chunks come in blocks of a power of two
 
 
-@quick_dataclass(frozen=True)
-class PlanTables(Tables):
+class PlanTables(Tables, Struct, frozen=True):
     """The plan's tables that compiled code reads."""
 
     actor_of_rank: Any
@@ -117,8 +116,7 @@ class PlanTables(Tables):
     settings: Any
 
 
-@quick_dataclass(frozen=True)
-class Run(Tables):
+class Run(Tables, Struct, frozen=True):
     """One run: plan, network and state. Compiled functions take it as their first argument."""
 
     plan: PlanTables
@@ -411,7 +409,7 @@ def _phases_with_a_choice(plan: LoweredPlan) -> int:
 
 
 def _plan_tables(plan: LoweredPlan, lanes: int) -> PlanTables:
-    names = (field.name for field in fields(PlanTables) if field.name != "settings")
+    names = (name for name in PlanTables.__struct_fields__ if name != "settings")
     shared = {name: getattr(plan, name) for name in names}
     shared["lane_limits"] = plan.lane_limits[:lanes]
     if len(plan.switches):  # a switch is not an actor

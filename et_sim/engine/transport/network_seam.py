@@ -6,7 +6,7 @@ tables (`Run.network`), so that a run compiles one model only.
 
 A model gives every message an arrival: it schedules the event (kind, a, b, c) itself, or keeps the message in
 the pool (`new_message`) and returns its row from `network_event` when it has arrived. Everything else is its
-own: tables in its dataclass, of which `grown` makes longer ones between events while `rows_left` returns the
+own: tables in its record, of which `grown` makes longer ones between events while `rows_left` returns the
 number of rows left in the shortest, and events of kinds `NETWORK` + 0, 1, … . An event that may be replaced
 by another one carries a version: the model compares it with its own and drops stale events.
 """

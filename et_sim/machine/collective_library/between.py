@@ -15,7 +15,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.basics.units import parse_bytes, parse_time_ns
 from et_sim.documents.keys import Remarks, Section
 from et_sim.documents.kinds import choice, choices, number, size, time
@@ -33,8 +34,7 @@ def network_kind(kind: str) -> Mapping[str, Any]:
     return content
 
 
-@quick_dataclass(frozen=True)
-class Between:
+class Between(Struct, frozen=True):
     """The network between nodes; figures that a file leaves out come from the kind."""
 
     kind: str = choice("The kind of network.", "", choices=KINDS)

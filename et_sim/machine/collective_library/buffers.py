@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.documents.kinds import count, flag, size
 from et_sim.machine.collective_library.constants import NVLS, NVLS_TREE, LibraryProtocol
 
@@ -20,8 +21,7 @@ number = partial(count, minimum=0, maximum=1 << 16)
 slot = partial(size, minimum=0, maximum=1 << 40)
 
 
-@quick_dataclass(frozen=True)
-class ConnectionSlots:
+class ConnectionSlots(Struct, frozen=True):
     """The slots of a connection, their bytes by protocol, and the channels of sends and receives."""
 
     slots: int = number("Slots that a channel has for each connection.", 8)

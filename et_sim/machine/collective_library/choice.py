@@ -20,7 +20,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.kinds import choice, choices, count, flag, number, section
 from et_sim.machine.collective_library.between import Between
 from et_sim.machine.collective_library.buffers import ConnectionSlots
@@ -71,8 +70,7 @@ def factor(default: float, **more: Any) -> Any:
 positive = partial(factor, above_minimum=True)
 
 
-@quick_dataclass(frozen=True)
-class Calibration:
+class Calibration(Struct, frozen=True):
     """Factors of the library's cost model, unless a unit is named."""
 
     base_ll: float = factor(1.0)  # launch and entry
@@ -226,8 +224,7 @@ class LibraryChoice(Struct, frozen=True):
         return name_of(self.algorithm, self.protocol)
 
 
-@quick_dataclass(frozen=True)
-class Library:
+class Library(Struct, frozen=True):
     """A collective library on a machine."""
 
     name: str

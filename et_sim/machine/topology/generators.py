@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.documents.keys import Key, Remarks, Section, Slot, key, read
 from et_sim.documents.kinds import CHOICE, choice
 from et_sim.documents.kinds import section as part
@@ -17,8 +18,7 @@ from et_sim.machine.topology.shapes import NetworkPart, PartPlace
 NPUS, RAILS, GATEWAYS = "npus", "rails", "gateways"
 
 
-@quick_dataclass(frozen=True)
-class Nested:
+class Nested(Struct, frozen=True):
     """Copies of an inner network, connected by an outer one.
 
     The outer network connects all NPUs (`npus`); or one outer network connects equal positions of the inner

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.patterns import fits_pattern
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import LinedSection, Remarks, Section, inline, key, read, show
 from et_sim.documents.kinds import ANYTHING, BANDWIDTH_WITH_UNIT, choice, count, flag, sections, text, time
 from et_sim.documents.kinds import section as part
@@ -70,8 +69,7 @@ def read_graph(source: Source, remarks: Remarks) -> Network:
         raise MachineError(error.cause, place=source.place, remedy=error.remedy) from None  # too large
 
 
-@quick_dataclass(frozen=True)
-class Override:
+class Override(Struct, frozen=True):
     """Links by name, by their ends (`from`, `to`; `between`: either way), or all of a device."""
 
     section: Section
@@ -85,16 +83,14 @@ class Override:
     has_failed: bool = flag("The links are removed.", False, name="failed")
 
 
-@quick_dataclass(frozen=True)
-class MessagePath:
+class MessagePath(Struct, frozen=True):
     """A path of messages."""
 
     section: Section
     path: tuple[str, ...] = key(NAMES, "Devices on the path, the two NPUs first and last.", required=True)
 
 
-@quick_dataclass(frozen=True)
-class Reduction:
+class Reduction(Struct, frozen=True):
     """Switches that reduce."""
 
     section: Section
@@ -105,16 +101,14 @@ class Reduction:
     latency_ns: float = time("Additional time of a switch for a chunk.", 0.0)
 
 
-@quick_dataclass(frozen=True)
-class Import:
+class Import(Struct, frozen=True):
     """The topology of another tool."""
 
     path: str = text("File of the topology.", name="import", required=True)
     format: str | None = choice("Format, if the content does not show it.", None, choices=tuple(FORMATS))
 
 
-@quick_dataclass(frozen=True)
-class GraphFile:
+class GraphFile(Struct, frozen=True):
     """The whole file."""
 
     section: Section

@@ -6,7 +6,8 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.documents.keys import Section, Slot, ValueKind, inline, key
 from et_sim.documents.kinds import BANDWIDTH_WITH_UNIT, COUNTS, count, time
 from et_sim.documents.kinds import section as part
@@ -55,8 +56,7 @@ NUMBER_OR_NAMES = ValueKind(
 )
 
 
-@quick_dataclass(frozen=True)
-class LinkKeys:
+class LinkKeys(Struct, frozen=True):
     """The figures of links."""
 
     bandwidth: float = key(BANDWIDTH_WITH_UNIT, "Bandwidth of a link.", required=True)
@@ -69,8 +69,7 @@ class LinkKeys:
         return LinkFigures(self.bandwidth * self.count, self.latency_ns)
 
 
-@quick_dataclass(frozen=True)
-class OtherLinks:
+class OtherLinks(Struct, frozen=True):
     """The figures of links that resemble others, and their differences."""
 
     bandwidth: float | None = key(BANDWIDTH_WITH_UNIT, "Bandwidth of a link.", None)
@@ -92,8 +91,7 @@ def others(meaning: str) -> Any:
     return part(meaning, None, of=OtherLinks)
 
 
-@quick_dataclass(frozen=True)
-class Common:
+class Common(Struct, frozen=True):
     """The keys of most generators."""
 
     section: Section

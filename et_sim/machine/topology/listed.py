@@ -6,9 +6,10 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from et_sim.basics.errors import did_you_mean
 from et_sim.basics.patterns import fits_pattern
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Section, inline, key, show
 from et_sim.documents.kinds import choice, flag, sections, text
 from et_sim.machine.graph import KINDS, NIC, NPU, SWITCH, GraphBuilder
@@ -17,8 +18,7 @@ from et_sim.machine.topology.keys import NAME_OR_NAMES, NUMBER_OR_NAMES, LinkKey
 PATTERN = re.compile(r"[*?\[]")
 
 
-@quick_dataclass(frozen=True)
-class ListedDevice:
+class ListedDevice(Struct, frozen=True):
     """A device of a list."""
 
     section: Section
@@ -26,8 +26,7 @@ class ListedDevice:
     kind: str = choice("Kind of the device.", required=True, choices=KINDS)
 
 
-@quick_dataclass(frozen=True)
-class ListedLink:
+class ListedLink(Struct, frozen=True):
     """A link, or several equal ones."""
 
     section: Section
@@ -38,8 +37,7 @@ class ListedLink:
     name: str = text("Name of the link; the link back has the suffix `:back`.", "", may_be_empty=True)
 
 
-@quick_dataclass(frozen=True)
-class ListedNetwork:
+class ListedNetwork(Struct, frozen=True):
     """Devices and links, one by one."""
 
     section: Section

@@ -12,7 +12,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import inline, key
 from et_sim.documents.kinds import choice
 from et_sim.documents.kinds import section as part
@@ -88,8 +87,7 @@ CUBE_MESH = (
 )
 
 
-@quick_dataclass(frozen=True)
-class Ring:
+class Ring(Struct, frozen=True):
     """NPUs in a circle."""
 
     common: Common = inline(Common)
@@ -100,8 +98,7 @@ class Ring:
         return _grid(build, self.common, place, (self.npus,), wraps=True)
 
 
-@quick_dataclass(frozen=True)
-class Mesh:
+class Mesh(Struct, frozen=True):
     """NPUs in rows along every dimension, or in circles for a torus."""
 
     common: Common = inline(Common)
@@ -134,8 +131,7 @@ def _grid(
     return NetworkPart(ends.devices, sizes, ends.ports[0], grid, routing=Routing.DIMENSION_ORDER)
 
 
-@quick_dataclass(frozen=True)
-class FullyConnected:
+class FullyConnected(Struct, frozen=True):
     """A link between any two NPUs."""
 
     common: Common = inline(Common)
@@ -152,8 +148,7 @@ class FullyConnected:
         return NetworkPart(ends.devices, (self.npus,), ends.ports[0])
 
 
-@quick_dataclass(frozen=True)
-class HybridCubeMesh:
+class HybridCubeMesh(Struct, frozen=True):
     """The eight NPUs of a DGX-1: two groups of four, and each NPU linked to its counterpart."""
 
     common: Common = inline(Common)
@@ -171,8 +166,7 @@ class HybridCubeMesh:
 MESH, BEHIND_NICS = "fully-connected", "behind-nics"  # insides of a node, besides a switch
 
 
-@quick_dataclass(frozen=True)
-class Switch:
+class Switch(Struct, frozen=True):
     """NPUs behind one switch."""
 
     common: Common = inline(Common)
@@ -187,8 +181,7 @@ class Switch:
         return NetworkPart(ends.devices, (self.npus,), hub)
 
 
-@quick_dataclass(frozen=True)
-class LeafSpine:
+class LeafSpine(Struct, frozen=True):
     """Leaves with NPUs, each linked to every spine."""
 
     common: Common = inline(Common)
@@ -212,8 +205,7 @@ def _leaves(
     return rows
 
 
-@quick_dataclass(frozen=True)
-class FatTree:
+class FatTree(Struct, frozen=True):
     """A fat tree by k: k pods of k/2 leaves and k/2 aggregation switches; or by radix and NPUs."""
 
     common: Common = inline(Common)
@@ -322,16 +314,14 @@ def _two_tiers(
     return NetworkPart(ends.devices, (each, leaves), tops[0], routing=Routing.SPREAD)
 
 
-@quick_dataclass(frozen=True)
-class Inside:
+class Inside(Struct, frozen=True):
     """The network within a node."""
 
     links: LinkKeys = inline(LinkKeys)
     generator: str = choice("Kind of the network.", "switch", choices=("switch", MESH, BEHIND_NICS))
 
 
-@quick_dataclass(frozen=True)
-class Railed:
+class Railed(Struct, frozen=True):
     """Nodes with a switch or a full mesh inside; NPUs of the same position in their nodes share rails.
 
     Several NPUs of a node may share a NIC, and then a rail. `behind-nics`: a node's switch is reached by NICs
@@ -403,8 +393,7 @@ class Railed:
             raise self.common.section.fault(cause, remedy, key=key)
 
 
-@quick_dataclass(frozen=True)
-class Dragonfly:
+class Dragonfly(Struct, frozen=True):
     """Groups of routers, all linked within a group, and every group to every other.
 
     The global links of a group are dealt to its routers in turn: the link to the group at distance d belongs

@@ -20,13 +20,12 @@ the rates.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, format_ranks
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule, schedule_at_end
@@ -117,8 +116,7 @@ MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it: rates are rounded
 
 
-@quick_dataclass(frozen=True)
-class FlowTables(Tables):
+class FlowTables(Tables, Struct, frozen=True):
     """Tables of the flow model for compiled code."""
 
     hops: Any  # the tables of the link model

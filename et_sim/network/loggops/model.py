@@ -17,11 +17,12 @@ ranks.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from et_sim.basics.errors import MachineError, UsageError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_at_end, schedule_own
@@ -91,8 +92,7 @@ RECORDS_NODES_ONLY = True
 MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 
 
-@quick_dataclass(frozen=True)
-class LogGopsTables(Tables):
+class LogGopsTables(Tables, Struct, frozen=True):
     """Tables of LogGOPS for compiled code."""
 
     constants: Any  # one row

@@ -12,15 +12,14 @@ A message to its own rank arrives at once. Nothing is folded.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import networkx as nx
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_first
 from et_sim.engine.containers import Heap, grow_pool, heap_for, leave, longer
@@ -117,8 +116,7 @@ ends_receives = chosen_by_tables("ends_receives", "transport", _ends_its_own)
 flows_left = chosen_by_tables("flows_left", "transport", _flows_left)  # (network): messages that fit
 
 
-@quick_dataclass(frozen=True)
-class PacketTables(Tables):
+class PacketTables(Tables, Struct, frozen=True):
     """Tables of the packet model for compiled code."""
 
     hops: Any  # the tables of the link model

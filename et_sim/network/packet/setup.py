@@ -5,10 +5,10 @@ A packet that does not fit even in empty queues and buffers is refused, because 
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from typing import Any
 
 import numpy as np
+from msgspec.structs import astuple
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import format_bytes

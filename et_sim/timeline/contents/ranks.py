@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.group_names import shown_group
 from et_sim.basics.unique import unique
@@ -29,7 +30,7 @@ def groups_content(run: RecordedRun) -> TableContent:
     return whole(_GroupRows(run.outcome.plan, run.workload.template_of_rank).columns())
 
 
-class _Membership(NamedTuple):
+class _Membership(Struct, frozen=True):
     """Members of a group, by one of the last three fields."""
 
     size: int

@@ -104,7 +104,7 @@ def issued(outcome: Outcome, actions: Iterable[Action]) -> Iterator[Issued]:
 WHOLE = -1  # scope of a collective that connects its whole group
 
 
-class OneWay(NamedTuple):
+class OneWay(Struct, frozen=True):
     """A tree in which data goes in one direction."""
 
     tree_first: int

@@ -10,13 +10,13 @@ begins when processor and NIC are free, which traces cannot express: this is ref
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import reduce
 from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.trace.columns import ATTRIBUTES, BIT, TAG_RANGE, NodeKind, Trace
@@ -46,8 +46,7 @@ _PRESENT = {
 }
 
 
-@dataclass(slots=True)
-class Totals:
+class Totals(Struct):
     """The totals over all ranks."""
 
     ranks: int = 0
@@ -66,8 +65,7 @@ class Totals:
         self.requires += len(columns.after)
 
 
-@dataclass(slots=True)
-class _Rank:
+class _Rank(Struct):
     """A schedule that is being read."""
 
     number: int
@@ -78,8 +76,7 @@ class _Rank:
     begins_with: list[tuple[int, int]] = field(default_factory=list)  # (row, the row of a receive)
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct):
     """The state of reading: the ranks so far, their totals and unmatched messages."""
 
     source: str

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.documents.reading import whole_number
@@ -39,7 +40,7 @@ _FORMS = (
 LARGEST = 2**63 - 1
 
 
-class GoalOperation(NamedTuple):
+class GoalOperation(Struct, frozen=True):
     """A line with an operation."""
 
     line: int
@@ -50,7 +51,7 @@ class GoalOperation(NamedTuple):
     tag: int
 
 
-class Dependency(NamedTuple):
+class Dependency(Struct, frozen=True):
     """A line that orders two operations."""
 
     line: int
@@ -59,7 +60,7 @@ class Dependency(NamedTuple):
     earlier: str
 
 
-class Head(NamedTuple):
+class Head(Struct, frozen=True):
     """A line `num_ranks N` or `rank R`."""
 
     line: int
@@ -67,7 +68,7 @@ class Head(NamedTuple):
     number: int
 
 
-class End(NamedTuple):
+class End(Struct, frozen=True):
     """A line `}`."""
 
     line: int

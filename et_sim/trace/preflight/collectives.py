@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.group_names import group_key
@@ -68,7 +69,7 @@ _ALL_DIMENSIONS = np.uint64(2**64 - 1)
 _Sequences = dict[ComparedStream, dict[int, CollectiveSequence]]  # stream -> template -> its collectives
 
 
-class CorrectionEffects(NamedTuple):
+class CorrectionEffects(Struct, frozen=True):
     """The effects of a machine's corrections."""
 
     side_by_side: bool = False  # collectives of a rank do not wait for each other

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.unique import groups_of, groups_of_rows
 from et_sim.basics.units import format_ranks
@@ -36,7 +37,7 @@ _KNOTS = 3  # cycles that are printed
 _MOST_VERTICES = 5_000_000  # of all ranks; larger jobs are not checked
 
 
-class _Agents(NamedTuple):
+class _Agents(Struct, frozen=True):
     """Ranks that run the same template in groups of the same classes, as one; columns by agent."""
 
     template: Any
@@ -44,7 +45,7 @@ class _Agents(NamedTuple):
     classes: Mapping[str, Any]  # group rule -> class of the agent's group
 
 
-class _Board(NamedTuple):
+class _Board(Struct, frozen=True):
     """All collectives as vertices: those of a stream, class by class, from `base` on."""
 
     programs: TemplateIndex
@@ -84,7 +85,7 @@ class _Board(NamedTuple):
         return stream, sequence, (vertex - int(self.base[at])) % self.longest[at]
 
 
-class _Edges(NamedTuple):
+class _Edges(Struct, frozen=True):
     """One entry for every two vertices that an agent starts one after the other."""
 
     first: Any  # vertices

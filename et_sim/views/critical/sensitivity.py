@@ -23,7 +23,6 @@ import numpy as np
 from msgspec import Struct, convert, to_builtins
 
 from et_sim.basics.quantities import Quantity
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.views.critical.condensed import Condensed, DistinctDurations
 from et_sim.views.critical.events import LIBRARY, NONE
@@ -82,8 +81,7 @@ class ParameterEffect(Struct, frozen=True):
     same_path_until: float
 
 
-@quick_dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(Struct, frozen=True):
     """Change of the makespan with a parameter."""
 
     parameter: str
@@ -101,8 +99,7 @@ class Sensitivity:
         return plain
 
 
-@quick_dataclass(frozen=True)
-class MakespanChange:
+class MakespanChange(Struct, frozen=True):
     """Change of the makespan by one percent of a parameter."""
 
     parameter: str

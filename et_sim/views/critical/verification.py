@@ -6,12 +6,11 @@ Each parameter is changed to both ends of the range of its path. The command lin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.bands import BAND, Band, band_text
 from et_sim.views.critical.sensitivity import OF_LINKS, Parameter, ParameterEffect, Sensitivities, parameters
@@ -36,8 +35,7 @@ class Simulated(Struct, frozen=True):
 Simulate = Callable[[Sequence[FigureChange]], Iterable[Simulated]]
 
 
-@quick_dataclass(frozen=True)
-class Verified:
+class Verified(Struct, frozen=True):
     """A changed parameter with the predicted and the simulated makespan."""
 
     parameter: str

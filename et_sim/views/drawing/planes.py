@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import atan2, ceil, degrees, floor, log2, log10
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_bandwidth, format_bytes, format_ns, plural
@@ -210,7 +212,7 @@ LINE_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"
 INK = "#333333"
 
 
-class MeasuredCurve(NamedTuple):
+class MeasuredCurve(Struct, frozen=True):
     """An alternative, with (bytes, microseconds) in ascending order."""
 
     name: str
@@ -247,7 +249,7 @@ OF_MEASURED = (
 )
 
 
-class MeasuredKind(NamedTuple):
+class MeasuredKind(Struct, frozen=True):
     """Measurements of one kind: name, mean error in percent, and (measured, predicted) microseconds."""
 
     name: str

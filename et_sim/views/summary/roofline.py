@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, to_builtins
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_bandwidth
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
@@ -52,8 +51,7 @@ class EqualKernels(Struct, frozen=True):
     operations_per_second: float
 
 
-@quick_dataclass(frozen=True)
-class MeasuredRoofline:
+class MeasuredRoofline(Struct, frozen=True):
     """Kernels, the longest first, and the roofs."""
 
     kernels: tuple[EqualKernels, ...]

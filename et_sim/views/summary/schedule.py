@@ -114,7 +114,7 @@ class WorkBlock(NamedTuple):
     work: ScheduledPass | None
 
 
-class Exchange(NamedTuple):
+class Exchange(Struct, frozen=True):
     """Communication of one kind that is under way."""
 
     start_ns: int

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace import shapes
@@ -178,7 +179,7 @@ def _convolution(convolution: Convolution, plan: Plan, *, is_first: bool) -> Cha
 
 def _moving(kernel: Kernel, moved: int) -> Kernel:
     """Return a kernel that reads values of overlapping windows once, not once for each window."""
-    return kernel._replace(bytes=moved)
+    return replace(kernel, bytes=moved)
 
 
 def make_convolution_training(network: ConvolutionNetwork, plan: Plan, name: str = "cnn") -> Workload:

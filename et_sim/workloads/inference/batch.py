@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 from et_sim.workloads.kernels import stored_bytes
@@ -54,7 +57,7 @@ class Segment(NamedTuple):
     is_sampled: bool = True  # the pass samples the next token of the sequence
 
 
-class BatchLoad(NamedTuple):
+class BatchLoad(Struct, frozen=True):
     """Sums over segments."""
 
     segments: int = 0
@@ -63,7 +66,7 @@ class BatchLoad(NamedTuple):
     pairs: int = 0  # pairs of a token and a key that it sees
 
 
-class AttentionSight(NamedTuple):
+class AttentionSight(Struct, frozen=True):
     """The tokens that a layer's attention sees: a sliding window, or a chunk; 0: all before."""
 
     window: int = 0
@@ -95,7 +98,7 @@ def sights(model: Model) -> tuple[AttentionSight, ...]:
     return tuple(AttentionSight(window, model.in_chunks) for window in sorted(windows - {0}))
 
 
-class Batch(NamedTuple):
+class Batch(Struct, frozen=True):
     """The segments of a pass: prompts, or parts of them, and single tokens after cached ones."""
 
     prefill: BatchLoad
@@ -129,8 +132,8 @@ class Batch(NamedTuple):
         segments = tuple(segments)
         all_tokens = Batch._of(segments, context_step, AttentionSight())
         loads = ((sight, Batch._of(segments, context_step, sight)) for sight in sights)
-        return all_tokens._replace(
-            within=tuple((sight, batch.prefill, batch.decode) for sight, batch in loads)
+        return replace(
+            all_tokens, within=tuple((sight, batch.prefill, batch.decode) for sight, batch in loads)
         )
 
     @staticmethod

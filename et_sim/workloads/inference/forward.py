@@ -22,10 +22,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace import shapes
@@ -348,7 +347,7 @@ class _Pass:
         self.work.rank.send(to, size, tag, name=self.work.name("send"), after=self.work.at)
 
 
-class ReplicaPlace(NamedTuple):
+class ReplicaPlace(Struct, frozen=True):
     """The place of a replica: its ranks are consecutive, tensor-parallel ones first."""
 
     plan: Plan

@@ -8,9 +8,10 @@ model.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.workloads import models

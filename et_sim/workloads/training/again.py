@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from et_sim.basics.errors import UsageError
 from et_sim.workloads.models.model import Model
@@ -98,7 +97,7 @@ def _with_modules(
         yield part, of
 
 
-class Output(NamedTuple):
+class Output(Struct, frozen=True):
     """Columns of a product that one operator computes."""
 
     name: str

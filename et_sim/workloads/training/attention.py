@@ -17,6 +17,7 @@ If all ranks have the same number of pairs, all use the blocks of the rank in th
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.trace import shapes
 from et_sim.workloads.kernels import MASK_BYTES, Kernel, passing, product, softmax
@@ -240,7 +241,7 @@ class Core(Struct, frozen=True):
         rows, size = self.batch * block.all_queries, self.value_bytes
         moved = (size if is_first else SUM_BYTES) + size + (size if is_last else SUM_BYTES)
         kernel = passing("outputs merged", rows * self._outputs, moved, MERGED)
-        return kernel._replace(bytes=kernel.bytes + 3 * SUM_BYTES * rows * self._heads)
+        return replace(kernel, bytes=kernel.bytes + 3 * SUM_BYTES * rows * self._heads)
 
     def _sum_of_gradients(self, block: AttentionBlock) -> Kernel:
         """Return the kernel that adds gradients of a block's queries and keys to those so far."""
@@ -271,7 +272,7 @@ class Core(Struct, frozen=True):
                 work.then(passing("gradients summed", added, 3 * self.value_bytes))
         if backward:
             if len(blocks) > 1:
-                work.then(in_order._replace(name="gradients of keys in order"))
+                work.then(replace(in_order, name="gradients of keys in order"))
             size = self.key_bytes * self.context
             work.exchange("reduce_scatter", size, CONTEXT, "gradients of keys reduce-scatter")
 

@@ -10,12 +10,10 @@ up to its queries.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from msgspec import Struct
 
 
-class AttentionBlock(NamedTuple):
+class AttentionBlock(Struct, frozen=True):
     """Queries and keys of one kernel, for each sequence; several equal documents may lie side by side."""
 
     queries: int  # in a document

@@ -9,10 +9,11 @@ states, all of which the optimizer needs, and of the activations that wait for t
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.trace.columns import NodeKind, Trace
 from et_sim.trace.order import dependency_lists
@@ -80,7 +81,7 @@ def _key(pass_: Pass, piece: int) -> _Key:
     return pass_.direction is Direction.FORWARD, pass_.micro_batch, piece
 
 
-class Bounds(NamedTuple):
+class Bounds(Struct, frozen=True):
     """The least time of any run of a plan, and the least memory of its fullest rank."""
 
     time_ns: int
@@ -113,7 +114,7 @@ def bounds_of(model: Model, plan: Plan, kernel_ns: KernelTimes) -> Bounds:
     return Bounds(max(end + stage.rest_ns for end, stage in zip(ends, kernels, strict=True)), memory)
 
 
-class _Kernels(NamedTuple):
+class _Kernels(Struct, frozen=True):
     """Kernel times of one place, by label of the pass."""
 
     pass_ns: dict[str, int]

@@ -6,7 +6,8 @@ The gradients of a layer's weights are ready for the other replicas as soon as t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from et_sim.workloads.kernels import Kernel, element_wise, product
 from et_sim.workloads.training.plan import Plan
@@ -15,7 +16,7 @@ from et_sim.workloads.training.states import Tensors, Weights
 from et_sim.workloads.training.work import RankWork
 
 
-class ChainLayer(NamedTuple):
+class ChainLayer(Struct, frozen=True):
     """Kernels in the order in which they run."""
 
     name: str

@@ -10,13 +10,12 @@ after another. An exchange of shared weights or gradients beside them ends durin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.memory import CLASSES, Accesses, changes, classes_of, lifetimes
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
@@ -32,8 +31,7 @@ from et_sim.workloads.training.plan import PIPELINE, Plan
 from et_sim.workloads.training.step import make_training
 
 
-@quick_dataclass(frozen=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """The memory of one rank at its peak, in bytes."""
 
     weights: int
@@ -46,7 +44,7 @@ class Memory:
     @property
     def total(self) -> int:
         """Return the sum of all classes."""
-        return sum(getattr(self, field.name) for field in fields(self))
+        return sum(getattr(self, name) for name in self.__struct_fields__)
 
     def with_workspace(self, share: float) -> Memory:
         """Return the same memory with a workspace that is a share of everything else."""
@@ -93,7 +91,7 @@ def _turns(trace: Trace) -> tuple[Any, Any]:
 MESSAGES = "send"
 
 
-class PlanTraffic(NamedTuple):
+class PlanTraffic(Struct, frozen=True):
     """The bytes of a rank's collectives of one kind along one axis, or of its messages, in a step."""
 
     over: str

@@ -115,7 +115,7 @@ class ModelLayers(Struct, frozen=True):
         forward, backward = norm(name, self.kept_tokens, model.hidden, size, has_shift=has_shift)
         if self.plan.lora_rank:  # without the kernel of scale and shift, which reads inputs and gradients
             operations, moved = backward.operations // 2, backward.bytes - forward.bytes
-            backward = backward._replace(operations=operations, bytes=moved, launches=1)
+            backward = replace(backward, operations=operations, bytes=moved, launches=1)
         return Passing((forward,), (backward,))
 
     def _sum(self, name: str, *, has_bias: bool) -> Passing:
@@ -269,7 +269,7 @@ class ModelLayers(Struct, frozen=True):
         if attention.query_norm != "whole":
             rows, width = rows * width // attention.head_size, attention.head_size
         kernels = norm("query norm", rows, width, self.plan.value_bytes, has_shift=False)
-        forward, backward = (kernel._replace(launches=2 * kernel.launches) for kernel in kernels)
+        forward, backward = (replace(kernel, launches=2 * kernel.launches) for kernel in kernels)
         return (Passing((forward,), (backward,)),)
 
     def _gate(self) -> tuple[ModelPart, ...]:
@@ -440,7 +440,7 @@ class ModelLayers(Struct, frozen=True):
         if by.weights_apart and self.plan.fused_routing:
             *others, last = activation.back
             more, launches = values * (2 + part.is_gated) * size, last.launches + 1
-            back = (*others, last._replace(bytes=last.bytes + more, launches=launches))
+            back = (*others, replace(last, bytes=last.bytes + more, launches=launches))
             activation = Passing(activation.there, back)
         yield activation
 
@@ -458,7 +458,7 @@ class ModelLayers(Struct, frozen=True):
         if part.has_bias and self.by.experts.bias:
             bias = self._unfused("experts bias", max(rows, 1) * self.model.hidden, 2, self.by.experts.bias)
             there, back = (
-                tuple(kernel._replace(launches=kernel.launches * experts) for kernel in kernels)
+                tuple(replace(kernel, launches=kernel.launches * experts) for kernel in kernels)
                 for kernels in (bias.there, bias.back)
             )
             yield Passing(there, back)

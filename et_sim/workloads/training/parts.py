@@ -15,6 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.kernel_names import FULL_SUMS
 from et_sim.workloads.kernels import (
@@ -135,7 +136,7 @@ class WeightProduct(Struct, frozen=True):
         if not work.during.startswith("backward"):
             return ()
         moved = 2 * stored_bytes(values, self.datatype)
-        return (passing(f"{self.name} weights cast", values, 0)._replace(bytes=moved),)
+        return (replace(passing(f"{self.name} weights cast", values, 0), bytes=moved),)
 
     def forward_kernels(self, work: RankWork, chunks: int = 1) -> tuple[Kernel, ...]:
         """Return the kernels of one of several equal chunks of the tokens, the product last."""
@@ -474,4 +475,4 @@ def _exchange(
 
 
 def _named(kernel: Kernel, number: int, chunks: int) -> Kernel:
-    return kernel._replace(name=f"{kernel.name} {number + 1}/{chunks}")
+    return replace(kernel, name=f"{kernel.name} {number + 1}/{chunks}")

@@ -7,11 +7,13 @@ are spread over the ranks of tensor, context and data together, which are then `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from operator import not_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
@@ -55,7 +57,7 @@ MOST = 10**9
 SMALLEST = 1e-9
 
 
-class Piece(NamedTuple):
+class Piece(Struct, frozen=True):
     """Layers that one chunk of one place of the pipeline has."""
 
     first: int
@@ -106,8 +108,7 @@ def _can_exchange(chosen: Mapping[str, Any]) -> bool:
     return bool(ranks > 1 and (ranks % node == 0 or node % ranks == 0))
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The distribution of one step of training over ranks and time."""
 
     tensor: int = _positive("ranks that share every layer (tensor parallelism)", 1, name="tp")
@@ -280,8 +281,8 @@ class Plan:
                 f" {plural(self.data, 'replica')} times {plural(self.batch, 'sequence')} of a micro-batch",
                 remedy=f"give a multiple of {each}, such as {near}",
             )
-        object.__setattr__(self, "micro_batches", self.global_batch // each)
-        object.__setattr__(self, "global_batch", 0)  # a changed copy has its own number of micro-batches
+        force_setattr(self, "micro_batches", self.global_batch // each)
+        force_setattr(self, "global_batch", 0)  # a changed copy has its own number of micro-batches
 
     @property
     def by(self) -> Software:

@@ -6,7 +6,6 @@ The plan is checked against the model first: quantities that ranks share must di
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 
@@ -171,28 +170,24 @@ def _run_step(layers: ModelLayers, rank: Rank) -> dict[int, tuple[Unit, ...]]:
     return step.units
 
 
-@dataclass(slots=True)
 class _Step:
     """The step of one rank."""
 
-    layers: ModelLayers
-    rank: Rank
-    work: RankWork = field(init=False)
-    ahead: RankWork = field(init=False)  # for a forward pass that runs beside another pass
-    replicas: Replicas = field(init=False)
-    outputs: dict[tuple[int, int], Nodes] = field(default_factory=dict)  # micro-batch, chunk
-    put_off: dict[tuple[int, int], list[Callable[[], None]]] = field(default_factory=dict)
-    gathered: dict[str, Nodes] = field(default_factory=dict)
-    kept: frozenset[str] = frozenset()  # gathered weights that stay from the previous pass
-    sent: Nodes = ()  # sends that the next pass waits for
-    begun: Nodes = ()  # nodes after which this pass began
-    begun_before: Nodes = ()  # nodes after which the previous pass began
-    units: dict[int, tuple[Unit, ...]] = field(default_factory=dict)  # by chunk
-
-    def __post_init__(self) -> None:
-        self.work = RankWork(self.rank, self.plan)
-        self.ahead = RankWork(self.rank, self.plan, cast=self.work.cast, _tag=SECOND_RING_TAG)
+    def __init__(self, layers: ModelLayers, rank: Rank) -> None:
+        self.layers = layers
+        self.rank = rank
+        self.work = RankWork(rank, layers.plan)
+        # for a forward pass that runs beside another pass
+        self.ahead = RankWork(rank, layers.plan, cast=self.work.cast, _tag=SECOND_RING_TAG)
         self.replicas = Replicas(self.work)
+        self.outputs: dict[tuple[int, int], Nodes] = {}  # micro-batch, chunk
+        self.put_off: dict[tuple[int, int], list[Callable[[], None]]] = {}
+        self.gathered: dict[str, Nodes] = {}
+        self.kept: frozenset[str] = frozenset()  # gathered weights that stay from the previous pass
+        self.sent: Nodes = ()  # sends that the next pass waits for
+        self.begun: Nodes = ()  # nodes after which this pass began
+        self.begun_before: Nodes = ()  # nodes after which the previous pass began
+        self.units: dict[int, tuple[Unit, ...]] = {}  # by chunk
 
     @property
     def plan(self) -> Plan:

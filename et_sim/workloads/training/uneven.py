@@ -11,8 +11,8 @@ one, or an operation outside of layers equals one that changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from et_sim.trace.columns import Trace
 from et_sim.workloads.rank import Rank
@@ -27,8 +27,7 @@ Parts = tuple[ModelPart, ...]
 Operations = list[tuple[str, NodeOperation]]  # a layer's operations, each with the end of its node's name
 
 
-@dataclass(slots=True)
-class _First:
+class _First(Struct):
     """A rank whose step was run."""
 
     rank: Rank
@@ -36,15 +35,14 @@ class _First:
     names: dict[Key, set[str]] = field(default_factory=dict)  # names of nodes, by operation
 
 
-class _Change(NamedTuple):
+class _Change(Struct, frozen=True):
     """Operations of layers that differ on another rank."""
 
     becomes: Mapping[Key, NodeOperation]  # the operation on the other rank
     ends: Mapping[Key, tuple[str, ...]]  # ends of the names of its nodes
 
 
-@dataclass(slots=True)
-class UnevenSteps:
+class UnevenSteps(Struct):
     """Steps of ranks by the place of their experts; `run` runs the step of one rank."""
 
     layers: ModelLayers

@@ -10,7 +10,9 @@ Models" (2022), section 4, for layers of any form. Inputs of products alone are 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.workloads.kernels import MASK_BYTES, stored_bytes
 from et_sim.workloads.models.model import RECURRENCE, Experts, FeedForward, Model
@@ -37,7 +39,7 @@ from et_sim.workloads.training.recomputation import (
 from et_sim.workloads.training.states import Tensors, Weights
 
 
-class Kept(NamedTuple):
+class Kept(Struct, frozen=True):
     """Values that a layer keeps, and the modules whose recomputation computes them again."""
 
     values: int
@@ -146,7 +148,7 @@ def head_bytes(layers: ModelLayers) -> int:
     return 2 * kept + layers.tokens * layers.vocabulary * LOGIT_BYTES
 
 
-class Unit(NamedTuple):
+class Unit(Struct, frozen=True):
     """Parts of a model that run one after the other."""
 
     label: str  # in names of nodes
@@ -192,7 +194,7 @@ def units_of(layers: ModelLayers, piece: Piece) -> tuple[Unit, ...]:
     length = run_length(plan.recompute_layers)
     units = [unit for at in range(0, len(units), length) for unit in _run(units[at : at + length])]
     if plan.offload_activations:  # the backward pass begins with the last one
-        units[:-1] = [unit._replace(is_offloaded=True) for unit in units[:-1]]
+        units[:-1] = [replace(unit, is_offloaded=True) for unit in units[:-1]]
     if piece.has_embedding:
         weights = Weights("embedding", layers.embedding_weights, 0, adapters=_none_trained(plan))
         units.insert(0, Unit("embedding", weights, layers.embedding()))
@@ -206,11 +208,11 @@ def units_of(layers: ModelLayers, piece: Piece) -> tuple[Unit, ...]:
 def _run(units: list[Unit]) -> list[Unit]:
     """Return units that are recomputed together: the first keeps its input, the last recomputes all."""
     from_first = [
-        unit._replace(left_bytes=0, again_bytes=unit.again_bytes + unit.left_bytes) for unit in units[1:]
+        replace(unit, left_bytes=0, again_bytes=unit.again_bytes + unit.left_bytes) for unit in units[1:]
     ]
     *earlier, last = (units[0], *from_first)
-    gone = [unit._replace(parts_again=(), is_again_earlier=True) for unit in earlier]
-    return [*gone, last._replace(before=tuple(earlier))]
+    gone = [replace(unit, parts_again=(), is_again_earlier=True) for unit in earlier]
+    return [*gone, replace(last, before=tuple(earlier))]
 
 
 def _none_trained(plan: Plan) -> int | None:

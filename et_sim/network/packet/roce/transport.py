@@ -9,10 +9,11 @@ same size, the two change places: the receive of the first ends with the second,
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.containers import longer
 from et_sim.engine.repeats.description import put
@@ -156,8 +157,7 @@ timer_rings, sends_nothing = pairs.timer_rings, pairs.sends_nothing
 FLOWS_PER_MESSAGE = 1
 
 
-@quick_dataclass(frozen=True)
-class RoceTables(Tables):
+class RoceTables(Tables, Struct, frozen=True):
     """Tables of RoCE for compiled code."""
 
     rules: Any  # one row
