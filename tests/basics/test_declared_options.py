@@ -1,4 +1,4 @@
-"""Commands are classes whose fields are arguments and options; argparse is told of them in one place."""
+"""Commands are classes whose fields are arguments and options; the parser is built from the fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that no file can have are refused like those of files that do not exist."""
+"""Invalid file names are refused with the same message as missing files."""
 
 from __future__ import annotations
 

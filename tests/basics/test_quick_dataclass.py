@@ -1,4 +1,4 @@
-"""A quick dataclass is to its users what a dataclass is."""
+"""A quick dataclass behaves as a dataclass of the standard library."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Quick(Base):
     third: str = "x"
 
     def twice(self) -> int:
-        """A method."""
+        """Return twice the first field."""
         return 2 * self.first
 
 
@@ -42,8 +42,8 @@ class Slow(Base):
     third: str = "x"
 
 
-def _told(kind: Any) -> Any:
-    """All that a class and an instance say of themselves."""
+def _results(kind: Any) -> Any:
+    """Return every result of a class and its instance that the standard library defines."""
     value = kind(3)
     other = dataclasses.replace(value, second=[4])
     results = [(field.name, field.type, dict(field.metadata)) for field in dataclasses.fields(kind)]
@@ -56,7 +56,7 @@ def _told(kind: Any) -> Any:
 
 
 def test_it_answers_as_a_dataclass_does() -> None:
-    assert _told(Quick) == _told(Slow)
+    assert _results(Quick) == _results(Slow)
     assert Quick(3).twice() == 6
 
 

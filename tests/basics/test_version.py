@@ -1,4 +1,4 @@
-"""`et-sim --version` says what et-sim is made of; `et-sim --help` shows every command under one heading."""
+"""`et-sim --version` names the commit and its date; `et-sim --help` shows every command under one heading."""
 
 from __future__ import annotations
 
