@@ -1,4 +1,4 @@
-"""`benchmarks/suite.py --reference`, with a program that stands for the reference."""
+"""`benchmarks/suite.py --reference`, with a program that replaces the reference."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ with open("runs.txt", "a") as runs:
 
 @pytest.fixture
 def suite(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The program; modules beside it have names that helpers of other tests have too."""
+    """Yield the program; modules beside it share names with helpers of other tests."""
     names = [path.stem for path in BENCHMARKS.glob("*.py")]
     others = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     monkeypatch.syspath_prepend(str(BENCHMARKS))
