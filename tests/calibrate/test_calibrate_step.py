@@ -1,4 +1,4 @@
-"""One figure from one time: the job takes as long as was measured, and others say whether it is right."""
+"""One figure is fitted to one time: the job takes as long as measured, and other jobs judge the figure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MACHINE = "h100-dgx:2"
 
 @pytest.fixture
 def job(tmp_path: Path) -> str:
-    """Two ranks, each a chain of forty equal products."""
+    """Return a job of two ranks, each a chain of forty equal products."""
     build, last = TraceBuilder(), list[int]()
     for _ in range(40):
         last = [build.compute("product", layer_shape="gemm 1024 1024 1024", dtype="bf16", after=last)]
