@@ -1,4 +1,4 @@
-"""`et-sim make prefill` and `make decode`: what they write, and what they refuse in one sentence."""
+"""`et-sim make prefill` and `make decode`: files written, and refusals in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`et-sim network`: what it prints, as text and data, and what it refuses."""
+"""`et-sim network`: text, data and refusals."""
 
 from __future__ import annotations
 

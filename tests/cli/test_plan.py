@@ -1,4 +1,4 @@
-"""`et-sim plan`: what a job needs, in words and as data; and whether it fits."""
+"""`et-sim plan`: the needs of a job as text and as data, and whether it fits."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_background_compilation_is_reported_once(capsys: pytest.CaptureFixture[s
 
 
 def test_after_the_first_second_the_estimate_of_a_steady_run_holds() -> None:
-    """However long it took to begin, and however unevenly shares are told."""
+    """Check a start of any length, and shares that are reported at uneven intervals."""
     begin, seconds = 17.0, 20.0  # machine code was waited for, before
     estimate = Estimate()
     results = [begin + at for at in (0.3, 0.6, 1.2, 2.4, 4.8, 9.6, 9.9, 17.0)]
@@ -142,7 +142,7 @@ def test_between_reports_the_estimate_counts_down_and_ends() -> None:
 
 
 def test_a_run_that_begins_anew_is_estimated_anew() -> None:
-    """As when folded ranks turn out to differ, and all are simulated."""
+    """Check a run that restarts, as when folded ranks turn out to differ and all are simulated."""
     estimate = Estimate()
     for share, now in ((0.0, 0.0), (0.9, 9.0), (0.1, 10.0)):
         estimate.add(share, now)

@@ -1,4 +1,4 @@
-"""`et-sim run` from the outside: what it prints, writes, refuses and returns."""
+"""`et-sim run` from the outside: output, files, refusals and exit statuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INPUTS = [f"work.{rank}.et" for rank in range(8)]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with the traces `work.0.et` to `work.7.et`."""
+    """Enter a folder with the traces `work.0.et` to `work.7.et`."""
     monkeypatch.chdir(tmp_path)
     build = et_sim.TraceBuilder()
     work = build.compute("work", micros=20)
@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def stuck(folder: Path) -> str:
-    """Traces in which rank 5 waits for a message that never comes."""
+    """Write traces in which rank 5 waits for a message that is never sent."""
     traces = []
     for rank in range(8):
         build = et_sim.TraceBuilder()

@@ -1,4 +1,4 @@
-"""`et-sim run --network-models`: every rung is the run that --network-model gives; steps say what differs."""
+"""`et-sim run --network-models`: every rung is the run of --network-model; steps show the differences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MACHINE = ("--system=system.json", "--network=network.yml")
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Ranks 0 and 1 both send to rank 2 over the link between 1 and 2, after some computation."""
+    """Enter a folder with ranks 0 and 1 that send to rank 2 over the link between 1 and 2."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "network.yml").write_text(
         "topology: [Ring]\nnpus_count: [8]\nbandwidth: [50]\nlatency: [500]\n"

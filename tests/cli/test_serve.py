@@ -1,4 +1,4 @@
-"""`et-sim serve`: what it prints and writes, and what it refuses in one sentence."""
+"""`et-sim serve`: output, files, and refusals in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`et-sim systolic`: SCALE-Sim's files in, its reports out, and what is refused."""
+"""`et-sim systolic` reads SCALE-Sim's files and writes its reports."""
 
 from __future__ import annotations
 
