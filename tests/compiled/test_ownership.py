@@ -1,4 +1,4 @@
-"""Code is taken only from where no other user can write, and what lies in a cache is never unpickled."""
+"""Code is loaded only from places that no other user can write, and files of a cache are never unpickled."""
 
 from __future__ import annotations
 

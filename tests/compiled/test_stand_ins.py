@@ -1,4 +1,4 @@
-"""Interpreted functions on tables get stand-ins for arrays, and leave behind what they would on arrays."""
+"""Interpreted functions on tables get stand-ins for arrays, and have the same effects as on arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store of machine code: where it is, what names it, and when it is forgotten."""
+"""The store of machine code: its place, its name, and its removal."""
 
 from __future__ import annotations
 
