@@ -1,4 +1,4 @@
-"""A compute model is one class and one line in the registry: here is one that the package does not know."""
+"""A compute model is one class and one line in the registry; this one is outside the package."""
 
 from __future__ import annotations
 

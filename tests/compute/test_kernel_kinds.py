@@ -1,4 +1,4 @@
-"""Constants of kinds of kernels: which entry holds for which kernel, and what follows from them."""
+"""Constants of kinds of kernels: the entry that applies to a kernel, and its effects."""
 
 from __future__ import annotations
 

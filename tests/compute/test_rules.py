@@ -1,4 +1,4 @@
-"""Rules: the first that a kernel matches times it; the rest takes the reference's own roads."""
+"""Rules: the first one that a kernel matches times it; other kernels are timed as in the reference."""
 
 from __future__ import annotations
 
