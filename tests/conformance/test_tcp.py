@@ -1,4 +1,4 @@
-"""The packet model over TCP keeps to what every network model must: as in `test_network_models`."""
+"""The packet model over TCP keeps the rules of every network model, as in `test_network_models`."""
 
 from __future__ import annotations
 
