@@ -1,4 +1,4 @@
-"""`et-convert pytorch`: files, folders, options, what it refuses; the same bytes each time, no remains."""
+"""`et-convert pytorch`: files, folders, options, refusals; the same bytes each time, no remains."""
 
 from __future__ import annotations
 
