@@ -1,4 +1,4 @@
-"""The documentation is true: its commands run and print what it shows, and its links lead somewhere.
+"""The documentation is true: its commands print the output shown, and its links have targets.
 
 A page that takes long is executed with `--deep` only.
 """

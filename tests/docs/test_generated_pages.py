@@ -1,4 +1,4 @@
-"""Pages that are generated are what the code says today."""
+"""Committed pages equal the pages that the code generates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transcripts import REPOSITORY
 from et_sim import glossary, reference_page
 from et_sim.tables.declaration import Column
 
-WITHIN = 0.065  # of the link model, where the library runs what is simulated
+WITHIN = 0.065  # of the link model, where the library runs the simulated algorithm
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The notebook's cells give what it shows; results are at home in notebooks, with or without frames."""
+"""The notebook's cells give the outputs shown; results are displayed with or without pandas."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_jupyter_gives_the_outputs_that_are_shown(tmp_path: Path) -> None:
 
 
 def _told(outputs: Any) -> tuple[str, dict[str, Any]]:
-    """What cells print, in however many pieces, and what their last expressions are."""
+    """Return the text that cells print, joined, and the data of their last expressions."""
     text = "".join("".join(output["text"]) for output in outputs if output["output_type"] == "stream")
     data: dict[str, Any] = {}
     for output in outputs:
