@@ -1,4 +1,4 @@
-"""Every key of every declared document refuses what its kind cannot be, and says what is allowed."""
+"""Every key of every declared document refuses values of another kind, with the allowed ones."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ from et_sim.workloads.training.plan import Plan
 
 
 def nested(of: Any) -> Iterator[tuple[str, tuple[Key, ...]]]:
-    """A class and those of what its keys hold."""
+    """Yield a class with its keys, and every class that its keys hold."""
     yield of.__name__, keys_of(of)
     for key in keys_of(of):
         if key.of is not None:
