@@ -1,6 +1,6 @@
-"""Each correction of collective algorithms on one small example: the time with and without it.
+"""Corrections of collective algorithms, each on one small example: the time with and without it.
 
-The figures stand in docs/profiles.md, too.
+docs/profiles.md shows the same figures.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FULLY_CONNECTED_8 = network(["FullyConnected"], [8])
 
 
 def flight(size: int) -> int:
-    """500 ns and 50 GiB/s."""
+    """Return the time of a message over 500 ns at 50 GiB/s."""
     return int(500 + size / 53.6870912)
 
 
@@ -31,7 +31,7 @@ def both_ways(
 
 
 def test_exact_halving_doubling_charges_the_last_reduction_and_every_one_at_its_size() -> None:
-    """1 MiB over 8: R(256 KiB) + R(128 KiB), and then R(512 KiB) + R(256 KiB) + R(128 KiB)."""
+    """Compare for 1 MiB over 8: R(256 KiB) + R(128 KiB), and then R(512 KiB) + R(256 KiB) + R(128 KiB)."""
     plain, corrected = both_ways(
         "exact-halving-doubling",
         everybody(8, "all_reduce", MIB),
@@ -43,7 +43,7 @@ def test_exact_halving_doubling_charges_the_last_reduction_and_every_one_at_its_
 
 
 def test_exact_halving_doubling_loses_no_bytes() -> None:
-    """1,000,003 B over 8: 125,001 B a piece; the reference halves to 62,500 B and doubles from there."""
+    """Send 1,000,003 B over 8: 125,001 B a piece; the reference halves to 62,500 B and doubles from there."""
     plain, corrected = both_ways(
         "exact-halving-doubling",
         everybody(8, "all_gather", 1_000_003),
@@ -83,7 +83,7 @@ def test_tree_operations_leave_other_collectives_to_a_ring(kind: str) -> None:
 
 
 def test_tree_operations_move_the_right_bytes_in_several_dimensions() -> None:
-    """An all-reduce over two dimensions scatters along the first, so that the tree moves a quarter."""
+    """Run an all-reduce over two dimensions: it scatters along the first, and the tree moves a quarter."""
     net = network(["FullyConnected", "FullyConnected"], [4, 2])
     described = system("doubleBinaryTree", 2)
     plain, corrected = both_ways("tree-operations", everybody(8, "all_reduce", MIB), net, described)
@@ -111,7 +111,7 @@ def test_direct_reductions_are_charged_whatever_the_window(
 
 
 def test_direct_reductions_of_a_group_are_not_charged_while_gathering() -> None:
-    """Four of eight ranks: 3E + 2L(m) + 2R(m), and then 3E + 2L(m) + R(m)."""
+    """Compare for four of eight ranks: 3E + 2L(m) + 2R(m), and then 3E + 2L(m) + R(m)."""
     groups = {"1": [0, 1, 2, 3]}
     builders = everybody(4, "all_reduce", MIB, group="1") + [TraceBuilder()] * 4
     plain, corrected = both_ways(
@@ -133,7 +133,7 @@ def test_simulated_broadcast_uses_the_network() -> None:
 
 
 def chain(folder: Path, ranks: int, size: int, tag: int = 0) -> dict[str, Any]:
-    """Place 0 sends to place 1, that one to place 2, and so on; the system that uses this program."""
+    """Write a program in which place 0 sends to place 1, place 1 to place 2, and so on; return its system."""
     programs = [TraceBuilder() for _ in range(ranks)]
     for place in range(ranks):
         heard = [programs[place].receive(place - 1, size, tag)] if place else []

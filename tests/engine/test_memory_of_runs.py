@@ -1,4 +1,4 @@
-"""What a run takes, it gives back; a record for which there is too little memory is refused before it."""
+"""Memory of a run is released at its end; a record that does not fit is refused before the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATM = Path("/proc/self/statm")
 
 
 @pytest.mark.deep
-@pytest.mark.skipif(not STATM.exists(), reason="only Linux says how much memory is in use")
+@pytest.mark.skipif(not STATM.exists(), reason="needs the memory in use from /proc")
 def test_a_hundred_runs_take_no_more_memory_than_a_few() -> None:
     build = TraceBuilder()
     build.collective("all_reduce", 1 << 20)

@@ -1,4 +1,4 @@
-"""Node types of newer schemas (storage, batch, checkpoint, and numbers above) take their recorded time."""
+"""Node types of newer schemas (storage, batch, checkpoint, and higher numbers) take their recorded time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from et_sim.views.view import view_text
 
 
 def of_types(*types: int) -> Trace:
-    """A kernel, then a node of each type after it (10 ns each, side by side), then a kernel."""
+    """Return a kernel, a node of each type after it (10 ns each, side by side), and a kernel."""
     build = TraceBuilder()
     first = build.compute("forward", nanos=100)
     made = [build.compute(f"type {number}", nanos=10, after=[first]) for number in types]

@@ -1,4 +1,4 @@
-"""How a rank issues its nodes: lanes, order, instant nodes, remote memory."""
+"""Issue of nodes by a rank: lanes, order, instant nodes, remote memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RING = network(["Ring"], [4])
 
 
 def alone(fill, **more):  # type: ignore[no-untyped-def]
-    """Finish time of four ranks that all run what `fill` builds."""
+    """Return the finish time of four ranks that all run the nodes that `fill` adds."""
     builder = TraceBuilder()
     fill(builder)
     times = finish_times([builder] * 4, RING, **more)

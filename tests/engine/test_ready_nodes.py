@@ -1,4 +1,4 @@
-"""Of nodes that are ready, the lowest is issued first: in its lane, and of all lanes that are free."""
+"""Ready nodes are issued in ascending order: within a lane, and among all free lanes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NODES = 20
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An actor with three lanes, of which `free` may issue."""
+    """Return an actor with three lanes; only lanes in `free` may issue."""
     made = SimpleNamespace(
         lanes=[SimpleNamespace(ready=0) for _ in range(3)],
         ready=[NONE] * 3 * NODES,

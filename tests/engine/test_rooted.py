@@ -1,4 +1,4 @@
-"""Collectives over a tree on every kind of machine: who is done when, who waits for whom, what is refused."""
+"""Collectives over a tree on every kind of machine: ends, waits, and refusals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_they_complete_on_every_machine(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_they_go_through_the_whole_system_in_rank_order(kind: str) -> None:
-    """Neighbours in the tree may be in other dimensions, which cost what they cost."""
+    """Check that neighbours in the tree pay for the dimensions between them."""
     net = network(["Ring", "Switch", "FullyConnected"], [3, 2, 2])
     times = finish_times(everybody(12, kind), net, system(dimensions=3, **SIMULATED))
     assert min(times) > 0
@@ -78,7 +78,7 @@ def test_groups_have_trees_of_their_own_in_the_order_of_their_lists(kind: str) -
 
 @pytest.mark.parametrize("kind", [*TO_ROOT, *FROM_ROOT])
 def test_the_root_is_a_rank_of_the_group(kind: str) -> None:
-    """With another root the tree turns: the same times, for ranks as far behind the root."""
+    """Check that with another root the tree is rotated: equal times for ranks as far behind the root."""
     net = network(["FullyConnected"], [8])
     groups = {"5": [1, 3, 4, 6]}
     builders = [TraceBuilder() for _ in range(8)]
@@ -90,7 +90,7 @@ def test_the_root_is_a_rank_of_the_group(kind: str) -> None:
 
 
 def test_a_sender_does_not_wait_for_those_below_or_above_it() -> None:
-    """The root of a broadcast, and a leaf of a reduce, are done when they have sent."""
+    """Check that the root of a broadcast, and a leaf of a reduce, end when they have sent."""
     slow = TraceBuilder()
     busy = slow.compute(micros=100)
     slow.collective("broadcast", 1 << 16, after=[busy])
@@ -163,7 +163,7 @@ def test_a_tree_over_some_of_the_dimensions_is_refused() -> None:
 
 
 def test_queues_that_run_either_way_do_not_matter_to_halving_doubling() -> None:
-    """Ranks whose round-robin stands elsewhere still meet: halving-doubling has no direction."""
+    """Run ranks whose round-robin cursors differ: halving-doubling has no direction, so they match."""
     builders = [TraceBuilder() for _ in range(6)]
     for rank in (0, 1, 2):
         builders[rank].collective("all_reduce", 1 << 16, "1")
@@ -178,7 +178,7 @@ def test_queues_that_run_either_way_do_not_matter_to_halving_doubling() -> None:
 
 @pytest.mark.parametrize("kind", FROM_ROOT)
 def test_a_child_with_a_late_request_holds_back_its_own_message_only(kind: str) -> None:
-    """With rendezvous, the request of one child does not set the message for the other one free."""
+    """Check with rendezvous that the request of one child does not release the message for the other one."""
     for late in (1, 2):
         builders = [TraceBuilder() for _ in range(3)]
         for rank, builder in enumerate(builders):
