@@ -24,7 +24,7 @@ from et_sim.views.summary.parts import PARTS
 
 @pytest.fixture
 def told(capsys: pytest.CaptureFixture[str]) -> Any:
-    """What a command prints as JSON."""
+    """Return a function that runs the command and returns its JSON."""
 
     def ask(*words: str) -> Any:
         assert main(["explain", *words, "--json"]) == 0
