@@ -1,4 +1,4 @@
-"""Every run of ASTRA-sim 1.0 that was handed to us, from its own files: same files in, same nanoseconds out.
+"""Every available run of ASTRA-sim 1.0, from its own files: same files in, same nanoseconds out.
 
 Finish, pass ends, computation, exposed and total communication of every layer, bytes sent by NPU 0 and mean
 chunk latencies are compared, without any tolerance beyond the digits that 1.0 prints: folded for every fourth
@@ -97,7 +97,7 @@ def test_records_explain_the_run_and_say_the_same_folded(case: dict[str, Any], t
 
 
 def recorded_path(case: dict[str, Any], folder: Path, *, fold: bool) -> CriticalPath:
-    """The critical path of a run that is 1.0's, and whose record explains it."""
+    """Return the critical path of a run, after comparing it with 1.0 and checking its record."""
     result = simulate(case, folder, fold=fold, detail="path")
     compare(case, result)
     check(result)
@@ -192,7 +192,7 @@ def test_result_files_have_the_columns_and_digits_of_1_0(name: str, tmp_path: Pa
 
 
 def rows_of(path: Path, like: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a file, with the columns that the wanted ones have, which must be all that are filled."""
+    """Return the rows of a file with the wanted columns, which must be the only ones that are filled."""
     with path.open() as file:
         result = list(csv.DictReader(file))
     return [
