@@ -1,4 +1,4 @@
-"""Which dimensions collectives run on, and how dimensions are divided between model and data."""
+"""The dimensions of collectives, and the division of dimensions between model and data."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_computation_by_layer_is_that_of_1_0_on_any_machine(case: dict[str, Any]
 
 
 def silent(keyword: str, layers: int, extra: str = "") -> LayerFile:
-    """Layers of 10 ns per phase that do not communicate."""
+    """Return layers of 10 ns per phase that do not communicate."""
     tail = " DATA" if keyword == "HYBRID_CUSTOMIZED" else ""
     lines = [f"l{k} -1 10 NONE 0 10 NONE 0 10 NONE 0 5{tail}" for k in range(layers)]
     return parse_layer_file("\n".join([f"{keyword} {extra}", str(layers), *lines]))

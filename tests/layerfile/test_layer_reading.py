@@ -1,4 +1,4 @@
-"""Layer files are read as 1.0 reads them, and refused where 1.0 would go wrong in silence."""
+"""Layer files are read as by 1.0, and refused where 1.0 would silently read them wrong."""
 
 from __future__ import annotations
 
