@@ -1,4 +1,4 @@
-"""A collective library makes the choice of its source, and the choice takes the predicted time."""
+"""A collective library makes the choice of its source, in the predicted time."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_wires_that_the_library_has_no_channels_for_are_mentioned() -> None:
 
 @st.composite
 def _jobs(draw: st.DrawFn) -> tuple[int, dict[str, list[int]], list[tuple[str, str, int]]]:
-    """Ranks of up to three nodes, groups anywhere on them, and collectives of these."""
+    """Draw ranks of up to three nodes, groups anywhere on them, and collectives of these."""
     ranks = 8 * draw(st.integers(1, 3))
     members = st.lists(st.integers(0, ranks - 1), min_size=2, max_size=ranks, unique=True).map(sorted)
     groups = {str(number + 1): draw(members) for number in range(draw(st.integers(1, 3)))}

@@ -50,7 +50,7 @@ def test_so_many_processors_are_held_as_channels_run(size: int, held: int) -> No
 
 def test_few_bytes_hold_few_and_rccl_is_not_known() -> None:
     call = Call("all_reduce", 8, 1, 64 * MIB)
-    assert H100.processors(call, H100.choice(call)) == 16  # as logs say of NVLS on eight H100
+    assert H100.processors(call, H100.choice(call)) == 16  # as in logs of NVLS on eight H100
     mi300 = Library("rccl-2.21", "cdna3", Wires(48, True, 8, 50, is_mesh=True), 8)
     assert mi300.processors(call, mi300.choice(call)) == 0
     assert H100.choice(call).protocol is Protocol.SIMPLE
