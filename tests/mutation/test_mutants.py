@@ -1,6 +1,6 @@
 """Every rule has a test: small changes of core rules are noticed by the tests that are named for them.
 
-Random changes are reported, not refused: a list of those that no test notices is where to write the next one.
+Random changes are reported, not refused: the unnoticed ones show where a test is missing.
 """
 
 from __future__ import annotations
