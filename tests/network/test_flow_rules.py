@@ -80,7 +80,7 @@ def test_a_packet_is_stored_once_at_every_link_but_the_narrowest(routing: str) -
 
 
 def test_a_message_that_ends_almost_at_a_nanosecond_ends_in_it() -> None:
-    """Rates are sums of rounded numbers; `SAME_NS` is larger than their error."""
+    """Check that `SAME_NS` is larger than the error of rates, which are sums of rounded numbers."""
     assert SAME_NS == 2 / 4096
     for rest, more in ((0, 0), (4093, 0), (4094, 1), (4095, 1)):
         ends = ran(sends(2, [(0, 1, 10 * 4096 + rest)]), row_of_links(4096)).finish_ns.tolist()
@@ -97,7 +97,7 @@ def waiting(result: Any) -> dict[str, tuple[int, int]]:
 
 
 def test_all_messages_that_share_a_link_but_one_wait_there() -> None:
-    """Three share the last link for 600 ns; then the largest has it for itself, and a later one, too."""
+    """Share the last link among three for 600 ns; then the largest uses it alone, and so does a later one."""
     builders = sends(4, [(0, 1, 10_000), (2, 1, 10_000), (3, 1, 30_000)])
     builders[2].send(1, 5000, tag=9, after=[builders[2].compute("wait", micros=4)])
     builders[1].receive(2, 5000, tag=9)

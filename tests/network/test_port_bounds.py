@@ -1,8 +1,8 @@
 """No run in the corrected profile is faster than its bytes pass through the ports of the machine.
 
-The bounds are closed forms: what must leave an NPU, or a block of NPUs such as a node, whatever the
-algorithm; what enters or leaves an NPU whose links differ, passes a unit of a memory pool, or is sent by a
-NIC of LogGOPS (which gives no bandwidth of its receiving side).
+The bounds are closed forms: the bytes that must leave an NPU, or a block of NPUs such as a node, with any
+algorithm; the bytes that enter or leave an NPU whose links differ, pass a unit of a memory pool, or are sent
+by a NIC of LogGOPS (which has no bandwidth for its receiving side).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def makespan_ns(kind: str, machine: str, size: int, **options: Any) -> int:
 
 
 def ports_of(dimension: LogicalDimension) -> float:
-    """Bytes per nanosecond that leave an NPU along a dimension."""
+    """Return bytes per nanosecond that leave an NPU along a dimension."""
     others = dimension.npus - 1
     links = {Shape.SWITCH: 1, Shape.FULLY_CONNECTED: others, Shape.RING: min(others, 2)}
     return links[dimension.shape] * bytes_per_ns(dimension.bandwidth)
 
 
 def leaving(network: Network) -> Iterator[tuple[int, float]]:
-    """NPUs of a block, and bytes per nanosecond that leave it."""
+    """Yield NPUs of a block, and bytes per nanosecond that leave it."""
     if isinstance(network.fabric, GraphFabric):
         graph, cards = network.fabric.graph, network.cards
         yield 1, graph.bytes_per_ns[graph.sources == graph.npus[0]].sum()
@@ -77,7 +77,7 @@ def bound_ns(kind: str, machine: str, size: int) -> float:
 
 
 def machines_of(name: str, most: int) -> Iterator[str]:
-    """A part of a node, a node, some nodes, and two whose NPUs share cards."""
+    """Yield a part of a node, a node, some nodes, and two whose NPUs share cards."""
     fewest = entry(name).fewest
     for npus in (fewest // 2, fewest, 2 * fewest, 8 * fewest):
         with suppress(UsageError):
@@ -89,7 +89,7 @@ def machines_of(name: str, most: int) -> Iterator[str]:
 
 
 def below(name: str, most: int, sizes: tuple[int, ...], models: tuple[str, ...]) -> list[Any]:
-    """Points whose answer is faster than their wires, with the factor."""
+    """Return points whose result is faster than their wires, with the factor."""
     results = []
     for machine in machines_of(name, most):
         for kind in KINDS:
@@ -133,7 +133,7 @@ def test_eight_gpus_all_reduce_at_the_bandwidth_of_their_links_by_default() -> N
 
 @st.composite
 def exchanges(draw: Any) -> tuple[str, int, list[tuple[int, int, int]]]:
-    """A shape, NPUs, and messages of which no two begin or end at one NPU, each to a neighbour."""
+    """Draw a shape, NPUs, and messages to neighbours without a common source or target."""
     npus = draw(st.integers(2, 8))
     pairs = draw(st.permutations(range(npus)))
     ends = zip(pairs[::2], pairs[1::2], strict=False)
@@ -158,7 +158,7 @@ def test_without_sharing_analytical_equals_flow(
 
 
 def links_of(shape: str, npus: int) -> list[tuple[Any, Any]]:
-    """The ends of every link in one dimension."""
+    """Return the ends of every link in one dimension."""
     if shape == "Switch":
         return [ends for npu in range(npus) for ends in ((npu, "switch"), ("switch", npu))]
     near = {1, npus - 1} if shape == "Ring" else set(range(1, npus))
@@ -212,7 +212,7 @@ def test_no_unit_of_a_memory_pool_passes_more_than_it_can(
 
 
 def test_parts_of_nanoseconds_count_where_a_port_passes_messages_without_a_break() -> None:
-    """Seven messages arrive over one link of 10 bytes a nanosecond, and are cut to nanoseconds together."""
+    """Send seven messages over one link of 10 bytes a nanosecond: they are cut to nanoseconds together."""
     for size in (1003, 1009):
         messages = sent(8, [(source, 0, size) for source in range(1, 8)])
         for model, first in (("analytical", 0), ("link", size // 10)):
