@@ -1,4 +1,4 @@
-"""Routers with credits do what a fabric does in which everybody looks at everything in every cycle."""
+"""Routers with credits agree with a fabric that examines every channel in every cycle."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_torus_needs_a_dateline_for_each_dimension_and_a_tree_none() -> None:
 
 
 def check_torus(seed: int) -> None:
-    """Many messages at once over one channel of one flit in each class: all arrive, over shortest ways."""
+    """Send many messages at once over one channel of one flit in each class: all arrive on shortest paths."""
     chance = random.Random(seed)
     sizes = [chance.randint(2, 4) for _ in range(chance.randint(1, 3))]
     ranks = math.prod(sizes)

@@ -34,18 +34,18 @@ def finishes(kind: str, ranks: int, size: int, latency: float, bandwidth: float,
 
 
 def halves(members: int) -> list[int]:
-    """Sizes of the subtrees of a root's children, among `members` including itself."""
+    """Return sizes of the subtrees of a root's children, among `members` including itself."""
     others = members - 1
     return [part for part in (-(-others // 2), others // 2) if part]
 
 
 def below(members: int) -> list[int]:
-    """The same of a member that stands in the middle of its block."""
+    """Return the same for a member in the middle of its block."""
     return [part for part in (members // 2, members - 1 - members // 2) if part]
 
 
 def up(costs: Costs, members: int, size: int, *, shares: bool, reduces: bool, root: bool = True) -> int:
-    """When a member has heard from all below it."""
+    """Return the time at which a member has received from all members below it."""
     results = [E]
     for part in halves(members) if root else below(members):
         message = part * size if shares else size
@@ -56,7 +56,7 @@ def up(costs: Costs, members: int, size: int, *, shares: bool, reduces: bool, ro
 
 
 def down(costs: Costs, members: int, size: int, *, shares: bool, start: int, root: bool = True) -> list[int]:
-    """When members are done, the member on top first."""
+    """Return the ends of members, the top member first."""
     times = [start]
     for part in halves(members) if root else below(members):
         arrived = start + costs.flight(part * size if shares else size) + E
@@ -119,7 +119,7 @@ def test_a_barrier_is_a_byte_up_and_a_byte_down_whatever_its_size(
 @pytest.mark.parametrize("splits", [1, 3, 7])
 @pytest.mark.parametrize("kind", ["reduce", "gather", "scatter"])
 def test_chunks_follow_each_other_up_and_down_a_tree(kind: str, splits: int) -> None:
-    """Whoever has sent a chunk goes on to the next; the last has full size in the reference profile."""
+    """Check that a member sends one chunk after the other; the last is full in the reference profile."""
     for size in (1 << 20, 1):
         chunk = max(size // splits, 1)
         chunks = math.ceil(size / chunk)
@@ -130,7 +130,7 @@ def test_chunks_follow_each_other_up_and_down_a_tree(kind: str, splits: int) -> 
 
 
 def test_collectives_of_each_kind_take_the_two_binary_trees_in_turn() -> None:
-    """Their roots are numbered last and first: members one place on have the same roles in the other tree."""
+    """Check two trees whose roots are last and first: their roles are one member apart."""
     kinds = ("all_gather", "all_reduce", "all_gather", "all_reduce", "all_gather")
     builder, before = TraceBuilder(), list[int]()
     for kind in kinds:
@@ -147,7 +147,7 @@ def test_collectives_of_each_kind_take_the_two_binary_trees_in_turn() -> None:
 
 
 def rounds(members: int) -> list[int]:
-    """Pieces of the messages of a reduce-scatter around a circulant."""
+    """Return pieces of the messages of a reduce-scatter around a circulant."""
     results = []
     while members > 1:
         results.append(members // 2)
