@@ -1,4 +1,4 @@
-"""Tasks that share nothing: results in their order, whoever works, and nobody is left behind."""
+"""Independent tasks: results in their order on any workers, and lost tasks are repeated."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ REFUSED, DEADLY = (3, 5), 2
 
 
 def numbers_and_processes(given: int) -> Callable[[int], tuple[int, int]]:
-    """Numbers with something added, and the process that did it."""
+    """Return a function that adds to a number and names its process."""
     return lambda number: (given + number, os.getpid())
 
 
 def refusing(given: int) -> Callable[[int], int]:
-    """Some numbers are refused."""
+    """Return a function that refuses some numbers."""
 
     def do(number: int) -> int:
         if number in REFUSED:
@@ -36,13 +36,13 @@ def refusing(given: int) -> Callable[[int], int]:
 
 
 def looked_up(given: Mapping[int, str]) -> Callable[[int], str]:
-    """Texts by their numbers, which nobody may change."""
+    """Return a function that finds texts by number in a mapping that is read-only."""
     assert isinstance(given, MappingProxyType)
     return lambda number: given[number]
 
 
 def deadly(owner: int) -> Callable[[int], int]:
-    """A number at which processes end that are not the owner."""
+    """Return a function that ends other processes than the owner at one number."""
 
     def do(number: int) -> int:
         if number == DEADLY and os.getpid() != owner:
@@ -54,7 +54,7 @@ def deadly(owner: int) -> Callable[[int], int]:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """All workers that begin, on a machine with three processors, where everything is worth it."""
+    """Return all workers that begin, on a machine with three processors, where every task uses workers."""
     started, start = list[Any](), WorkerPool._start
 
     def note(pool: WorkerPool) -> Any:
@@ -130,7 +130,7 @@ def test_tasks_of_a_dead_worker_are_repeated_here_with_a_message(started: list[A
 
 
 def stopping(owner: int) -> Callable[[int], int]:
-    """A number at which processes stop that are not the owner."""
+    """Return a function that stops other processes than the owner at one number."""
 
     def do(number: int) -> int:
         if number == DEADLY and os.getpid() != owner:
