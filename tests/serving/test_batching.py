@@ -1,4 +1,4 @@
-"""Continuous batching with passes of known times: nobody is lost, overtaken, or given what is not there."""
+"""Continuous batching with passes of known times: order, fairness and limits of memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def served(
     *pools: CachePool,
     token_ns: int = TOKEN_NS,
 ) -> Cluster:
-    """What becomes of (arrival, prompt, output)."""
+    """Return the cluster after it has served (arrival, prompt, output)."""
     cluster = Cluster(pools or (pool(),), policy, KnownTimes(token_ns))
     given = [Request(number, *fields) for number, fields in enumerate(requests)]
     cluster.serve(sorted(given, key=lambda request: (request.arrival_ns, request.number)))
@@ -108,7 +108,7 @@ def test_no_more_sequences_run_than_a_batch_may_have() -> None:
 
 
 def test_a_static_batch_ends_before_the_next_one_begins() -> None:
-    """The shorter request leaves its place empty, and the later one waits for the longer one."""
+    """Check that the shorter request leaves its place empty, and the later one waits for the longer one."""
     requests = [(0, 10, 3), (0, 10, 6), (1, 20, 2)]
     cluster = served(requests, Policy(STATIC))
     tokens = [(iteration.prefill_tokens, iteration.decode_tokens) for iteration in cluster.iterations]
@@ -145,7 +145,7 @@ def test_a_policy_is_a_class_and_an_entry_of_the_registry(monkeypatch: pytest.Mo
 
 
 def test_a_sequence_that_loses_its_cache_is_worked_on_anew_and_finishes() -> None:
-    """Two of 8 + 8 tokens need 4 blocks of 4 each, and there are 6."""
+    """Serve two sequences of 8 + 8 tokens, which need 4 blocks of 4 each; there are 6."""
     cluster = served([(0, 8, 9), (0, 8, 9)], Policy(PREFILL_FIRST, block=4), pool(blocks=6))
     first, second = cluster.served
     assert (first.preemptions, second.preemptions) == (0, 1)
@@ -180,7 +180,7 @@ def test_caches_leave_a_replica_one_after_the_other() -> None:
 
 
 def test_caches_reach_a_replica_one_after_the_other() -> None:
-    """Also those that leave different replicas."""
+    """Check caches that leave different replicas."""
     pools = (pool(PREFILL, replicas=2), pool(DECODE, first=2))
     outcome = served([(0, 10, 2), (0, 10, 2)], Policy(PREFILL_FIRST), *pools).served
     assert [answer.replica for answer in outcome] == [0, 1]
@@ -189,7 +189,7 @@ def test_caches_reach_a_replica_one_after_the_other() -> None:
 
 
 def test_a_cache_that_comes_when_a_pass_ends_is_in_the_next_one() -> None:
-    """All that happens at a time comes before what begins then."""
+    """Check that all events of a time come before a pass that begins then."""
     first_comes = PASS_NS + 10 * TOKEN_NS + 10 * TRANSFER_NS
     pass_ends = first_comes + PASS_NS + TOKEN_NS
     arrival = pass_ends - (PASS_NS + TOKEN_NS + TRANSFER_NS)
@@ -252,7 +252,7 @@ def test_a_request_for_one_token_stays() -> None:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], Policy, tuple[CachePool, ...]]:
-    """Few blocks, so that caches are lost."""
+    """Draw cases with few blocks, so that caches are lost."""
     block = draw(st.integers(1, 5))
     size = st.integers(1, 20)
     requests = draw(st.lists(st.tuples(st.integers(0, 30_000), size, size), min_size=1, max_size=12))

@@ -1,4 +1,4 @@
-"""Serving on a machine: times are those of passes simulated one by one; caches move all that they hold."""
+"""Serving on a machine: times are those of passes simulated one by one; caches are moved whole."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MODEL = decoder(sequence=4096)
 
 
 def pass_ns(*segments: Segment, model: Model = MODEL, plan: Plan = PLAN) -> int:
-    """Made and simulated by itself."""
+    """Return the time of a pass, made and simulated by itself."""
     workload = make_inference(model, plan, [Batch.of(segments)])
     return int(et_sim.simulate(workload, machine=f"h100-dgx:{plan.ranks}").makespan_ns)
 
