@@ -16,7 +16,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ws_ns(product: Product, side: int) -> int:
-    """What SCALE-Sim's table of cycles says, where weights stay."""
+    """Return the time from SCALE-Sim's table of cycles, where weights stay."""
     folds = -(-product.inner // side) * -(-product.columns // side)
     return int(folds * (3 * side + product.rows - 2) / CLOCK_GHZ)
 
@@ -43,7 +43,7 @@ def test_less_bandwidth_makes_dram_the_bound_and_slower_links_the_network() -> N
 
 
 def test_operands_that_move_again_count_as_sram() -> None:
-    """The second operand is read for each fold of rows, and 4 Mi words do not hold it."""
+    """Check a second operand that is read for each fold of rows, as 4 Mi words do not hold it."""
     step = Step.empty()
     step.compute(Product("p", 4096, 4096, 4096))
     array, dram, sram, network = run(step, Machine(256, "os", dram_words=8)).parts

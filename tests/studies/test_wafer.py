@@ -1,4 +1,4 @@
-"""The study of wafers, in small: what its page says holds there, too, and its rows are today's."""
+"""The study of wafers, in small: the claims of its page hold, and its rows are today's."""
 
 from __future__ import annotations
 
