@@ -1,4 +1,4 @@
-"""What is wrong with the description of a sweep is one sentence, with the line and what to do."""
+"""Mistakes in the description of a sweep are one sentence, with the line and a remedy."""
 
 from __future__ import annotations
 
