@@ -35,7 +35,7 @@ def gap(build: TraceBuilder, name: str, nanos: int, after: list[int]) -> int:
 
 
 def alone(gap_ns: int = 5_000) -> Trace:
-    """A kernel, a gap, an operator, and beside them a shorter path."""
+    """Return a kernel, a gap, an operator, and beside them a shorter path."""
     build = TraceBuilder()
     first = build.compute("kernel", nanos=10_000, concurrent=True)
     build.compute("beside", nanos=12_000, concurrent=True)

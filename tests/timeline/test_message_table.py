@@ -228,7 +228,7 @@ print(json.dumps(everything()))
 
 
 def everything() -> list[Any]:
-    """Rows of runs that take every road a message can take."""
+    """Return rows of runs that cover every path of a message through the engine."""
     values = []
     for model in ("analytical", "link"):
         for rendezvous in (False, True):

@@ -1,4 +1,4 @@
-"""Writing: a part of a run, every compression, versions; the same figures in whatever blocks rows come."""
+"""Writing: a part of a run, every compression, versions; figures do not depend on blocks of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting is not transfer: how long communication waits, for whom, and how a rank's time is split."""
+"""Waiting is not transfer: waits of communication, their ranks, and the parts of a rank's time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sum_of_parts(entry: dict[str, Any]) -> int:
 
 
 def expected_waits(result: Result) -> dict[tuple[int, int], tuple[int, set[int]]]:
-    """By actor and node of an unfolded run: how long it waited, and who came last, one row at a time."""
+    """Return the wait of each node of an unfolded run, and the ranks that came last, from single rows."""
     rows = rows_of(result)
     end_of_run = result.outcome.end_ns
     admitted = _admitted(result)
@@ -84,7 +84,7 @@ def expected_waits(result: Result) -> dict[tuple[int, int], tuple[int, set[int]]
 
 
 def _admitted(result: Result) -> dict[tuple[int, int], int | None]:
-    """When collectives were let in, of an unfolded run; those without chunks are when they are issued."""
+    """Return the admission times of collectives of an unfolded run, or issue times without chunks."""
     plan, state, admitted = result.outcome.plan, result.outcome.nodes, {}
     for rank in range(plan.ranks):
         first = int(plan.actors["node_first"][rank])
@@ -138,7 +138,7 @@ def test_waits_match_those_of_a_row_by_row_search(first: int) -> None:
 
 
 def training(draw: Random, ranks: int) -> Workload:
-    """Steps of different length, with collectives of all ranks and messages to neighbours between them."""
+    """Return steps of different length, with collectives and messages to neighbours between them."""
     program = [draw.choice(("compute", "collective", "exchange")) for _ in range(8)]
     traces: list[Trace] = []
     for rank in range(ranks):
