@@ -1,4 +1,4 @@
-"""The judge itself, on programs whose times can be told by hand."""
+"""The player of programs, checked on programs whose times follow by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kernel(lasts: int, stream: int = 7, latency: int = 10, turn: int = 1) -> Lau
 
 
 def spans(threads: dict[int, list[Step]], machine: Machine = CALM) -> list[tuple[int, int]]:
-    """When each kernel of a program of one rank begins and ends, in the order of their ends."""
+    """Return begin and end of each kernel of a program of one rank, in the order of their ends."""
     [rank] = play(Program([Rank(threads)], frozenset()), machine)
     return [(event.begin, event.end) for event in rank.device]
 
