@@ -1,4 +1,4 @@
-"""Events that are left of a record come when they came in all of it, whatever durations become."""
+"""Events left in a condensed record have the times of the whole record, for any change of durations."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class Drawn:
         return node
 
     def sort(self, row: int) -> tuple[Any, ...]:
-        """What duration an event has; that of a node is its own."""
+        """Return the kind of duration of an event; a node has a kind of its own."""
         of = self.rows[row]
         own = row if KINDS[of["kind"]] == "node" else None
         return KINDS[of["kind"]], LINKS[of["link"]], of["end_ns"] - of["start_ns"], own
 
     def ends(self, takes: dict[tuple[Any, ...], float], rates: dict[tuple[Any, ...], float]) -> Any:
-        """When nodes end, and the steepest that this changes, straight from the definition."""
+        """Return the ends of nodes, and their steepest rates of change, straight from the definition."""
         ends: list[tuple[float, float]] = []
         for row, of in enumerate(self.rows):
             before = [ends[parent] for parent in (of["critical_parent"], of["other_parent"]) if parent >= 0]

@@ -1,4 +1,4 @@
-"""What was found in a long record is kept for the next call, and believed only if it is of this very run."""
+"""Results from a long record are kept for the next call, and used only for the same run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pictures must not hide, and what they leave out."""
+"""Content that pictures must show, and content that they leave out."""
 
 from __future__ import annotations
 

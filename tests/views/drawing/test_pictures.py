@@ -1,4 +1,4 @@
-"""Every number of a picture is what the tables say; pictures become files of either form."""
+"""Every number of a picture equals the tables; pictures become files of either form."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_every_picture_is_well_formed_and_cut_as_requested(
     assert capsys.readouterr().out == ""
     drawn = target.read_text(encoding="utf-8")
     assert ElementTree.fromstring(drawn).tag.endswith("svg")
-    assert "var(" not in drawn  # what reads SVG need not know style sheets
+    assert "var(" not in drawn  # readers of SVG need not support style sheets
     if "--ranks" in cuts:
         assert "0-7" not in drawn
 

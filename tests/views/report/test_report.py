@@ -1,4 +1,4 @@
-"""The HTML page says what the run's files say, needs nothing else, and cannot be broken by names."""
+"""The HTML page has the figures of the run's files, needs no other file, and is safe with any names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ VOID = {"meta", "link", "br", "input"}
 
 
 class Page(HTMLParser):
-    """Elements are closed in order; what is referred to is collected, and texts by element."""
+    """A reader of a page that checks nesting, and collects references, ids, and texts by element."""
 
     def __init__(self, content: str) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Page(HTMLParser):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Of drawings; nothing is open after it."""
+        """Ignore elements of drawings that open no further one."""
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag

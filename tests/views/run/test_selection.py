@@ -1,4 +1,4 @@
-"""Selections of ranks and time count exactly what they name: against counting one by one."""
+"""Selections of ranks and time count exactly their rows, as a count one by one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, warm_engine: None) -> Path:
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
-    """The timeline of every rank, spelled out."""
+    """Return the timeline with a row for every rank."""
     run = open_run(folder)
     ranks = {row["actor"]: row["ranks"] for row in run.actors().to_pylist()}
     rows = []

@@ -23,7 +23,7 @@ RANKS = 6
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in which six ranks are one actor."""
+    """Return a run in which six ranks are one actor."""
     workload = et_sim.Workload.of([layered(10)] * RANKS)
     folder = run_written(tmp_path_factory.mktemp("sql") / "run", workload, ring(RANKS, "50GB/s"))
     assert feather.read_table(folder / "actors.arrow").num_rows == 1

@@ -1,4 +1,4 @@
-"""How busy links are is what the record of the run adds up to."""
+"""The use of links follows from sums over the record of the run."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ TREE: dict[str, Any] = {
 
 
 def _on_tree(folder: Path, **options: Any) -> Path:
-    """Ranks 0 and 1 send to 2 and 3: two messages share the links to and from the spine."""
+    """Write ranks 0 and 1 that send to 2 and 3: two messages share the links to and from the spine."""
     workload = sent(4, [(source, source + 2, 1_000_000) for source in (0, 1)])
     options = {"detail": "links", "fold": False} | options
     return run_written(folder, workload, TREE, **options)

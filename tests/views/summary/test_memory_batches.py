@@ -16,7 +16,7 @@ from et_sim.views.summary.memory import memory_peaks
 
 
 def _trace(rank: int) -> et_sim.Trace:
-    """Tensors that come and go, other ones on every rank."""
+    """Return tensors that come and go, different ones on every rank."""
     build = et_sim.TraceBuilder()
     sizes = [64 * (1 + (number * (rank + 3)) % 5) for number in range(6)]
     for number, size in enumerate(sizes):

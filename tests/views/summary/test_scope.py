@@ -1,4 +1,4 @@
-"""Every summary says what its figures include and leave out, which is declared once for each model."""
+"""Every summary states the effects that its figures include and leave out, declared once for each model."""
 
 from __future__ import annotations
 
