@@ -1,4 +1,4 @@
-"""Inference: caches, weights, operations equal closed forms; what is read decides how long a token takes."""
+"""Inference: caches, weights, operations equal closed forms; bytes read determine the time of a token."""
 
 from __future__ import annotations
 

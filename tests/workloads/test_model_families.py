@@ -1,4 +1,4 @@
-"""Families of models: weights beside published figures, unknown keys, and what their layers cost."""
+"""Families of models: weights beside published figures, unknown keys, and costs of their layers."""
 
 from __future__ import annotations
 

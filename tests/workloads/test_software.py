@@ -1,4 +1,4 @@
-"""Software is an input: each key of a description changes what ranks do, or how a run takes it."""
+"""Software is an input: each key of a description changes the kernels of ranks, or the options of a run."""
 
 from __future__ import annotations
 

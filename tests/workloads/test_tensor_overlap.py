@@ -19,7 +19,7 @@ PLAN = {"tensor": 4, "sequence_parallel": True, "micro_batches": 1}
 
 
 def rows_of(part: ModelPart, plan: Plan, bandwidth: float, *, is_forward: bool) -> list[dict[str, Any]]:
-    """Return what the first rank does in one direction of a part."""
+    """Return the rows of the first rank in one direction of a part."""
 
     def alone(rank: Rank) -> None:
         work = Work(rank, plan)
