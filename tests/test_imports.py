@@ -1,4 +1,4 @@
-"""Rooms know only the rooms that the design lets them know.
+"""Rooms import only the rooms that the design allows.
 
 Every import of every module is read from its source, those inside functions and behind TYPE_CHECKING too.
 """
@@ -15,7 +15,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-# What everybody may import, and what these import themselves.
+# Rooms that every room may import, and that import only each other.
 COMMON = {"basics", "documents", "compiled", "version"}
 
 # Room -> the rooms it may import, besides itself and the common modules.
@@ -135,7 +135,10 @@ def _imports(module: str, path: Path) -> Iterator[Import]:
 
 
 def _room(dotted: str) -> str:
-    """`et_sim.plan.records.NODE` is of room `plan`; `converters.…` is one room; "" is the facade."""
+    """Return the room of a module: `plan` for `et_sim.plan.records.NODE`, "" for the facade.
+
+    All of `converters.…` is one room.
+    """
     parts = dotted.split(".")
     if parts[0] in ("converters", "recorder"):
         return parts[0]
@@ -156,7 +159,7 @@ def _may_import(room: str, imported: str) -> bool:
 
 @cache
 def every_import() -> tuple[Import, ...]:
-    """Of all modules."""
+    """Return the imports of all modules."""
     return tuple(pair for name, path in _modules() for pair in _imports(name, path))
 
 
@@ -186,13 +189,13 @@ def test_the_allowed_imports_have_no_circle() -> None:
     rest["network"].discard("plan")  # record layouts only
     while rest:
         free = {room for room, allowed in rest.items() if not allowed & rest.keys()}
-        assert free, f"these rooms know each other in a circle: {sorted(rest)}"
+        assert free, f"these rooms import each other in a circle: {sorted(rest)}"
         rest = {room: allowed for room, allowed in rest.items() if room not in free}
 
 
 @cache
 def _imported_modules() -> nx.DiGraph:
-    """An arrow from each module to each of ours that it imports."""
+    """Return a graph with an arrow from each module to each of our modules that it imports."""
     modules = {name for name, _ in _modules()}
     arrows = nx.DiGraph()
     for module, imported in every_import():
@@ -207,7 +210,7 @@ def _packages() -> list[str]:
 
 
 def _child(package: str, module: str) -> str:
-    """The module or package directly inside a package that a module belongs to; the package is its own."""
+    """Return the direct child of a package that holds a module; a package is its own child."""
     below = module.removeprefix(f"{package}.").partition(".")[0]
     return package if module == package else f"{package}.{below}"
 

@@ -87,7 +87,7 @@ def test_what_few_runs_need_is_not_imported_with_the_simulator() -> None:
 
 @pytest.mark.usefixtures("warm_engine")
 def test_a_run_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
-    """Neither the compiler and what is compiled, nor what numpy and Arrow load for some conversions."""
+    """Check that the compiler, and modules that numpy and Arrow load for conversions, are not loaded."""
     needless = {
         "numba",
         "numpy.ma",
