@@ -163,7 +163,7 @@ def every_import() -> tuple[Import, ...]:
     return tuple(pair for name, path in _modules() for pair in _imports(name, path))
 
 
-def test_no_room_imports_what_the_design_forbids() -> None:
+def test_every_room_keeps_to_its_allowed_imports() -> None:
     forbidden = [
         f"{module} imports {imported}"
         for module, imported in every_import()
@@ -177,7 +177,7 @@ def test_every_module_lives_in_a_room() -> None:
     assert homeless == []
 
 
-def test_the_package_itself_offers_only_what_is_public() -> None:
+def test_the_package_itself_offers_only_public_names() -> None:
     rooms = {
         _room(imported) for module, imported in every_import() if module == "et_sim" and _is_ours(imported)
     }
@@ -224,7 +224,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 @pytest.mark.parametrize("package", _packages())
-def test_what_a_package_holds_has_no_circle(package: str) -> None:
+def test_the_content_of_a_package_has_no_circle(package: str) -> None:
     inside = nx.DiGraph()
     for module, imported in _imported_modules().edges:
         if all(f"{name}.".startswith(f"{package}.") for name in (module, imported)):
@@ -233,7 +233,7 @@ def test_what_a_package_holds_has_no_circle(package: str) -> None:
     assert _circles(inside) == []
 
 
-def test_nobody_but_observers_knows_more_of_them_than_their_facade() -> None:
+def test_only_observers_import_more_of_them_than_their_facade() -> None:
     observers, facade = "et_sim.engine.observe", "et_sim.engine.observe.facade"
     known = {
         f"{module} imports {imported}"

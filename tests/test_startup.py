@@ -76,7 +76,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert done.stdout.split() == []
 
 
-def test_what_few_runs_need_is_not_imported_with_the_simulator() -> None:
+def test_modules_that_few_runs_need_are_not_imported_with_the_simulator() -> None:
     names = (*OF_FEW_RUNS, *OF_INTERPRETED_RUNS)
     program = f"import sys, et_sim.api; print(*(name for name in {names!r} if name in sys.modules))"
     done = subprocess.run(

@@ -41,7 +41,7 @@ def _opened() -> Path:
     return store.cache_directory.__wrapped__()
 
 
-def test_a_new_cache_is_private_whatever_the_umask_is(root: Path) -> None:
+def test_a_new_cache_is_private_with_any_umask(root: Path) -> None:
     before = os.umask(0)
     try:
         directory = _opened()

@@ -53,7 +53,7 @@ def test_stand_ins_leave_the_same_content_in_the_arrays_as_the_function() -> Non
     assert with_stand_ins.inner.grid.tolist() == on_arrays.inner.grid.tolist()
 
 
-def test_a_record_is_one_object_however_often_it_is_read() -> None:
+def test_repeated_reads_of_a_record_give_one_object() -> None:
     def same(tables: Outer) -> int:
         row = tables.rows[1]
         row.kind = 5

@@ -275,9 +275,7 @@ def test_sizes_outside_a_table_are_refused_or_follow_the_rule(tmp_path: Path) ->
         ("", "the table is empty"),
     ],
 )
-def test_tables_that_say_too_little_are_refused_in_one_sentence(
-    text: str, sentence: str, tmp_path: Path
-) -> None:
+def test_incomplete_tables_are_refused_in_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(EtSimError) as error:
         simulated(table(tmp_path / "times.csv", text))
     assert sentence in str(error.value)

@@ -126,7 +126,7 @@ def test_messages_of_a_mesh_meet_where_dimension_order_leads_them() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_lone_message_takes_what_its_way_says(model: str) -> None:
+def test_a_lone_message_takes_the_time_of_its_path(model: str) -> None:
     machine = read_network_alone(TREE)
     tables, result = route_tables(machine), machine.fabric.graph  # type: ignore[union-attr]
     size = 123_457

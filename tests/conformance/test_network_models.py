@@ -90,7 +90,7 @@ def arrival(model: str, shape: str, ranks: int, target: int, size: int) -> int:
 @pytest.mark.parametrize(
     ("shape", "target", "hops"), [("Ring", 2, 2), ("Switch", 3, 2), ("FullyConnected", 3, 1)]
 )
-def test_a_lone_message_takes_what_is_documented(model: str, shape: str, target: int, hops: int) -> None:
+def test_a_lone_message_takes_the_documented_time(model: str, shape: str, target: int, hops: int) -> None:
     for size in (1, 4096, 10**6):
         assert arrival(model, shape, 5, target, size) == LONE[model](hops, size)
 

@@ -53,7 +53,7 @@ def test_units_follow_from_names(column: str, unit: str) -> None:
 
 
 @pytest.mark.deep
-def test_large_all_reduces_of_a_dgx_1_take_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_all_reduces_of_a_dgx_1_take_the_measured_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     errors, least = dgx_1_page.errors(), dgx_1_page.SMALLEST_OF_LARGE
     large = [result for (size, _), result in errors.items() if size >= least]

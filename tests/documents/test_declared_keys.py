@@ -235,7 +235,7 @@ def test_values_given_in_python_are_checked_by_the_keys_and_named_as_arguments(
     assert str(caught.value) == sentence
 
 
-def test_lines_and_paths_say_where_something_is_wrong(tmp_path: Path) -> None:
+def test_faults_are_located_by_line_or_path(tmp_path: Path) -> None:
     file = tmp_path / "file.yml"
     file.write_text("size: 3\nentries:\n  - name: a\n  - name: b\n    delay: soon\n")
     content = {"size": 3, "entries": [{"name": "a"}, {"name": "b", "delay": "soon"}]}

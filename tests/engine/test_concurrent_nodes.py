@@ -63,7 +63,7 @@ def test_concurrent_collectives_run_beside_others_when_they_are_replayed() -> No
     assert finish(build, **{"replay-only": 1}) == 200
 
 
-def test_concurrent_nodes_wait_for_what_they_come_after() -> None:
+def test_concurrent_nodes_wait_for_their_parents() -> None:
     build = TraceBuilder()
     before = build.compute("before", nanos=30)
     beside = build.compute("beside", nanos=10, concurrent=True, after=[before])

@@ -101,9 +101,7 @@ def test_tree_operations_move_the_right_bytes_in_several_dimensions() -> None:
         ("direct", 10824, 10824),
     ],
 )
-def test_direct_reductions_are_charged_whatever_the_window(
-    algorithm: str, plain_ns: int, mended_ns: int
-) -> None:
+def test_direct_reductions_are_charged_with_any_window(algorithm: str, plain_ns: int, mended_ns: int) -> None:
     plain, corrected = both_ways(
         "direct-reductions", everybody(8, "reduce_scatter", MIB), FULLY_CONNECTED_8, system(algorithm)
     )

@@ -77,7 +77,7 @@ def test_eager_sends_wait_for_the_request_of_rendezvous(model: str) -> None:
     assert times[1] == request + 2 * SERIAL + LATENCY
 
 
-def test_the_whole_path_is_what_the_link_model_takes_on_idle_fully_connected_dimensions() -> None:
+def test_the_whole_path_equals_the_link_model_on_idle_fully_connected_dimensions() -> None:
     square = network(["FullyConnected"] * 3, [2, 2, 2])
     builders = sends(8, [(0, 7, MIB)])
     whole = corrected("whole-path", dimensions=3)

@@ -118,7 +118,7 @@ def test_two_way_queues_untie_the_knot(keys: dict[str, Any], at_ports: tuple[int
     assert times[1::2] == odd
 
 
-def test_blocked_queues_let_their_oldest_chunk_in_when_nothing_else_is_left() -> None:
+def test_blocked_queues_admit_their_oldest_chunk_when_no_event_is_left() -> None:
     """Check that chunks in different orders block each other even with queues for both directions."""
     keys = {
         "preferred-dataset-splits": 3,
@@ -164,7 +164,7 @@ COLLECTIVES = st.tuples(
     order=st.sampled_from(ORDERS),
     within=st.sampled_from(["FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst"]),
 )
-def test_corrected_queues_never_block_whatever_the_skew(
+def test_corrected_queues_never_block_with_any_skew(
     collectives: list[tuple[str, int, str]],
     lateness: list[list[int]],
     splits: int,

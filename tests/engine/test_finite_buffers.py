@@ -74,7 +74,7 @@ def test_a_message_without_bytes_takes_the_room_of_one(first: int, goes_ahead: b
 
 
 @pytest.mark.parametrize("tags", [(0, 0, 0, 0), (0, 1, 2, 3), (5, 5, 7, 7)])
-def test_messages_between_two_ranks_share_one_buffer_whatever_their_tags(tags: tuple[int, ...]) -> None:
+def test_messages_of_all_tags_between_two_ranks_share_one_buffer(tags: tuple[int, ...]) -> None:
     result = exchange([(MIB, tag) for tag in tags])
     assert [time < WORK_US * 1000 for time in sent_ns(result)] == [True, True, False, False]
     assert [send["waiting_ns"] > 0 for send in nodes(result, "send")] == [False, False, True, False]

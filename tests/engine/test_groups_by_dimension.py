@@ -219,7 +219,7 @@ def test_a_group_of_unequal_nodes_is_near_the_bound_of_its_ports(kind: str, memb
 
 
 @pytest.mark.deep
-def test_rings_of_unequal_nodes_all_run_at_the_same_time_whatever_may_be_active() -> None:
+def test_rings_of_unequal_nodes_all_run_at_once_with_any_number_of_active_chunks() -> None:
     members = [0, 1, 2, 4, 5, 6, 7]
     alike = [group_times(members, size=64 * MIB, **{"active-chunks-per-dimension": n}) for n in (1, 2)]
     assert alike[0] < 1.3 * alike[1]

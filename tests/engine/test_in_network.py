@@ -396,7 +396,7 @@ def test_a_member_that_never_comes_is_named() -> None:
 
 
 @pytest.mark.parametrize("routing", ["shortest", "ecmp", "ecmp-ns3", "dimension-order"])
-def test_members_reach_their_switch_by_nics_whatever_the_routing(routing: str) -> None:
+def test_members_reach_their_switch_by_nics_with_any_routing(routing: str) -> None:
     graph = {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 4, "latency": L}
     graph |= {"bandwidth": "50GB/s", "nic": {"bandwidth": "25GB/s", "latency": 10}}
     net = {"graph": graph, "in-network": [{"switches": "*", "latency": P}], "logical-dimensions": [8]}

@@ -65,7 +65,7 @@ def test_a_ring_without_buffers_ends_its_whole_time_after_the_last_rank(kind: st
 
 @pytest.mark.parametrize("buffers", [{"slots": 8}, UNLIMITED], ids=["finite", "unlimited"])
 @pytest.mark.parametrize("kind", RINGS)
-def test_the_rank_a_ring_of_steps_behind_a_late_one_ends_last_whatever_the_buffers(
+def test_the_rank_a_ring_of_steps_behind_a_late_one_ends_last_with_any_buffers(
     kind: str, buffers: dict[str, Any]
 ) -> None:
     """Check the rank whose last step depends on the first one of the late rank."""

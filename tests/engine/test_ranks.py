@@ -37,7 +37,7 @@ def test_computing_overlaps_with_communication() -> None:
     assert alone(both) == 79540
 
 
-def test_a_kernel_begins_when_the_one_before_ends_whatever_else_is_under_way() -> None:
+def test_a_kernel_begins_when_the_one_before_ends_beside_any_other_node() -> None:
     def three(builder: TraceBuilder) -> None:
         builder.collective("all_reduce", MIB)
         builder.compute(micros=40, after=[builder.compute(micros=40)])

@@ -137,7 +137,7 @@ def one_after_the_other(
 
 @pytest.mark.parametrize("profile", ["reference", "corrected"])
 @pytest.mark.parametrize("algorithm", ["ring", "direct", "halvingDoubling"])
-def test_a_collective_of_a_group_takes_as_long_whatever_is_done_before_and_after(
+def test_the_time_of_a_group_does_not_depend_on_collectives_before_and_after(
     algorithm: str, profile: str
 ) -> None:
     """Check that a listed group never uses the ring order of another axis, built before or after it."""

@@ -55,7 +55,7 @@ def kernels(*nanos: int) -> TraceBuilder:
 
 
 @pytest.mark.parametrize(("at_a_time", "makespan"), [(1, 1000), (2, 500), (3, 400), (9, 400)])
-def test_kernels_of_a_stream_run_so_many_at_a_time(at_a_time: int, makespan: int) -> None:
+def test_a_stream_runs_at_most_its_number_of_kernels_at_a_time(at_a_time: int, makespan: int) -> None:
     build = kernels(400, 300, 200, 100)
     result = ran(build, streams=[{"name": "main", "takes": ["kernels"], "at-a-time": at_a_time}])
     assert result.makespan_ns == makespan

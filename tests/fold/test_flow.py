@@ -205,7 +205,7 @@ def test_sends_of_one_rank_that_end_in_one_nanosecond_are_watched(
     assert outcome(case, fold=True) == outcome(case, fold=False)
 
 
-def test_an_exchange_of_all_behind_an_oversubscribed_leaf_takes_what_its_uplink_takes(
+def test_an_exchange_of_all_behind_an_oversubscribed_leaf_takes_the_time_of_its_uplink(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Check that each leaf sends 4 * 12 of 16 shares up one link, which is the slowest."""

@@ -131,7 +131,7 @@ def test_a_link_that_a_pair_shares_with_a_message_separates_even_ranks_from_odd_
     assert actors_of(case) == 2
 
 
-def test_nodes_left_behind_are_not_issued_by_whichever_completion_comes_first() -> None:
+def test_nodes_left_behind_do_not_depend_on_the_first_completion() -> None:
     """Check node 4, ready from the start: at rank 0 the send ends first, elsewhere the receive."""
     build = TraceBuilder()
     beginning = build.invalid("beginning")

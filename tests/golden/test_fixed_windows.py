@@ -55,7 +55,7 @@ def ends_of(case: dict[str, Any], routes: RouteTables) -> Any:
     return ends
 
 
-def test_windows_over_queues_tell_every_message_of_the_permutation(
+def test_windows_over_queues_predict_every_message_of_the_permutation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")

@@ -56,7 +56,7 @@ def figures(result: Result) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("case", parameters(golden(), "link_tx_pkts", INTERPRETED))
-def test_packets_take_what_those_of_ns3_take(case: dict[str, Any]) -> None:
+def test_packets_take_the_recorded_time(case: dict[str, Any]) -> None:
     result = figures(simulated(case))
     assert result == SECTION.measured[case["name"]]
 

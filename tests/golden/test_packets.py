@@ -123,7 +123,7 @@ def measured() -> dict[str, float]:
 
 
 @pytest.mark.parametrize("case", cases("roce"))
-def test_flows_take_what_packets_of_roce_take(case: dict[str, Any], tmp_path: Path) -> None:
+def test_flows_take_the_time_of_packets_of_roce(case: dict[str, Any], tmp_path: Path) -> None:
     error = error_of_roce(case, tmp_path)
     assert error == pytest.approx(measured()[case["name"]], abs=SAME)
     if case["name"] != BEYOND:
@@ -167,7 +167,7 @@ def error_of_tcp(case: dict[str, Any]) -> float:
 
 
 @pytest.mark.parametrize("case", cases("tcp"))
-def test_flows_take_what_packets_of_tcp_take(case: dict[str, Any]) -> None:
+def test_flows_take_the_time_of_packets_of_tcp(case: dict[str, Any]) -> None:
     error = error_of_tcp(case)
     assert error == pytest.approx(measured()[case["name"]], abs=SAME)
     assert abs(error) < (TCP_SMALL if case["bytes"] <= 1 << 20 else 2), f"{error:+.2f} %"

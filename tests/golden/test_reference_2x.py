@@ -130,7 +130,7 @@ def test_there_are_cases_with_memory_and_with_utilisation() -> None:
 
 
 @pytest.mark.parametrize("case", TRACKED, ids=lambda case: case.name)
-def test_peak_memory_is_what_the_reference_prints(case: Case) -> None:
+def test_peak_memory_equals_the_output_of_the_reference(case: Case) -> None:
     result = run(case.workload(), **case.machine, model=case.model)
     printed = [text for text, count in case.content["expected"]["peak_local_mem"] for _ in range(count)]
     assert [_as_the_reference_prints(peak) for peak in result.peak_memory_bytes.tolist()] == printed
@@ -138,7 +138,7 @@ def test_peak_memory_is_what_the_reference_prints(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", MEASURED, ids=lambda case: case.name)
-def test_utilisation_is_what_the_reference_prints_but_for_its_averages(case: Case) -> None:
+def test_utilisation_equals_the_output_of_the_reference_except_averages(case: Case) -> None:
     """Check averages: the reference divides by the time of all computation, and by one nanosecond more."""
     result = run(case.workload(), **case.machine, model=case.model)
     printed = case.expected_statistics()

@@ -116,7 +116,7 @@ def _said_ns(name: str, kind: str, ranks: int, size: int) -> float:
     size=st.integers(1, 1 << 28),
     model=st.sampled_from(["analytical", "flow"]),
 )
-def test_alone_a_collective_takes_what_the_library_says(
+def test_a_lone_collective_takes_the_time_of_the_library(
     name: str, kind: str, ranks: int, size: int, model: str
 ) -> None:
     assert abs(_alone_ns(name, kind, ranks, size, model) - _said_ns(name, kind, ranks, size)) <= 2

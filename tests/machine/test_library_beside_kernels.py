@@ -43,7 +43,7 @@ def _span(run: Any, name: str) -> tuple[int, int]:
     ("size", "held"),
     [(1000, 1), (1 << 18, 8), (64 * MIB, 24)],  # LL of eight ranks, LL128, Simple
 )
-def test_so_many_processors_are_held_as_channels_run(size: int, held: int) -> None:
+def test_each_running_channel_holds_a_processor(size: int, held: int) -> None:
     call = Call("all_gather", 8, 1, size)
     assert H100.processors(call, H100.choice(call)) == held
 

@@ -73,7 +73,7 @@ def test_a_fault_is_reported_with_its_line(
 
 @BOTH
 @pytest.mark.parametrize("model", ["analytical", "link"])
-def test_models_that_know_no_protocols_refuse_them(machine: dict[str, Any], model: str) -> None:
+def test_models_without_protocols_refuse_them(machine: dict[str, Any], model: str) -> None:
     builder = TraceBuilder()
     builder.collective("all_reduce", 1000)
     workload, how = Workload.of([builder.build()] * 4), {"all-reduce-implementation": ["ring"]}

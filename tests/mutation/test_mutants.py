@@ -144,7 +144,7 @@ def test_a_comment_is_no_part_of_a_change() -> None:
     assert here[0].applied(commented) == 'a = (  # "x" + y\n    (b - c)  # of b\n)\n'
 
 
-def test_equal_lines_are_told_apart_by_their_number() -> None:
+def test_equal_lines_are_distinguished_by_their_number() -> None:
     found = changes_of("rule.py", "a = b + c\na = b + c\n")
     assert [(mutant.number, mutant.row) for mutant in found] == [(0, 1), (1, 2)]
     assert [mutant.applied("a = b + c\na = b + c\n") for mutant in found] == [

@@ -115,7 +115,7 @@ def test_every_flow_has_a_bottleneck_in_much_traffic(
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_times_do_not_depend_on_how_many_rates_are_set_anew(
+def test_times_do_not_depend_on_the_number_of_updated_rates(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")

@@ -215,7 +215,7 @@ CASES = [
 
 @pytest.mark.parametrize("members", GROUPS.values(), ids=GROUPS)
 @pytest.mark.parametrize(("kind", "algorithm", "protocol"), CASES)
-def test_ports_carry_what_the_algorithm_needs(
+def test_ports_carry_the_bytes_of_the_algorithm(
     kind: str, algorithm: str, protocol: str, members: Sequence[int]
 ) -> None:
     group, size = Nodes(members), MIB + 11

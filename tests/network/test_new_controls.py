@@ -148,7 +148,7 @@ def test_the_window_of_swift_keeps_its_limits(sender: Made) -> None:
     assert (of.own.window, of.pair.window) == (0.25, PAYLOAD)
 
 
-def test_swift_sends_a_packet_every_so_many_round_trips_below_a_window_of_one(sender: Made) -> None:
+def test_swift_sends_a_packet_every_few_round_trips_below_a_window_of_one(sender: Made) -> None:
     of = sender(swift, **FLAT)
     of.own.window = 0.5
     assert of.after(50) == 0.5 * (1 - 0.8 * 25 / 50)

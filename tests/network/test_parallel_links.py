@@ -29,7 +29,7 @@ def sent(network: dict[str, Any], model: str, messages: int = 1) -> et_sim.Resul
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("messages", [1, 2])
-def test_a_count_of_links_is_one_of_so_many_times_the_bandwidth(model: str, messages: int) -> None:
+def test_a_count_of_links_is_one_link_of_the_whole_bandwidth(model: str, messages: int) -> None:
     counted = dumbbell({"bandwidth": f"{B}GB/s", "count": N})
     wide = dumbbell({"bandwidth": f"{N * B}GB/s"})
     slow = dumbbell({"bandwidth": "1GB/s", "count": 2})

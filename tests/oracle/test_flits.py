@@ -120,7 +120,7 @@ def test_flits_go_on_in_the_cycles_of_the_oracle(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("turns", ["packet", "flit"])
-def test_ports_that_ask_at_the_same_time_have_their_turns_in_order(turns: str) -> None:
+def test_ports_that_request_at_the_same_time_have_their_turns_in_order(turns: str) -> None:
     credits = {"flit": 64, "packet": 320, "router-cycles": 1, "cycle": 1, "padding": False}
     star = {"generator": "star", "npus": 4, "bandwidth": "50GB/s", "latency": 1}
     builders = sends(4, [(source, 0, 640) for source in (1, 2, 3)])

@@ -51,7 +51,7 @@ def rounded(value: Fraction) -> int:
     acknowledgement=st.sampled_from([0, 48, 300]),
     whole=st.booleans(),
 )
-def test_a_message_alone_takes_what_its_packets_take(
+def test_a_lone_message_takes_the_time_of_its_packets(
     size: int, hops: int, payload: int, header: int, acknowledgement: int, whole: bool
 ) -> None:
     """Send packets that follow each other over the first link; the last one crosses the others alone."""

@@ -83,12 +83,12 @@ def agree(seed: int) -> list[int] | None:
 
 
 @given(st.integers(0, 10**9))
-def test_random_schedules_end_when_the_rules_say(seed: int) -> None:
+def test_random_schedules_end_by_the_rules(seed: int) -> None:
     agree(seed)
 
 
 @pytest.mark.deep
-def test_schedules_with_ties_end_when_the_rules_say_and_some_stall() -> None:
+def test_schedules_with_ties_end_by_the_rules_and_some_stall() -> None:
     assert sum(agree(seed) is None for seed in range(60)) == 6
 
 

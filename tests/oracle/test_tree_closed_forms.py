@@ -72,7 +72,7 @@ def down(costs: Costs, members: int, size: int, *, shares: bool, start: int, roo
     latency=LATENCIES,
     bandwidth=BANDWIDTHS,
 )
-def test_what_goes_to_a_root_takes_the_longest_way_up(
+def test_collectives_to_a_root_take_the_longest_path_up(
     kind: str, ranks: int, root: int, size: int, latency: float, bandwidth: float
 ) -> None:
     costs = Costs("FullyConnected", bandwidth, latency, E, 50)
@@ -92,7 +92,7 @@ def test_what_goes_to_a_root_takes_the_longest_way_up(
     latency=LATENCIES,
     bandwidth=BANDWIDTHS,
 )
-def test_what_comes_from_a_root_takes_the_way_down(
+def test_collectives_from_a_root_take_the_path_down(
     kind: str, ranks: int, root: int, size: int, latency: float, bandwidth: float
 ) -> None:
     costs = Costs("FullyConnected", bandwidth, latency, E, 50)
@@ -106,9 +106,7 @@ def test_what_comes_from_a_root_takes_the_way_down(
 
 
 @given(ranks=st.integers(2, 33), size=st.integers(0, 1 << 20), latency=LATENCIES)
-def test_a_barrier_is_a_byte_up_and_a_byte_down_whatever_its_size(
-    ranks: int, size: int, latency: float
-) -> None:
+def test_a_barrier_of_any_size_is_a_byte_up_and_a_byte_down(ranks: int, size: int, latency: float) -> None:
     costs = Costs("FullyConnected", 50.0, latency, E, 50)
     hop, levels = costs.flight(1) + E, ranks.bit_length() - 1
     times = finishes("barrier", ranks, size, latency, 50.0)

@@ -81,7 +81,7 @@ def test_results_have_the_order_of_tasks_on_any_workers(started: list[Any]) -> N
     assert _all_ended(started)
 
 
-def test_what_is_soon_done_is_done_here(monkeypatch: pytest.MonkeyPatch, started: list[Any]) -> None:
+def test_short_tasks_are_done_here(monkeypatch: pytest.MonkeyPatch, started: list[Any]) -> None:
     monkeypatch.setattr(workers, "WORTH_SECONDS", 1e9)
     assert {process for _, process in in_order(numbers_and_processes, 0, range(5))} == {os.getpid()}
     assert not started
@@ -106,7 +106,7 @@ def test_one_task_needs_no_other_process(started: list[Any]) -> None:
     assert not started
 
 
-def test_what_cannot_be_sent_is_done_here(started: list[Any]) -> None:
+def test_tasks_that_cannot_be_sent_are_done_here(started: list[Any]) -> None:
     assert list(in_order(lambda _: str, {}, range(3))) == ["0", "1", "2"]
     assert not started
 
@@ -140,9 +140,7 @@ def stopping(owner: int) -> Callable[[int], int]:
     return do
 
 
-def test_what_a_worker_that_is_stopped_had_is_done_here(
-    started: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_of_a_stopped_worker_are_done_here(started: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "LOOK_SECONDS", 0.05)
     messages: list[str] = []
     tasks = [DEADLY, DEADLY, *range(6)]

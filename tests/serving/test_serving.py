@@ -183,7 +183,7 @@ def test_an_impossible_setup_is_refused(setup: dict[str, Any], said: str) -> Non
         served((0, 1000, 3000), **setup)
 
 
-def test_a_share_of_the_memory_below_what_is_reserved_leaves_nothing() -> None:
+def test_a_share_of_the_memory_below_the_reserved_part_leaves_no_cache() -> None:
     with pytest.raises(UsageError, match="but 0 B are available for weights and cache"):
         served((0, 10, 2), memory_share=0.01)
 

@@ -21,7 +21,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
 
 
-def test_the_page_is_what_the_results_are() -> None:
+def test_the_page_shows_the_results() -> None:
     results, page = Results(dlrm.RESULTS), dlrm_page.PAGE.read_text(encoding="utf-8")
     assert results.missing(dlrm.points(FULL)) == [], "run: python docs/studies/dlrm.py"
     assert with_texts(page, dlrm_page.texts(FULL, results)) == page

@@ -114,7 +114,7 @@ def test_a_class_of_one_family_keeps_its_default() -> None:
     assert fitted([judged("one", 0.5, (SOFTWARE, "experts"))] * MANY)["experts"] == DEFAULTS["experts"]
 
 
-def test_a_later_class_explains_what_earlier_ones_leave() -> None:
+def test_a_later_class_explains_the_error_left_by_earlier_ones() -> None:
     random = Random(2)
     rows = families(4, 0.1, 0.1)
     for number in range(400):

@@ -21,7 +21,7 @@ def ws_ns(product: Product, side: int) -> int:
     return int(folds * (3 * side + product.rows - 2) / CLOCK_GHZ)
 
 
-def test_without_waiting_for_dram_kernels_take_what_folds_take() -> None:
+def test_without_waiting_for_dram_kernels_take_the_time_of_their_folds() -> None:
     step = resnet(layers=5)
     result = run(step, Machine(32, "ws"))
     array, dram, sram, network = result.parts
@@ -67,7 +67,7 @@ def test_a_shared_transformer_layer_has_its_part_of_all_operations() -> None:
 
 
 @pytest.mark.deep
-def test_a_row_of_the_page_is_what_is_simulated_today() -> None:
+def test_a_row_of_the_page_equals_the_simulation_of_today() -> None:
     row = tpu.found_table({(256, "os"): run(resnet(), Machine(256, "os"))}).splitlines()[-1]
     assert row in PAGE.read_text(encoding="utf-8"), "run: python docs/studies/tpu.py"
 

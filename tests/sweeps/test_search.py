@@ -274,7 +274,7 @@ def test_no_point_dominates_a_front(values: list[tuple[int, int]]) -> None:
 
 
 @given(VALUES, st.integers(1, 3), st.integers(1, 3), st.randoms(use_true_random=False))
-def test_the_least_dominated_points_are_chosen_whatever_the_bounds(
+def test_the_least_dominated_points_are_chosen_with_any_bounds(
     values: list[tuple[int, int]], keep: int, at_once: int, random: Any
 ) -> None:
     goal = Goal(("ranks", "price"), (), {}, None, None, 0, (None,), keep, at_once)

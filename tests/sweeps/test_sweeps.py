@@ -377,7 +377,7 @@ def test_all_runs_are_kept_while_they_are_simulated(tmp_path: Path, undisturbed:
 
 
 @pytest.mark.parametrize("text", ["best", "best:0", "best:x", "some", "0-9", "", "best:99999999999999"])
-def test_what_cannot_be_kept_is_refused(text: str) -> None:
+def test_invalid_points_to_keep_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--keep"):
         parse_keep(text, POINTS)
 

@@ -55,7 +55,7 @@ def test_folding_changes_no_digit() -> None:
     assert costs(RATES, of=alike) == costs(RATES, fold=False, of=alike)
 
 
-def test_a_machine_may_say_only_one_of_them_or_nothing() -> None:
+def test_a_machine_may_state_only_one_of_them_or_none() -> None:
     price = costs({"price-per-hour": 1})
     assert (price["joules"], price["computing_joules"], price["currency"]) == (None, None, "USD")
     energy = costs({"busy-watts": 1, "idle-watts": 0})

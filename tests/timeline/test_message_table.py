@@ -72,7 +72,7 @@ def test_a_message_has_left_after_its_serialisation_and_arrived_after_the_latenc
         }
 
 
-def test_messages_for_one_link_wait_and_the_link_shows_how_long() -> None:
+def test_messages_for_one_link_wait_and_the_link_shows_the_time() -> None:
     traces = []
     for rank in range(4):
         build = et_sim.TraceBuilder()
@@ -183,7 +183,7 @@ def test_a_part_of_a_run_holds_the_rows_that_touch_it(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("micros", [1, 1000, 1_000_000, 60_000_000])
-def test_links_take_as_little_space_however_long_the_run_is(micros: int) -> None:
+def test_links_take_no_more_space_in_a_longer_run(micros: int) -> None:
     traces = []
     for rank in range(4):
         build = et_sim.TraceBuilder()

@@ -295,7 +295,7 @@ def test_in_a_broadcast_ranks_wait_for_those_above_them_only(late: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ONE_WAY)
-def test_who_is_done_before_the_last_one_comes_did_not_wait_for_it(kind: str) -> None:
+def test_ranks_that_end_before_the_last_arrival_did_not_wait_for_it(kind: str) -> None:
     traces = []
     for rank in range(8):
         build = TraceBuilder()
@@ -367,7 +367,7 @@ def test_random_cases_wait_transfer_and_hide() -> None:
     assert ((totals > 0).sum(axis=0) >= 2).all()
 
 
-def test_who_came_last_is_put_in_order_once_however_many_templates_there_are(
+def test_arrivals_are_sorted_once_for_all_templates(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     traces = []

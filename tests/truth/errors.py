@@ -75,13 +75,13 @@ def cases(seed: int, without: frozenset[str] = frozenset()) -> list[Case]:
         form = FORMS[0]  # the old form does not distinguish groups of one size
     played = play(program, AS_RECORDED)
     try:
-        return _asked(seed, program, form, played)
+        return _predicted(seed, program, form, played)
     except EtSimError as error:
         print(f"seed {seed}: {error}", file=sys.stderr)
         return [Case(seed, "refused", 1.0, form.name, program.features, math.inf)]
 
 
-def _asked(seed: int, program: Program, form: Form, played: list[Played]) -> list[Case]:
+def _predicted(seed: int, program: Program, form: Form, played: list[Played]) -> list[Case]:
     outcome = converted(program, played, form)
     first = min(rank.begin for rank in played)
     late = [took - form.span_ns(rank) for took, rank in zip(replayed_ns(outcome), played, strict=True)]

@@ -49,7 +49,7 @@ def test_a_kernel_comes_after_the_one_before_on_its_stream() -> None:
     assert spans({MAIN: [kernel(50), kernel(5), kernel(5, stream=8)]}) == [(20, 25), (12, 62), (63, 68)]
 
 
-def test_a_stream_waits_for_what_an_event_was_recorded_after() -> None:
+def test_a_stream_waits_for_the_work_before_an_event() -> None:
     steps: list[Step] = [
         kernel(50),
         Record("e", 7, 1),
@@ -68,7 +68,7 @@ def test_the_host_waits_for_a_stream_an_event_and_the_device() -> None:
         assert max(event.end for event in rank.host) == end + 10
 
 
-def test_a_thread_asks_until_the_event_has_happened() -> None:
+def test_a_thread_queries_until_the_event_has_happened() -> None:
     steps: list[Step] = [kernel(50), Record("e", 7, 1), Query("e", 2, 5)]
     [rank] = play(Program([Rank({MAIN: steps})], frozenset()), CALM)
     assert [event.begin for event in rank.host if event.name == "cudaEventQuery"] == list(range(5, 62, 7))
@@ -80,7 +80,7 @@ def test_a_thread_sleeps_until_it_is_signalled() -> None:
     assert ends({MAIN: [Signal("go")], OTHER: [Host(50), *other]}) == 51
 
 
-def test_nobody_ends_a_transfer_before_the_last_has_begun() -> None:
+def test_no_rank_ends_a_transfer_before_the_last_has_begun() -> None:
     def rank(first: int) -> Rank:
         work = Work("nccl", 0, 10, 1, transfer=Transfer(("a",), "all_reduce", (0, 1), 4, 100))
         return Rank({MAIN: [Host(first), Launch("launch", 4, 20, work)]})

@@ -107,7 +107,7 @@ def test_the_summary_and_the_page_show_the_bus_bandwidth_by_default(
 
 @pytest.mark.parametrize(("machine", "port"), [("h100-dgx:8", 450.0), ("l40s-node:8", 31.5)])
 @pytest.mark.parametrize("model", ["flow", "link", "analytical"])
-def test_no_rank_has_a_larger_bus_bandwidth_than_its_port_however_late_it_comes(
+def test_no_late_rank_has_a_larger_bus_bandwidth_than_its_port(
     machine: str, port: float, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for seed in range(2):

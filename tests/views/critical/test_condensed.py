@@ -83,7 +83,7 @@ records = st.builds(Drawn, st.integers(0, 1 << 32), st.integers(1, 120), st.samp
 
 
 @given(records, st.integers(0, 1 << 32))
-def test_nodes_end_when_they_did_whatever_durations_become(record: Any, seed: int) -> None:
+def test_ends_of_nodes_are_kept_for_any_change_of_durations(record: Any, seed: int) -> None:
     events, draw = condensed(record), random.Random(seed)
     sorts = _durations_of(events)
     takes = {sort: float(draw.choice((0, 1, 3, 700))) for sort in sorts}
@@ -118,7 +118,7 @@ def test_nodes_may_end_as_late_as_in_the_whole_record(record: Any) -> None:
 
 
 @pytest.mark.parametrize("steps", [100, 1000])
-def test_a_ring_is_a_handful_of_events_however_many_steps_it_has(steps: int) -> None:
+def test_a_ring_of_any_number_of_steps_is_a_handful_of_events(steps: int) -> None:
     record: Any = Drawn(0, 1, 1000)
     record.rows = []
 

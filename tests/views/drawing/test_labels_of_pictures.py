@@ -153,7 +153,7 @@ def test_ranks_have_their_shortest_form(ranks: str, label: str) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("view", sorted(NEEDS))
-def test_what_needs_a_record_is_drawn_and_not_a_sentence_alone(runs: dict[str, Path], view: str) -> None:
+def test_pictures_of_a_record_are_drawn_and_not_a_sentence_alone(runs: dict[str, Path], view: str) -> None:
     drawn = VIEWS[view].drawn(open_run(runs[NEEDS[view]]), EVERYTHING)
     assert "not recorded" not in drawn
     assert "<path" in drawn

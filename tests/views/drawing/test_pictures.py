@@ -177,7 +177,7 @@ def test_the_picture_of_waits_writes_the_figures_beside_its_bars(folded: Path) -
                 assert f"{share(line.waits_for_ns, line.nodes_waiting_ns)} for rank" in drawn
 
 
-def test_what_waits_is_a_thin_line_as_long_as_it_waits(tmp_path: Path) -> None:
+def test_a_waiting_node_is_a_thin_line_as_long_as_its_wait(tmp_path: Path) -> None:
     late, early = et_sim.TraceBuilder(), et_sim.TraceBuilder()
     first = late.compute("busy", micros=500)
     late.send(1, 1 << 20, after=[first])
@@ -257,7 +257,7 @@ def test_without_resvg_a_png_is_refused_in_a_sentence(
         ["picture", "--svg", "x", "--png", "x"],
     ],
 )
-def test_what_cannot_be_drawn_is_refused(
+def test_pictures_that_cannot_be_drawn_are_refused(
     folded: Path,
     arguments: list[str],
     capsys: pytest.CaptureFixture[str],

@@ -108,7 +108,7 @@ def test_shares_of_a_limit_are_in_proportion_and_nothing_is_forgotten(counts: li
     st.lists(st.integers(0, 12), min_size=4, max_size=4),
     st.integers(1, 20),
 )
-def test_the_longest_of_each_stratum_are_kept_however_they_come(
+def test_the_longest_of_each_stratum_are_kept_in_any_order(
     candidates: list[tuple[int, int]], quotas: list[int], each: int
 ) -> None:
     stratum, took = (np.array([entry[at] for entry in candidates], np.int64) for at in range(2))

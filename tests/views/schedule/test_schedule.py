@@ -202,7 +202,7 @@ def test_the_picture_is_drawn_as_png_too(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("kind", ["workload", "run"])
-def test_what_has_no_passes_is_refused_in_one_sentence(
+def test_runs_and_jobs_without_passes_are_refused_in_one_sentence(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if kind == "run":

@@ -190,7 +190,7 @@ def test_two_columns_of_one_name_are_refused_where_one_would_be_lost(
     assert _asked(folder, "SELECT 1 AS a, 2 AS a", capsys, "--csv") == "a,a\n1,2\n"
 
 
-def test_what_cannot_be_written_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_outputs_that_cannot_be_written_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "cannot be written" in _refused(folder, "SELECT 1", capsys, "--csv", str(folder / "no" / "file"))
     assert "--arrow needs a file" in _refused(folder, "SELECT 1", capsys, "--arrow")
 

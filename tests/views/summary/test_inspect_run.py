@@ -233,7 +233,7 @@ def test_an_invalid_summary_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("kind", [Summary, Stall, Manifest, ServingSummary])
-def test_whatever_has_to_be_there_is_missed(kind: Any) -> None:
+def test_every_missing_required_key_is_reported(kind: Any) -> None:
     for key, wanted in kind.__annotations__.items():
         is_optional = get_origin(wanted) is NotRequired
         answer = "" if is_optional else f"{key} is missing"

@@ -65,7 +65,7 @@ def test_the_view_fits_80_columns(
     assert [line.split()[1] for line in lines if "clockwise" in line] == ["0-3"]
 
 
-def test_what_does_not_fit_a_narrow_terminal_is_left_out_and_not_wrapped(
+def test_columns_without_space_on_a_narrow_terminal_are_left_out_and_not_wrapped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")

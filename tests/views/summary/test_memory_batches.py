@@ -27,7 +27,9 @@ def _trace(rank: int) -> et_sim.Trace:
 
 
 @pytest.mark.parametrize("rows_per_batch", [1, 3, 8])
-def test_peaks_and_curves_are_the_same_however_the_table_is_cut(tmp_path: Path, rows_per_batch: int) -> None:
+def test_peaks_and_curves_are_the_same_for_any_batches_of_the_table(
+    tmp_path: Path, rows_per_batch: int
+) -> None:
     workload = et_sim.Workload.of([_trace(rank) for rank in range(4)])
     whole = written(workload, tmp_path / "whole", system={"track-local-mem": 1})
     shutil.copytree(whole, cut := tmp_path / "cut")

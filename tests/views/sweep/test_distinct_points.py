@@ -83,7 +83,7 @@ def test_a_damaged_column_is_refused(text: str, tmp_path: Path, capsys: pytest.C
     assert "sweep again" in error
 
 
-def test_how_much_slower_a_point_is_may_be_over_100_percent(
+def test_a_point_may_be_slower_by_over_100_percent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     points = [{"x": number, "makespan_ns": ns} for number, ns in enumerate((1000, 1996, 2500))]
