@@ -85,7 +85,7 @@ def test_values_have_the_types_of_the_fields() -> None:
     assert (options.fold, options.name, options.csv) == (False, ["x", "y"], Path("-"))
 
 
-def test_fields_are_inherited_and_declared_anew() -> None:
+def test_fields_are_inherited_and_redeclared() -> None:
     assert parsed("f", "-l1", "--kind=d", declared=Derived).kind == "d"
     assert parsed("f", "-l1", declared=Derived).kind == "c"
 

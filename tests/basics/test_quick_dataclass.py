@@ -55,18 +55,18 @@ def _results(kind: Any) -> Any:
     )
 
 
-def test_it_answers_as_a_dataclass_does() -> None:
+def test_a_quick_dataclass_has_the_results_of_a_dataclass() -> None:
     assert _results(Quick) == _results(Slow)
     assert Quick(3).twice() == 6
 
 
-def test_a_frozen_one_cannot_be_changed_and_is_a_key() -> None:
+def test_a_frozen_quick_dataclass_cannot_be_changed_and_is_a_key() -> None:
     with pytest.raises(AttributeError):
         Quick(1).first = 2  # type: ignore[misc]
     assert hash(Quick(1, (), "y")) == hash(Quick(1, (), "y"))  # type: ignore[arg-type]
 
 
-def test_one_without_equality_is_equal_to_itself_only() -> None:
+def test_a_quick_dataclass_without_equality_is_equal_to_itself_only() -> None:
     @quick_dataclass(eq=False)
     class Column:
         value: int

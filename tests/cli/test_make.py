@@ -129,7 +129,9 @@ def test_very_many_ranks_are_files_only_on_request(tmp_path: Path) -> None:
     assert not (tmp_path / "m.0.et").exists()
 
 
-def test_one_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_single_rank_and_micro_batch_are_printed_in_the_singular(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     made = ["make", "transformer", "--layers", "1", "--hidden", "64", "--micro-batches", "1"]
     assert main([*made, "-o", str(tmp_path / "job")]) == 0
     out = capsys.readouterr().out

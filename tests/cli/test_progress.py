@@ -141,7 +141,7 @@ def test_between_reports_the_estimate_counts_down_and_ends() -> None:
     assert [estimate.left(now) for now in (4.0, 5.0, 8.0, 8.1)] == [4.0, 3.0, 0.0, None]
 
 
-def test_a_run_that_begins_anew_is_estimated_anew() -> None:
+def test_a_restarted_run_is_estimated_again() -> None:
     """Check a run that restarts, as when folded ranks turn out to differ and all are simulated."""
     estimate = Estimate()
     for share, now in ((0.0, 0.0), (0.9, 9.0), (0.1, 10.0)):

@@ -279,7 +279,7 @@ def test_a_machine_that_does_not_fit_into_memory_is_refused_in_a_sentence(
 
 
 @pytest.mark.exhaustive
-def test_a_damaged_store_of_machine_code_is_made_anew(folder: Path, tmp_path: Path) -> None:
+def test_a_damaged_store_of_machine_code_is_rebuilt(folder: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "ET_SIM_CACHE_DIR": str(tmp_path / "cache")}
     script = "import sys; from et_sim.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", script, "run", "work", *MACHINE]

@@ -32,7 +32,7 @@ def rows(name: str) -> list[dict[str, object]]:
     return result
 
 
-def test_it_writes_all_that_it_found_and_prints_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_serving_writes_all_results_and_prints_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "r.csv", *USUAL, "--ttft", "1s", "--json"]) == 0
     printed = capsys.readouterr().out
     assert sorted(path.name for path in Path("r.serve").iterdir()) == FILES

@@ -130,7 +130,7 @@ def test_the_reason_is_noted_beside_the_code_until_our_own_way_works(
     assert (path.exists(), public_reason(tmp_path)) == (True, "")
 
 
-def test_one_notice_and_the_doctor_report_it(
+def test_one_notice_and_the_doctor_report_public_numba(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("et_sim.compiled.store.cache_directory", lambda: tmp_path)

@@ -62,7 +62,7 @@ def test_repeated_reads_of_a_record_give_one_object() -> None:
     assert interpret(same, (_outer(),)) == 1
 
 
-def test_arrays_that_are_no_tables_are_handed_over_as_they_are() -> None:
+def test_arrays_that_are_no_tables_are_passed_unchanged() -> None:
     values = np.arange(3)
     assert interpret(lambda given: given is values, (values,))
 

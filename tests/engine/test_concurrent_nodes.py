@@ -86,7 +86,7 @@ def outstanding(count: int, kind: str) -> TraceBuilder:
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "all_to_all"])
-def test_all_that_are_under_way_at_once_come_to_their_end(kind: str) -> None:
+def test_all_concurrent_collectives_complete(kind: str) -> None:
     """Run more collectives than the first pools hold, so that their index is rebuilt during the run."""
     splits: dict[str, Any] = {"preferred-dataset-splits": 3, "active-chunks-per-dimension": 3}
     result = simulate([outstanding(40, kind)] * 3, network(["Ring"], [3]), system(**splits), fold=False)

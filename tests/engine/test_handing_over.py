@@ -49,7 +49,7 @@ def columns(model: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("model", ["analytical", pytest.param("flow", marks=pytest.mark.deep)])
-def test_a_run_handed_over_at_any_return_is_the_same(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_switches_at_any_return_is_the_same(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run_entry = Entry._run
     calls: list[bool] = []  # compiled, or not
     random, likely = Random(), 0.0

@@ -150,7 +150,7 @@ def test_the_makespan_changes_as_predicted(kind: str, model: str, number: int, t
     assert (f"rate of reduction in {where}" in names) == (number >= 1)
 
 
-def test_of_links_that_set_the_pace_together_no_one_helps_and_each_hurts(tmp_path: Path) -> None:
+def test_no_single_link_of_several_bottlenecks_helps_and_each_hurts(tmp_path: Path) -> None:
     """Run messages of the trace as well as chunks in switches, on the analytical model."""
     graph = {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 2, "bandwidth": "50GB/s"}
     plain = simulate(sends(4, [(0, 2, S)]), {"graph": graph}, system(dimensions=2), detail="path", fold=False)

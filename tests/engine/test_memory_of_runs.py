@@ -49,7 +49,7 @@ def test_a_pool_that_would_not_fit_is_refused_and_a_small_one_is_not_checked(
         containers.longer(np.zeros(8), 1 << 30)
 
 
-def test_a_table_that_the_system_has_no_room_for_is_an_error_of_memory(
+def test_a_table_too_large_for_the_system_is_an_error_of_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_: object, **__: object) -> None:

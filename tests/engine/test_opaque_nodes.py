@@ -30,7 +30,7 @@ def of_types(*types: int) -> Trace:
 
 
 @pytest.mark.parametrize("extra", [{}, {"replay-only": 1}, {"roofline-enabled": 0, "peak-perf": 1}])
-def test_they_run_side_by_side_for_their_recorded_time_folded_or_not(
+def test_opaque_nodes_run_side_by_side_for_their_recorded_time_folded_or_not(
     extra: dict[str, Any],
 ) -> None:
     workload = Workload((of_types(8, 9, 10, 77),), np.zeros(2, np.int32), source="built")

@@ -50,7 +50,7 @@ def test_a_lane_gives_its_nodes_in_ascending_order(run: Any, seed: int) -> None:
         assert run.lanes[0].ready == len(expected)
 
 
-def test_of_free_lanes_the_one_with_the_lowest_node_is_next(run: Any) -> None:
+def test_the_free_lane_with_the_lowest_node_is_next(run: Any) -> None:
     assert ready.lowest_free_lane(run, 0) == NONE
     for node in (3, 13, 1, 8):
         ready.push_ready(run, 0, node)

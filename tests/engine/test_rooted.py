@@ -24,7 +24,7 @@ BUS = {"model-shared-bus": 1, "L": 5, "o": 3, "g": 20, "G": 0.01}
 @pytest.mark.parametrize(
     "shape", ["Ring", *(pytest.param(shape, marks=pytest.mark.deep) for shape in OTHERS)]
 )
-def test_they_complete_on_every_machine(
+def test_rooted_collectives_complete_on_every_machine(
     kind: str, model: str, rendezvous: bool, keys: dict[str, Any], shape: str
 ) -> None:
     described = system(
@@ -36,7 +36,7 @@ def test_they_complete_on_every_machine(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_they_go_through_the_whole_system_in_rank_order(kind: str) -> None:
+def test_rooted_collectives_cross_the_whole_system_in_rank_order(kind: str) -> None:
     """Check that neighbours in the tree pay for the dimensions between them."""
     net = network(["Ring", "Switch", "FullyConnected"], [3, 2, 2])
     times = finish_times(everybody(12, kind), net, system(dimensions=3, **SIMULATED))

@@ -136,7 +136,7 @@ WITH_SHARED_CARDS = (
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", sorted(name for name in names() if "library" in preset(name).system))
-def test_so_it_does_on_one_node_and_two_of_every_machine(name: str) -> None:
+def test_a_lone_collective_takes_the_time_of_the_library_on_every_machine(name: str) -> None:
     known = preset(name)
     node = _library(read_machine(system=known.system, network=known.network)).node
     for ranks in (node, 2 * node):

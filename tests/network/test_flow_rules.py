@@ -63,7 +63,7 @@ def order_of_arrival(sizes: Sequence[int]) -> list[int]:
     return [number for _, number in kernels]
 
 
-def test_of_messages_sent_at_once_smaller_ones_come_first_and_equal_ones_in_their_order() -> None:
+def test_smaller_messages_sent_at_once_come_first_and_equal_ones_in_their_order() -> None:
     assert order_of_arrival([4000, 4000]) == [0, 1]
     assert order_of_arrival([4000, 9000, 4000]) == [0, 2, 1]
     assert order_of_arrival([9000, 4000, 9000, 4000, 1000]) == [4, 1, 3, 0, 2]

@@ -170,7 +170,7 @@ def test_every_message_arrives_in_spite_of_drops(
     assert in_flight <= queue * len(network.ports)
 
 
-def test_losses_are_mended_without_waiting_if_enough_arrives_behind_them() -> None:
+def test_losses_are_repaired_without_timeouts_if_enough_arrives_behind_them() -> None:
     """Check with SACK that each lost packet is sent once more."""
     result = incast(star(4, **{"queue-packets": 40}), 400_000, 4)
     assert result.is_complete

@@ -144,7 +144,7 @@ def test_a_policy_is_a_class_and_an_entry_of_the_registry(monkeypatch: pytest.Mo
     assert outcome.served[1].scheduled_ns == outcome.served[0].finish_ns
 
 
-def test_a_sequence_that_loses_its_cache_is_worked_on_anew_and_finishes() -> None:
+def test_a_sequence_that_loses_its_cache_is_computed_again_and_finishes() -> None:
     """Serve two sequences of 8 + 8 tokens, which need 4 blocks of 4 each; there are 6."""
     cluster = served([(0, 8, 9), (0, 8, 9)], Policy(PREFILL_FIRST, block=4), pool(blocks=6))
     first, second = cluster.served

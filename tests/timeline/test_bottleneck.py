@@ -114,7 +114,7 @@ def test_on_the_analytical_model_links_of_a_graph_are_known_folded_or_not(tmp_pa
     assert _line(folded, tmp_path / "folded") == _line(unfolded, tmp_path / "unfolded")
 
 
-def test_of_links_that_are_alike_the_first_is_named_folded_or_not() -> None:
+def test_the_first_of_equal_links_is_named_folded_or_not() -> None:
     """Check the flow model, where sums of fractions differ in their last digits."""
     build = et_sim.TraceBuilder()
     build.collective("all_to_all", 6 * 333_331)

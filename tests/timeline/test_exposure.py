@@ -51,7 +51,7 @@ def overlapping() -> TraceBuilder:
     return build
 
 
-def test_it_is_communication_without_overlapping_kernels() -> None:
+def test_exposure_is_communication_without_overlapping_kernels() -> None:
     assert ran(overlapping()).comm_without_kernel_ns.tolist() == [4_000 + 5_000] * 2
 
 

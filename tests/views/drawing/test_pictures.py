@@ -86,7 +86,7 @@ def test_activity_is_the_same_folded_or_not(folded: Path, unfolded: Path) -> Non
         assert (of_folded.shares == of_unfolded.shares).all()
 
 
-def test_of_more_kinds_of_rank_than_rows_neighbours_are_averaged(unfolded: Path) -> None:
+def test_neighbours_are_averaged_if_there_are_more_kinds_of_rank_than_rows(unfolded: Path) -> None:
     run = open_run(unfolded)
     every, few = (activity_of(run, EVERYTHING, 40, rows) for rows in (64, 1))
     assert (every.ranks, every.notes) == (("0-3", "4-7"), ())

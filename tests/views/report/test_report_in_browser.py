@@ -218,7 +218,7 @@ def test_a_click_shows_the_node_under_it(demo: Opened) -> None:
 
 
 @pytest.mark.deep
-def test_of_a_node_at_the_edge_the_figures_stay_on_the_page(demo: Opened) -> None:
+def test_figures_of_a_node_at_the_edge_stay_on_the_page(demo: Opened) -> None:
     demo.page.get_by_label("find").fill("optimizer")
     demo.page.keyboard.press("Shift+Enter")
     demo.settle()

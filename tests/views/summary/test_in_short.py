@@ -104,7 +104,7 @@ def test_without_a_path_the_sentence_is_of_the_average_rank(tmp_path: Path) -> N
         assert f"{share(computing, whole)} of the average rank's time" in sentence
 
 
-def test_of_a_run_that_did_not_complete_there_is_no_such_sentence(tmp_path: Path) -> None:
+def test_a_run_that_did_not_complete_has_no_such_sentence(tmp_path: Path) -> None:
     run = open_run(side_by_side(tmp_path / "run"))
     stuck = structs.replace(run, summary={**run.summary, "status": "stalled"})
     assert in_short(stuck, None) == ""

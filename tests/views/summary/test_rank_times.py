@@ -120,7 +120,7 @@ def test_a_union_covers_every_nanosecond_with_an_open_span(
         assert own.before(np.array(times, np.int64)).tolist() == [sum(is_open[: max(t, 0)]) for t in times]
 
 
-def test_of_intervals_that_follow_each_other_nothing_but_their_union_is_kept() -> None:
+def test_adjacent_intervals_are_kept_as_their_union() -> None:
     rows, pieces = 1 << 14, 200
     start, owner, sort = np.arange(rows) * 10, np.zeros(rows, np.int32), np.full(rows, COMPUTE)
     spent = Spent(1)

@@ -84,7 +84,7 @@ def test_the_page_lists_the_points_that_were_found_in_order(searched: Path, tmp_
     assert {name: shape.count("M") for name, shape in lines} == {"others": 1, "tenth": len(FRONT)}
 
 
-def test_of_one_objective_the_best_point_is_ringed(tmp_path: Path) -> None:
+def test_the_best_point_of_one_objective_is_ringed(tmp_path: Path) -> None:
     drawn = sweep_picture(open_sweep(write_search(tmp_path / "one", [3], ["exposed_comm_ns"])))
     assert "point with the least exposed communication" in drawn
     assert [len(CIRCLE.findall(chart)) for chart in drawn.split('<path class="found"')[1:]] == [1, 1, 1]
