@@ -13,14 +13,14 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 
 
 class Base:
-    """Something that has slots, too."""
+    """A base class that also has slots."""
 
     __slots__ = ()
 
 
 @quick_dataclass(frozen=True)
 class Quick(Base):
-    """The quick one."""
+    """A quick dataclass."""
 
     unit: ClassVar[str] = "ns"
     first: int
@@ -34,7 +34,7 @@ class Quick(Base):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Slow(Base):
-    """The same, as Python makes it."""
+    """The same class, made by the standard library."""
 
     unit: ClassVar[str] = "ns"
     first: int

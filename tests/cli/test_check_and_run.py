@@ -1,4 +1,4 @@
-"""`check` and `run` agree: each refuses what the other refuses, and a workload without problems is run.
+"""`check` and `run` agree: both refuse the same inputs, and a workload without problems is run.
 
 Small workloads with common mistakes run on small machines; an interpreted run ends with 0, 1 (a stall) or 2
 (refused).

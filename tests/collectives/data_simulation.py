@@ -21,10 +21,10 @@ class Member:
 
     def __init__(self, pieces: Pieces) -> None:
         self.pieces = pieces
-        self.to_send: list[tuple[int, int, int]] = []  # step, target, after how many received
+        self.to_send: list[tuple[int, int, int]] = []  # step, target, number of messages received before
         self.sent = 0
         self.received = 0
-        self.ups = 0  # how many of its messages go up a tree; they come first
+        self.ups = 0  # number of its messages up a tree; they come first
         self.arrived: list[tuple[int, bool, Pieces]] = []  # step, to be added, data
 
     def can_send(self) -> bool:

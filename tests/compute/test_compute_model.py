@@ -23,7 +23,7 @@ NETWORK = ring(RANKS)
 
 @dataclass(frozen=True)
 class OperatorTable:
-    """Times kernels by their names; those of the upper half of the ranks take twice as long."""
+    """Times of kernels by their names, twice as long on the upper half of the ranks."""
 
     has_rules = False
 

@@ -46,7 +46,7 @@ def timed_by(result: Result, actor: int = 0) -> list[str | None]:
 
 @quick_dataclass(frozen=True)
 class Sized:
-    """A model that is one module, this one, and one line in the registry."""
+    """A model that needs only this module and one line in the registry."""
 
     timer: ClassVar[str] = f"{__name__}:SizedKernels"
     scope: ClassVar[tuple[str, str]] = "kernels as large as what they move", "arithmetic"

@@ -3,7 +3,7 @@
     python tests/docs/transcripts.py README.md docs/running.md     # put today's output into these pages
 
 A ```console block holds commands (`$ …`, continued with `> …`) and their output, stdout and stderr together.
-A line `...` in the output stands for any lines. Every page runs in one directory of its own, from top to
+A line `...` in the output represents any lines. Every page runs in one directory of its own, from top to
 bottom; ```python blocks run as scripts in the same place. Installing commands are not run. Commands
 that need no shell run in this process, which saves the start of another one; a shell filters their output.
 """

@@ -159,7 +159,7 @@ def test_every_default_is_an_allowed_value(key: Key) -> None:
 
 @dataclass(frozen=True)
 class Inner:
-    """Keys of the same object."""
+    """Keys that another document includes."""
 
     is_fast: bool = flag("Fast.", False, name="fast")
 

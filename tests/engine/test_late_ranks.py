@@ -1,4 +1,4 @@
-"""Collectives of a library with late ranks: the ends of ranks, and how far the others run ahead."""
+"""Collectives of a library with late ranks: the ends of ranks, and the lead of the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DELAY_NS = 10_000_000
 RINGS = ("all_reduce", "all_gather", "reduce_scatter")
 UNLIMITED: dict[str, Any] = {"slots": 65536, "slot-simple": "1GiB", "slot-ll128": "1GiB", "slot-ll": "1GiB"}
 DIRECT: dict[str, Any] = {"direct": True}
-Late = Mapping[int, int]  # ranks, and by how many microseconds
+Late = Mapping[int, int]  # rank -> microseconds
 
 
 def described(machine: str, late: Late, **buffers: Any) -> dict[str, Any]:

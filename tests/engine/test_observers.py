@@ -1,4 +1,4 @@
-"""Observers act only in runs that record what they observe, and each event reaches all of its observers."""
+"""Observers act only in runs with their record, and each event reaches all of its observers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from et_sim.engine.observe.observers import observes, together
 
 @dataclass
 class Book:
-    """Tables of which `kept` is empty if nothing is observed."""
+    """Tables; `kept` is empty if no record is made."""
 
     kept: tuple[int, ...]
     rows: list[int]

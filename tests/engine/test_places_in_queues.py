@@ -88,7 +88,7 @@ def test_reduce_scatters_and_all_gathers_take_turns(place: Place) -> None:
     assert of(gather) == 0  # nothing has started
     assert (
         of(gather._replace(started=1), scatter, gather) == NONE
-    )  # it passes who differs from the one before
+    )  # it passes entries that differ from the one before
     assert of(scatter._replace(started=1), scatter, gather) == NONE
     assert of(gather._replace(started=1), gather, gather) == 2
     assert of(scatter._replace(started=1), scatter, scatter) == 2

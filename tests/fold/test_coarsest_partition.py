@@ -1,8 +1,8 @@
 """Ranks are distinguished only if their messages differ: no coarser partition could be simulated.
 
 An independent refinement distinguishes ranks by the messages of an unfolded run: by the step and collective
-that sends them, and by their path. No message waits for a link or for its receive, as waits
-distinguish ranks, too.
+that sends them, and by their path. No message waits for a link or for its receive,
+as waits distinguish ranks, too.
 """
 
 from __future__ import annotations

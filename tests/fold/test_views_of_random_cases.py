@@ -86,7 +86,7 @@ def assert_alike(folded: RunDirectory, unfolded: RunDirectory, seed: int) -> Non
 
 @pytest.fixture
 def alike(tmp_path: Path) -> Callable[[range], int]:
-    """Check cases by their seeds; how many of them fold."""
+    """Check cases by their seeds, and return the number of cases that fold."""
 
     def check(seeds: range) -> int:
         count = 0

@@ -3,7 +3,7 @@
 A case names its network, system, memory and group configuration as in the reference's files, and its
 workload as `programs`: lists of nodes, each for "all" ranks or for a list of ranks and inclusive
 ranges. A node is {"i": id, "t": type, "n": name, "d": data deps, "c": control deps, "us": microseconds,
-"cpu": true | false | null (attribute not written), "a": attributes}; an attribute value "$x" stands for
+"cpu": true | false | null (attribute not written), "a": attributes}; an attribute value "$x" means
 `vars["x"][rank]`. Lists per rank in `expected` are run-length encoded: [[value, count], ...].
 
 Workloads go through real trace bytes, with the wire type that the case gives each attribute, so that

@@ -18,7 +18,7 @@ SYSTEM = {"endpoint-delay": 1, "preferred-dataset-splits": 1} | algorithms("ring
 
 @dataclass(frozen=True)
 class Striped:
-    """Even ranks share one port and odd ranks another; a byte takes a nanosecond."""
+    """Two ports, for even and for odd ranks, with one nanosecond per byte."""
 
     @classmethod
     def of(cls, machine: Machine) -> Striped | None:

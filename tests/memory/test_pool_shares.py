@@ -170,7 +170,7 @@ def test_a_recorded_run_is_the_same_and_its_path_is_all_of_it(tmp_path: Path) ->
     write_run(run, tmp_path / "run")
     path = CriticalPath(PathRecord(open_run(tmp_path / "run")))
     assert sum(path.by_cause().values()) == run.makespan_ns
-    assert not path.record.is_exact  # who shares with whom is not in the record
+    assert not path.record.is_exact  # the record does not hold the sharing ranks
 
 
 def test_occupied_units_cannot_be_shared() -> None:

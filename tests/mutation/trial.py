@@ -1,6 +1,6 @@
 """A run of tests with one module changed, in its own process, on a package that links to the working tree.
 
-The folder of the package is made anew for a mutant: links to all that stays as it is, and one changed file.
+The folder of the package is rebuilt for a mutant: links to all unchanged files, and one changed file.
 Nothing is compiled: machine code of the original must neither serve a mutant nor be replaced. One process
 imports the heavy packages, and forks for each mutant.
 

@@ -52,7 +52,7 @@ def traffic(seed: int, messages: int) -> list[TraceBuilder]:
 
 
 def kept_after_check(network: Any) -> int:
-    """Check that every flow has a bottleneck; returns how many kept their rates."""
+    """Check that every flow has a bottleneck, and return the number of kept rates."""
     load: defaultdict[int, float] = defaultdict(float)
     highest: defaultdict[int, float] = defaultdict(float)
     links: dict[int, list[int]] = {}

@@ -77,7 +77,7 @@ def place_in_turn(queue: Queue, mine: Chunk) -> int:
 
 
 class Machine:
-    """One rank, standing for all."""
+    """One rank, which represents all."""
 
     def __init__(self, limit: int, order: str) -> None:
         self.limit, self.order = limit, order

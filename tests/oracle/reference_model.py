@@ -123,7 +123,7 @@ class Network:
 
 
 class Transport:
-    """Sends and receives: the k-th of a tag, source, target and size meet."""
+    """Sends and receives: the k-th ones of a tag, source, target and size are matched."""
 
     def __init__(self, calendar: Calendar, network: Network, rendezvous: bool) -> None:
         self._calendar, self._network, self._rendezvous = calendar, network, rendezvous
@@ -225,7 +225,7 @@ class Graph:
 
 
 class Rank:
-    """Issues the nodes of a trace, one at a time per slot."""
+    """A rank that issues the nodes of a trace, one at a time per slot."""
 
     def __init__(self, machine: Machine, rank: int, nodes: list[dict[str, Any]]) -> None:
         self.machine, self.rank = machine, rank
@@ -398,7 +398,7 @@ def _pump(rank: Rank, queue: int) -> None:
 
 
 class CustomPhase:
-    """A program of one's own: all ready nodes at once, messages among the workload's."""
+    """A custom program: all ready nodes at once, with messages among the workload's."""
 
     def __init__(self, rank: Rank, members: list[int], prefix: str, done: Callback) -> None:
         self._rank, self._members, self._done = rank, members, done

@@ -140,7 +140,7 @@ class Phase(ABC):
 
 
 class RingPhase(Phase):
-    """Ring: a message a step, each after one that was received."""
+    """A ring: one message a step, each after a received one."""
 
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)
@@ -172,7 +172,7 @@ class RingPhase(Phase):
 
 
 class DirectPhase(Phase):
-    """Direct: to all others, a window at a time; the second half of an all-reduce waits for the first."""
+    """Messages to all others, a window at a time; the second half of an all-reduce waits for the first."""
 
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)

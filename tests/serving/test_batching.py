@@ -24,7 +24,7 @@ PASS_NS, TOKEN_NS, TRANSFER_NS = 1000, 10, 300
 
 @dataclass
 class KnownTimes:
-    """A pass takes a constant, and something for every token; a cache something for every token."""
+    """Times of passes and caches: a constant for a pass, and a time for every token."""
 
     token_ns: int = TOKEN_NS
     batches: list[Batch] = field(default_factory=list)
@@ -310,7 +310,7 @@ def test_no_replica_is_idle_while_work_waits_and_passes_do_not_overlap(
             assert before.end_ns <= after.start_ns
             if replica.pool.work == BOTH and after.start_ns > before.end_ns:
                 began = [of.request.arrival_ns for of in cluster.served if of.replica == replica.number]
-                assert after.start_ns in began  # only because there was nothing to do
+                assert after.start_ns in began  # only because the replica was idle
                 assert before.waiting == 0
 
 

@@ -77,7 +77,7 @@ def test_worker_processes_give_the_same_bytes(undisturbed: Path, tmp_path: Path)
 
 
 class _Other:
-    """A runner that does tasks in another order, in groups."""
+    """A runner of tasks in another order, in groups."""
 
     def __init__(self, space: Any, seed: int, until: int = POINTS) -> None:
         self._space, self._seed, self._until = space, seed, until

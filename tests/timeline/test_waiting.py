@@ -58,7 +58,7 @@ def expected_waits(result: Result) -> dict[tuple[int, int], tuple[int, set[int]]
     for row in rows:
         place, end = (row["actor"], row["node"]), row["end_ns"]
         if row["kind"] in ONE_WAY:
-            continue  # whom these depend on follows from their trees
+            continue  # their trees determine the ranks that these wait for
         if row["sequence"] is not None:
             there, own = came[row["group"], row["sequence"]], admitted[place]
             if own is None:

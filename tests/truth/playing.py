@@ -1,4 +1,4 @@
-"""Playing a program on a machine: a small discrete-event simulator, the reference of these tests.
+"""A player of programs on a machine: a small discrete-event simulator, the reference of these tests.
 
 Threads are coroutines, streams are queues of work, transfers are places where ranks meet. It shares no code
 with et-sim and the converter. `recording` writes recordings of played programs.
@@ -33,7 +33,7 @@ from program import (
 
 
 class Moment:
-    """Something that will have happened, and who waits for it."""
+    """A point in time that is not known yet, and the callbacks that wait for it."""
 
     def __init__(self) -> None:
         self.at: int | None = None
@@ -45,7 +45,7 @@ Pauses: TypeAlias = Generator[int | Moment, None, None]  # so long, or until the
 
 @dataclass
 class HostEvent:
-    """A call of a thread as it was."""
+    """A call of a thread, with its times."""
 
     thread: int
     category: str
@@ -60,7 +60,7 @@ class HostEvent:
 
 @dataclass
 class DeviceEvent:
-    """Work of a stream as it was."""
+    """Work of a stream, with its times."""
 
     stream: int
     work: Work
@@ -260,7 +260,7 @@ class _Process:
 
 
 class _Stream:
-    """A queue of the device; each entry is begun when the one before is done."""
+    """A queue of the device; each entry begins when the one before has ended."""
 
     def __init__(self, process: _Process, number: int) -> None:
         self._process, self._world, self._number = process, process.world, number

@@ -67,7 +67,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Begin:
-    """A call begins: an operator (`cpu_op`) or an annotation (`user_annotation`)."""
+    """The begin of a call: an operator (`cpu_op`) or an annotation (`user_annotation`)."""
 
     name: str
     category: str = "cpu_op"
@@ -78,12 +78,12 @@ class Begin:
 
 @dataclass(frozen=True)
 class End:
-    """The innermost call ends."""
+    """The end of the innermost call."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """The thread computes."""
+    """A computation of the thread."""
 
     lasts: int
 
@@ -98,7 +98,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Launch:
-    """Work goes to a stream; `waits` if the call returns only when the work is done, so long after it."""
+    """A launch of work on a stream; with `waits`, the call returns this long after the end of the work."""
 
     name: str
     lasts: int
@@ -109,7 +109,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Record:
-    """An event is recorded on a stream: it will have happened when all work so far is done."""
+    """An event recorded on a stream: it happens when all work so far is done."""
 
     event: str
     stream: int
@@ -118,7 +118,7 @@ class Record:
 
 @dataclass(frozen=True)
 class WaitEvent:
-    """Later work of a stream comes `turn` after the event, as last recorded, at the earliest."""
+    """A wait of a stream: later work begins at least `turn` after the event, as last recorded."""
 
     event: str
     stream: int
@@ -148,14 +148,14 @@ class Query:
 
 @dataclass(frozen=True)
 class Signal:
-    """Another thread may go on."""
+    """A signal to another thread to go on."""
 
     flag: str
 
 
 @dataclass(frozen=True)
 class Await:
-    """The thread sleeps until signalled, and goes on `wakes` later; at once if it was signalled before."""
+    """A sleep until `wakes` after a signal, or no sleep if the signal came before."""
 
     flag: str
     wakes: int
@@ -163,14 +163,14 @@ class Await:
 
 @dataclass(frozen=True)
 class Sleep:
-    """The thread does nothing for so long, on every machine."""
+    """A pause of the same length on every machine."""
 
     lasts: int
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A thread of the host communicates by itself, within the call that is open."""
+    """A communication of the host's thread itself, within the open call."""
 
     transfer: Transfer
 
@@ -194,7 +194,7 @@ Step: TypeAlias = (
 
 @dataclass
 class Rank:
-    """One process: its threads by number; `starts` is when all of them begin, the same on every machine."""
+    """One process: its threads by number, and the time at which all begin, on every machine."""
 
     threads: dict[int, list[Step]] = field(default_factory=dict)
     starts: int = 0

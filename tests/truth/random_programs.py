@@ -1,6 +1,6 @@
 """Random training programs: common jobs, in small, with durations drawn once for the recorded machine.
 
-`random_program(seed)` draws which features a program has (`FEATURES`) and writes its threads. Every program
+`random_program(seed)` draws the features of a program (`FEATURES`) and writes its threads. Every program
 is well synchronised: no step reads a tensor that may not have been written.
 """
 
@@ -144,7 +144,7 @@ class _Shape:
 
 
 class _Writer:
-    """Writes the threads of one rank."""
+    """A writer of the threads of one rank."""
 
     def __init__(
         self, shape: _Shape, number: int, features: frozenset[str], groups: dict[str, tuple[int, ...]]

@@ -26,7 +26,7 @@ class FixedDelayTables(Tables):
 
 
 class NoDifference:
-    """All paths are alike."""
+    """Keys of paths that are all alike."""
 
     differ_along_axes = False
     messages_queue = False

@@ -1,7 +1,7 @@
 """A network model outside the package: all messages share one medium fairly, so that each slows the others.
 
-It has state, a pool of its own that grows, and events that are overtaken by others: whenever a message sets
-out or ends, the next end is scheduled again, and the end that was scheduled before is stale.
+It has state, a pool of its own that grows, and events that are replaced by others: whenever a message starts
+or ends, the next end is scheduled again, and the end that was scheduled before is stale.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def inject(
 def network_event(run: Run, _kind: int, row: int, version: int) -> int:
     medium = run.network.state[0]
     if version != medium.version:
-        return NONE  # it was planned anew
+        return NONE  # it was scheduled again
     _catch_up(run)
     flow, before, at = run.network.flows[row], NONE, medium.head
     while at != row:

@@ -1,4 +1,4 @@
-"""`et-sim compare`: differences are those of the files, however ranks fold, and CI can rely on it."""
+"""`et-sim compare`: differences are those of the files, folded or not, with a status for CI."""
 
 from __future__ import annotations
 

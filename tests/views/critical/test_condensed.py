@@ -22,7 +22,7 @@ FAR = 1 << 50
 
 
 class Drawn:
-    """A record in blocks, drawn at random: much of it in rows, as rings are."""
+    """A random record in blocks, with many chains of events as in rings."""
 
     def __init__(self, seed: int, count: int, block: int) -> None:
         draw, self.block = random.Random(seed), block

@@ -1,4 +1,4 @@
-"""Every picture, of a run that has what it needs: its labels are inside of it, and none lies on another."""
+"""Labels of every picture are inside of it, and none lies on another."""
 
 from __future__ import annotations
 

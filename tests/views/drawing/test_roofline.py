@@ -1,4 +1,4 @@
-"""Kernels stand where their operations, bytes and time put them, and roofs are those of the machine."""
+"""Kernels are drawn at their operations, bytes and time, and roofs are those of the machine."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _expected(run: Path) -> Counter[Slice]:
 
 
 class Read:
-    """A Perfetto trace as a reader sees it: begins and ends matched per track, numbers looked up."""
+    """A Perfetto trace as read: begins and ends matched by track, numbers looked up."""
 
     def __init__(self, content: bytes) -> None:
         trace = TRACE.FromString(content)

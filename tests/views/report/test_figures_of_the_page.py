@@ -24,7 +24,7 @@ MOVES = ("send", "receive", "all_reduce")
 
 
 class Cells(HTMLParser):
-    """By the id of a section: the rows of its tables, its list's entries, and its tiles, as texts."""
+    """Texts by the id of a section: the rows of its tables, its list's entries, and its tiles."""
 
     def __init__(self, content: str) -> None:
         super().__init__()

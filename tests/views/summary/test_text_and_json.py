@@ -1,4 +1,4 @@
-"""`et-sim inspect --json` counts what the same view prints: rows, and totals of its columns."""
+"""`et-sim inspect --json` has the counts of the printed view: rows, and totals of its columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ View = Callable[[str], tuple[str, Any]]
 
 
 class Table:
-    """Lines below a heading, in columns; those of numbers end where their names do."""
+    """Lines below a heading, in columns; columns of numbers end with their names."""
 
     def __init__(self, text: str, *names: str) -> None:
         lines = text.splitlines()

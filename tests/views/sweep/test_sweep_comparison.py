@@ -1,4 +1,4 @@
-"""Comparing sweeps: points meet by the values of their axes, whatever their numbers."""
+"""Comparing sweeps: points are matched by the values of their axes, with any numbers."""
 
 from __future__ import annotations
 
