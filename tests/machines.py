@@ -97,7 +97,7 @@ def network_1(npus: list[int]) -> dict[str, Any]:
     }
 
 
-def everybody(ranks: int, kind: str, size: int = 1 << 16, **more: Any) -> list[TraceBuilder]:
+def of_all_ranks(ranks: int, kind: str, size: int = 1 << 16, **more: Any) -> list[TraceBuilder]:
     """Return one collective of all ranks."""
     build = TraceBuilder()
     build.collective(kind, size, **more)
@@ -106,7 +106,7 @@ def everybody(ranks: int, kind: str, size: int = 1 << 16, **more: Any) -> list[T
 
 def collective(ranks: int, kind: str, size: int = 1 << 20, **more: Any) -> Workload:
     """Return one collective as a workload whose ranks share one trace."""
-    return Workload.of([everybody(1, kind, size, **more)[0].build()] * ranks)
+    return Workload.of([of_all_ranks(1, kind, size, **more)[0].build()] * ranks)
 
 
 def simulate(

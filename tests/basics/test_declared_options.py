@@ -131,8 +131,8 @@ def test_help_shows_the_default_of_the_field_unless_it_is_explained() -> None:
     parser = Parser(prog="it")
     parser.declare(Options, len)
     shown = " ".join(parser.format_help().split())
-    for told in ("which (default: a)", "of all (default: 0.5)", "where to (default: here)"):
-        assert told in shown
+    for part in ("which (default: a)", "of all (default: 0.5)", "where to (default: here)"):
+        assert part in shown
     assert "None" not in shown
 
 

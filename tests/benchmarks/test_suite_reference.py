@@ -86,7 +86,7 @@ def test_the_link_model_is_measured_beside_the_binary_with_congestion(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "sentence"),
     [
         (None, "is no program that can be run"),
         ("#!/nowhere/at/all\n", "cannot be run: No such file or directory"),
@@ -94,7 +94,7 @@ def test_the_link_model_is_measured_beside_the_binary_with_congestion(
     ],
 )
 def test_a_reference_that_is_absent_or_fails_is_refused_in_one_sentence(
-    text: str | None, said: str, tmp_path: Path
+    text: str | None, sentence: str, tmp_path: Path
 ) -> None:
     binary = tmp_path / "reference"
     if text is not None:
@@ -103,7 +103,7 @@ def test_a_reference_that_is_absent_or_fails_is_refused_in_one_sentence(
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 1
     assert run.stderr.startswith("suite.py: error: the reference ")
-    assert said in run.stderr
+    assert sentence in run.stderr
     assert run.stderr.count("\n") == 1
 
 

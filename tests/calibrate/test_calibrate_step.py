@@ -85,10 +85,10 @@ def test_several_jobs_give_the_figure_that_predicts_the_other_one(
     assert calibrate(first, *words) == 0
     document = json.loads(capsys.readouterr().out)
     assert document[name] == pytest.approx(value, rel=0.005)
-    [told] = document["others"]
-    assert told["simulated_ns"][name] == pytest.approx(true[1], rel=0.005)
-    assert abs(told["simulated_ns"]["software-factor"] / true[1] - 1) > 0.05
-    assert et_sim.simulate(other, machine=f"{file}:2").makespan_ns == told["simulated_ns"][name]
+    [judged] = document["others"]
+    assert judged["simulated_ns"][name] == pytest.approx(true[1], rel=0.005)
+    assert abs(judged["simulated_ns"]["software-factor"] / true[1] - 1) > 0.05
+    assert et_sim.simulate(other, machine=f"{file}:2").makespan_ns == judged["simulated_ns"][name]
     assert calibrate(first, *words[:4]) == 0
     assert f"{name} predicts the other jobs best, and is taken" in capsys.readouterr().out
 

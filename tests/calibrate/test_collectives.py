@@ -359,8 +359,8 @@ def test_choices_that_nccl_prints_are_taken(
         "all_reduce": [[1, 1024, "tree", "LL"], [1, 67108864, "ring", "Simple"]]
     }
     capsys.readouterr()
-    asked = ["collective", "library", "--machine", "machine.json:8", "--bytes", "4KiB", "--json"]
-    assert main(asked) == 0
+    command = ["collective", "library", "--machine", "machine.json:8", "--bytes", "4KiB", "--json"]
+    assert main(command) == 0
     ways = json.loads(capsys.readouterr().out)["sizes"][0]["ways"]
     assert [way["way"] for way in ways if way["chosen"]] == ["tree LL"]
     for text, why in (

@@ -99,9 +99,9 @@ def test_a_profile_that_is_named_is_simulated_alone(
 def test_python_simulates_both_only_on_request() -> None:
     machine = {"system": FIFO_RING, "network": "network.yml"}
     assert et_sim.simulate("differs", **machine).summary()["other_profile"] is None
-    asked = et_sim.simulate("differs", **machine, other_profile=True)
+    requested = et_sim.simulate("differs", **machine, other_profile=True)
     corrected = et_sim.simulate("differs", **machine, profile="corrected")
-    assert asked.summary()["other_profile"]["makespan_ns"] == corrected.makespan_ns
+    assert requested.summary()["other_profile"]["makespan_ns"] == corrected.makespan_ns
 
 
 @pytest.mark.parametrize("model", ["analytical", "link"])

@@ -77,7 +77,7 @@ def test_a_run_of_packets_counts_them(keys: dict[str, Any], monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("packets", "said"),
+    ("packets", "sentence"),
     [
         (1_000_000, "simulating about 1,000,000 packets"),
         (
@@ -93,8 +93,8 @@ def test_a_run_of_packets_counts_them(keys: dict[str, Any], monkeypatch: pytest.
         ),
     ],
 )
-def test_the_time_of_packets_is_estimated_before(packets: int, said: str) -> None:
-    assert announced(packets) == said
+def test_the_time_of_packets_is_estimated_before(packets: int, sentence: str) -> None:
+    assert announced(packets) == sentence
 
 
 def test_a_run_that_waits_for_machine_code_shows_progress(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,11 +127,11 @@ def test_after_the_first_second_the_estimate_of_a_steady_run_holds() -> None:
 
 
 def test_too_little_is_no_pace_unless_it_took_long() -> None:
-    for share, now, is_told in ((0.02, 1.0, False), (0.03, 1.0, True), (0.001, 3.0, True)):
+    for share, now, is_added in ((0.02, 1.0, False), (0.03, 1.0, True), (0.001, 3.0, True)):
         estimate = Estimate()
         estimate.add(0.0, 0.0)
         estimate.add(share, now)
-        assert (estimate.left(now) is not None) == is_told
+        assert (estimate.left(now) is not None) == is_added
 
 
 def test_between_reports_the_estimate_counts_down_and_ends() -> None:

@@ -162,7 +162,7 @@ def test_a_damaged_trace_is_one_sentence_and_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "sentence"),
     [
         ([f"--network={DEMO / 'network.yml'}", "--system=nope.json"], "nope.json"),
         ([f"--system={DEMO / 'system.json'}", "--network=nope.yml"], "nope.yml"),
@@ -173,13 +173,13 @@ def test_a_damaged_trace_is_one_sentence_and_leaves_nothing(
     ],
 )
 def test_an_unusable_machine_is_one_sentence_and_leaves_nothing(
-    folder: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", "work", *options]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("et-sim: error: ")
-    assert says in printed.err
+    assert sentence in printed.err
     assert printed.err.count("\n") == 1
     assert _names(folder) == INPUTS
 

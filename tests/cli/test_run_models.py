@@ -111,7 +111,7 @@ def test_the_corrected_figure_of_every_model_is_shown_without_a_named_profile(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "sentence"),
     [
         (["--network-models=analytical"], "name two or more different models"),
         (["--network-models=link,link"], "name two or more different models"),
@@ -119,9 +119,11 @@ def test_the_corrected_figure_of_every_model_is_shown_without_a_named_profile(
         (["--models=analytical,link", "--model=link"], "--network-model and --network-models are both given"),
     ],
 )
-def test_wrong_lists_are_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+def test_wrong_lists_are_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
     assert main(["run", "gifts", *MACHINE, *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert sentence in capsys.readouterr().err
 
 
 def test_a_directory_with_something_else_is_not_overwritten(

@@ -126,8 +126,8 @@ def test_the_engine_is_shipped_in_all_its_forms_and_there_are_not_more(tmp_path:
         "ET_SIM_COMPILE": "background",
     }
     command = [sys.executable, "-c", NAME_WHAT_IS_ORDERED, str(tmp_path)]
-    told = subprocess.run(command, env={**os.environ, **variables}, check=True, capture_output=True)
-    wanted = Counter(told.stdout.decode().split())
+    ended = subprocess.run(command, env={**os.environ, **variables}, check=True, capture_output=True)
+    wanted = Counter(ended.stdout.decode().split())
     assert wanted["simulate"] == FORMS
     assert wanted.keys() >= {"decode_records", "join_spans", "connect", "replay_times", "write_rows"}
 

@@ -68,13 +68,13 @@ def test_arrays_that_are_no_tables_are_passed_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
-    "asks",
+    "reads",
     [
         lambda tables: tables.rows[-1].time,
         lambda tables: tables.inner.grid[0, -1],
         lambda tables: tables.inner.grid.__setitem__((-1, 0), 7),
     ],
 )
-def test_a_row_below_0_is_refused_and_not_taken_from_the_end(asks: Callable[[Any], Any]) -> None:
+def test_a_row_below_0_is_refused_and_not_taken_from_the_end(reads: Callable[[Any], Any]) -> None:
     with pytest.raises(IndexError, match="row -1 of a table does not exist: rows count from 0"):
-        interpret(asks, (_outer(),))
+        interpret(reads, (_outer(),))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from machines import MODELS, everybody, network, simulate, system
+from machines import MODELS, network, of_all_ranks, simulate, system
 from test_network_models import EVERYTHING, exchange
 
 from et_sim.machine import read_network_alone
@@ -63,7 +63,7 @@ def traffic(ranks: int, seed: int, count: int = 40) -> list[Any]:
     ("shape", "generator"), [("Ring", "ring"), ("Switch", "switch"), ("FullyConnected", "fully-connected")]
 )
 def test_a_graph_that_is_a_dimension_takes_its_nanoseconds(model: str, shape: str, generator: str) -> None:
-    for workload in (everybody(6, "all_reduce"), everybody(6, "all_to_all"), traffic(6, seed=2)):
+    for workload in (of_all_ranks(6, "all_reduce"), of_all_ranks(6, "all_to_all"), traffic(6, seed=2)):
         wanted = times(workload, network([shape], [6]), model=model)
         assert times(workload, graph(generator, npus=6), model=model) == wanted
 
@@ -102,7 +102,7 @@ PRODUCTS = [
 def test_links_of_nested_networks_queue_messages_as_those_of_dimensions(
     shapes: list[str], npus: list[int], described: dict[str, Any]
 ) -> None:
-    for workload in (everybody(12, "all_reduce"), *(traffic(12, seed, 30 * seed) for seed in (1, 2, 3))):
+    for workload in (of_all_ranks(12, "all_reduce"), *(traffic(12, seed, 30 * seed) for seed in (1, 2, 3))):
         wanted = times(workload, network(shapes, npus), dimensions=2, model="link")
         assert times(workload, described, dimensions=2, model="link") == wanted
 
@@ -158,7 +158,7 @@ def test_on_a_broken_tree_all_complete_and_folding_changes_nothing(model: str, k
     keys: dict[str, Any] = {"preferred-dataset-splits": 2, "corrections": {"simulated-broadcast": True}}
     described = system("direct", dimensions=3, **keys)
     folded, unfolded = (
-        simulate(everybody(16, kind), TREE, described, model=model, fold=fold) for fold in (True, False)
+        simulate(of_all_ranks(16, kind), TREE, described, model=model, fold=fold) for fold in (True, False)
     )
     assert folded.is_complete
     assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
@@ -167,7 +167,7 @@ def test_on_a_broken_tree_all_complete_and_folding_changes_nothing(model: str, k
 
 def test_ranks_of_a_regular_tree_are_one_actor_where_messages_wait_for_nothing() -> None:
     tree = {"graph": TREE["graph"], "routing": "ecmp"}
-    result = simulate(everybody(16, "all_reduce"), tree, system(dimensions=3))
+    result = simulate(of_all_ranks(16, "all_reduce"), tree, system(dimensions=3))
     assert len(result.outcome.plan.actors) == 1
 
 
@@ -270,7 +270,7 @@ def test_where_a_rank_stands_does_not_matter_on_a_symmetric_network(model: str) 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_record_of_causes_names_classes_of_links_and_reaches_the_end(model: str, tmp_path: Path) -> None:
-    result = simulate(everybody(16, "all_reduce"), TREE, system(dimensions=3), model=model, detail="path")
+    result = simulate(of_all_ranks(16, "all_reduce"), TREE, system(dimensions=3), model=model, detail="path")
     assert result.causal_events is not None
     causal_events = np.concatenate(list(result.causal_events.blocks()))
     assert causal_events["end_ns"].max() == result.makespan_ns

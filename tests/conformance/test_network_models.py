@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import KINDS, MODELS, ROOTED, everybody, finish_times, network, sends, simulate, system
+from machines import KINDS, MODELS, ROOTED, finish_times, network, of_all_ranks, sends, simulate, system
 from toys.fixed_delay import DELAY_NS
 from toys.shared_medium import BYTES_PER_NS
 
@@ -45,7 +45,7 @@ def folded_and_not(net: dict[str, Any], model: str, kind: str, rendezvous: bool)
         keys["corrections"] = {"simulated-broadcast": True}
     described = system(dimensions=3, **keys)
     results = [
-        simulate(everybody(12, kind), net, described, model=model, fold=fold) for fold in (True, False)
+        simulate(of_all_ranks(12, kind), net, described, model=model, fold=fold) for fold in (True, False)
     ]
     assert results[0].is_complete
     assert (results[0].finish_ns > 0).all()
@@ -98,7 +98,7 @@ def test_a_lone_message_takes_the_documented_time(model: str, shape: str, target
 @pytest.mark.parametrize("model", ALL)
 @pytest.mark.parametrize("shape", ["Ring", "Switch", "FullyConnected"])
 def test_an_npu_alone_needs_no_network(model: str, shape: str) -> None:
-    assert finish_times(everybody(1, "all_reduce"), network([shape], [1]), model=model) == [0]
+    assert finish_times(of_all_ranks(1, "all_reduce"), network([shape], [1]), model=model) == [0]
 
 
 @pytest.mark.parametrize("model", ALL)
@@ -139,12 +139,12 @@ def test_every_collective_completes_and_folding_changes_nothing(
 @pytest.mark.parametrize("model", TOYS)
 def test_a_model_from_outside_runs_every_algorithm(model: str, algorithm: str) -> None:
     described = system(algorithm, **{"preferred-dataset-splits": 4, "active-chunks-per-dimension": 2})
-    times = finish_times(everybody(8, "all_reduce"), network(["Ring"], [8]), described, model=model)
+    times = finish_times(of_all_ranks(8, "all_reduce"), network(["Ring"], [8]), described, model=model)
     assert min(times) > 0
 
 
 def test_with_a_fixed_delay_all_ranks_are_one_actor() -> None:
-    result = simulate(everybody(12, "all_reduce"), GRID, model="toys.fixed_delay")
+    result = simulate(of_all_ranks(12, "all_reduce"), GRID, model="toys.fixed_delay")
     assert len(result.outcome.plan.actors) == 1
 
 
@@ -161,7 +161,7 @@ def test_on_a_shared_medium_messages_slow_each_other() -> None:
 def test_a_run_repeats_to_the_byte(model: str, tmp_path: Path) -> None:
     def written(name: str) -> dict[str, bytes]:
         described = system(dimensions=3)
-        result = simulate(everybody(12, "all_reduce"), GRID, described, model=model, detail=EVERYTHING)
+        result = simulate(of_all_ranks(12, "all_reduce"), GRID, described, model=model, detail=EVERYTHING)
         write_run(result, tmp_path / name)
         return {path.name: path.read_bytes() for path in sorted((tmp_path / name).iterdir())}
 
@@ -170,7 +170,7 @@ def test_a_run_repeats_to_the_byte(model: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", ALL)
 def test_the_record_of_causes_reaches_the_end_of_the_run(model: str) -> None:
-    result = simulate(everybody(12, "all_reduce"), GRID, model=model, detail="path", fold=False)
+    result = simulate(of_all_ranks(12, "all_reduce"), GRID, model=model, detail="path", fold=False)
     causal_events = np.concatenate(list(_causal_events(result)))
     assert causal_events["end_ns"].max() == result.makespan_ns
     needed = causal_events["critical_parent"][1:]

@@ -38,9 +38,11 @@ def timeline_page() -> str:
 
 def _section(table: Table) -> str:
     about = f"{table.about[0].upper()}{table.about[1:]}."
-    asked = f" A run may hold it or not: {table.how_to_get_it}." if table.is_optional else ""
+    remark = f" A run may hold it or not: {table.how_to_get_it}." if table.is_optional else ""
     head = "| column | type | unit | refers to | meaning |\n|---|---|---|---|---|\n"
-    return f"\n## {table.file}\n\n{about}{asked}\n\n{head}{''.join(_row(column) for column in table.columns)}"
+    return (
+        f"\n## {table.file}\n\n{about}{remark}\n\n{head}{''.join(_row(column) for column in table.columns)}"
+    )
 
 
 def _row(column: Column) -> str:

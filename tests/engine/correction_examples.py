@@ -139,9 +139,9 @@ def _all_reduce_in_a_group(rank: int, build: TraceBuilder) -> None:
 
 
 def _chain_of_three(place: int, build: TraceBuilder) -> None:
-    heard = [build.receive(place - 1, 1000)] if place else []
+    received = [build.receive(place - 1, 1000)] if place else []
     if place < 2:
-        build.send(place + 1, 1000, after=heard)
+        build.send(place + 1, 1000, after=received)
 
 
 def group_before_all(rank: int, build: TraceBuilder) -> None:

@@ -12,7 +12,7 @@ import pytest
 from correction_examples import group_before_all
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import everybody, finish_times, network, simulate, system
+from machines import finish_times, network, of_all_ranks, simulate, system
 
 from et_sim.basics.errors import MachineError
 from et_sim.collectives import Operation
@@ -51,7 +51,7 @@ def last_finish(builders: list[TraceBuilder], net: dict[str, Any], **keys: Any) 
 )
 def test_exact_chunks_move_no_more_than_requested(size: int, reference: int, corrected: int) -> None:
     keys = {"preferred-dataset-splits": 4}
-    builders = everybody(4, "all_reduce", size)
+    builders = of_all_ranks(4, "all_reduce", size)
     assert last_finish(builders, FOUR, **keys) == reference
     assert last_finish(builders, FOUR, **keys, corrections={"exact-chunks": True}) == corrected
 
@@ -75,7 +75,7 @@ def test_an_all_reduce_over_one_dimension_uses_all_queues(
         "num-queues-per-dim": queues,
         "active-chunks-per-dimension": active,
     }
-    builders = everybody(4, "all_reduce", MIB)
+    builders = of_all_ranks(4, "all_reduce", MIB)
     assert last_finish(builders, FOUR, **keys) == reference
     assert last_finish(builders, FOUR, **keys, corrections={"all-queues": True}) == corrected
 
@@ -136,7 +136,7 @@ def test_blocked_queues_admit_their_oldest_chunk_when_no_event_is_left() -> None
 
 def test_chunks_of_equal_priority_begin_in_the_order_in_which_they_came() -> None:
     """Check that with LIFO, chunks of a later collective overtake the earlier one's, and not each other."""
-    builders = everybody(4, "all_reduce", MIB)
+    builders = of_all_ranks(4, "all_reduce", MIB)
     builders[0].collective("all_reduce", MIB)  # which is that of all
     described = system(**{"preferred-dataset-splits": 4}, corrections={"concurrent-communication": True})
     result = simulate(builders, FOUR, described, detail="phases")
@@ -258,7 +258,7 @@ def test_greedy_orders_keep_the_fast_dimension_busy(kind: str, size: int, times:
     """Run 4 x 4 ranks, the outer dimension four times as fast: 16 chunks, one at a time in each dimension."""
     keys = {"preferred-dataset-splits": 16, "local-mem-bw": 1600}
     corrected = {"dimension-schedulers": True}
-    builders = everybody(16, kind, size)
+    builders = of_all_ranks(16, kind, size)
     for order, time in zip(ORDERS, times, strict=True):
         named = {"inter-dimension-scheduling": order}
         assert last_finish(builders, UNEVEN, **keys, **named, corrections=corrected) == time

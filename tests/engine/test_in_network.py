@@ -355,7 +355,7 @@ def test_links_carry_each_byte_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("net", "keys", "said"),
+    ("net", "keys", "sentence"),
     [
         (switch(rate=0), {}, '"rate" is 0'),
         (switch() | {"topology": ["Ring"]}, {}, "dimension 0 is a Ring, which has no switch"),
@@ -372,10 +372,10 @@ def test_links_carry_each_byte_once() -> None:
         (tree() | {"in-network": [{"tier": 1}, {"switches": "*"}]}, {}, "matches two entries"),
     ],
 )
-def test_bad_input_is_refused_in_one_sentence(net: Net, keys: Net, said: str) -> None:
+def test_bad_input_is_refused_in_one_sentence(net: Net, keys: Net, sentence: str) -> None:
     with pytest.raises(InputError) as refused:
         finish_times(workload(8, "all_reduce", 8000), net, described(**keys))
-    assert said in str(refused.value)
+    assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

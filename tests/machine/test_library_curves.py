@@ -222,13 +222,13 @@ def test_a_run_and_the_comparison_name_a_size_before_a_fall(
         "more bytes are faster: all_gather of 512 KiB on 8 takes 37.4 us, limited from 37.7 us, "
         "and 565.18 KiB 31.2 us (ring LL128)"
     )
-    asked = ["collective", "library", *machine, "--type", "all_gather", "--bytes"]
-    assert main([*asked, "512KiB"]) == 0
+    command = ["collective", "library", *machine, "--type", "all_gather", "--bytes"]
+    assert main([*command, "512KiB"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == text
-    assert main([*asked, "512KiB", "--json"]) == 0
+    assert main([*command, "512KiB", "--json"]) == 0
     [size] = json.loads(capsys.readouterr().out)["sizes"]
     larger = size["more_bytes_are_faster"]
     assert larger["time_us"] < 0.99 * min(way["time_us"] for way in size["ways"] if way["chosen"])
-    assert main([*asked, str(larger["bytes"]), "--json"]) == 0
+    assert main([*command, str(larger["bytes"]), "--json"]) == 0
     [size] = json.loads(capsys.readouterr().out)["sizes"]
     assert size["more_bytes_are_faster"] is None

@@ -213,13 +213,13 @@ def test_a_machine_by_name_tracks_memory_only_if_there_are_tensors() -> None:
     assert silent.manifest["warnings"] == []
     assert silent.peak_memory_bytes is None
     build.compute("more", num_ops=1, tensor_bytes=1, outputs={"weights": 1 << 20})
-    telling = et_sim.simulate(et_sim.Workload.of([build.build()] * 8), machine="h100-dgx:8")
-    assert set(telling.peak_memory_bytes.tolist()) == {1 << 20}
+    marked = et_sim.simulate(et_sim.Workload.of([build.build()] * 8), machine="h100-dgx:8")
+    assert set(marked.peak_memory_bytes.tolist()) == {1 << 20}
     given = preset("h100-dgx:8").system
-    asked = et_sim.simulate(
+    requested = et_sim.simulate(
         et_sim.Workload.of([build.build()] * 8), system=given, network=preset("h100-dgx:8").network
     )
-    assert [warning["key"] for warning in asked.manifest["warnings"]] == ["local-mem-capacity"]
+    assert [warning["key"] for warning in requested.manifest["warnings"]] == ["local-mem-capacity"]
 
 
 def test_parts_outside_a_fit_are_stated() -> None:

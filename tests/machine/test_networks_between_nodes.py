@@ -106,8 +106,8 @@ def test_the_first_efa_uses_simple_alone_and_reports_its_latency_to_the_library(
     assert (
         library("a100-dgx-40gb:16,network=efa-1").choice(Call("all_reduce", 8, 1, 8)).protocol is Protocol.LL
     )
-    near, told = (library(f"h100-dgx:16{network}").way(call) for network in ("", ",network=efa"))
-    assert told.between_us == near.between_us + 2 * 75  # two messages of a tree over two nodes
+    near, reported = (library(f"h100-dgx:16{network}").way(call) for network in ("", ",network=efa"))
+    assert reported.between_us == near.between_us + 2 * 75  # two messages of a tree over two nodes
 
 
 def test_bytes_take_blackwell_no_longer_than_hopper_over_the_same_cards() -> None:

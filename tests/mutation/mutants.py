@@ -166,7 +166,7 @@ def _instead(node: ast.expr) -> Iterator[str]:
 
 
 def _is_text(node: ast.BinOp) -> bool:
-    """Check whether one side is text, from which nothing can be subtracted."""
+    """Return whether one side is text, from which nothing can be subtracted."""
     sides = (node.left, node.right)
     return any(
         isinstance(side, ast.JoinedStr) or isinstance(getattr(side, "value", 0), str) for side in sides

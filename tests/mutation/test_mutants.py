@@ -24,9 +24,9 @@ FIRSTS = range(0, len(NOTICED), PER_TEST)
 
 def outcomes(pairs: list[tuple[Mutant | None, list[str]]]) -> list[tuple[str, str]]:
     """Return (outcome, the test that failed) for changes, each with its tests; None: without a change."""
-    asked = json.dumps([{"mutant": mutant and asdict(mutant), "tests": tests} for mutant, tests in pairs])
+    request = json.dumps([{"mutant": mutant and asdict(mutant), "tests": tests} for mutant, tests in pairs])
     command = [sys.executable, str(FOLDER / "trial.py"), "--given"]
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, input=request, capture_output=True, text=True, check=True)
     return [(line["outcome"], line["test"]) for line in map(json.loads, done.stdout.splitlines())]
 
 

@@ -150,8 +150,8 @@ def main() -> None:
     chosen = parser.parse_args()
     pairs: list[tuple[Mutant | None, list[str]]]
     if chosen.given:
-        asked = json.load(sys.stdin)
-        pairs = [(item["mutant"] and Mutant(**item["mutant"]), item["tests"]) for item in asked]
+        request = json.load(sys.stdin)
+        pairs = [(item["mutant"] and Mutant(**item["mutant"]), item["tests"]) for item in request]
     else:
         mutants = [drawn(seed, chosen.below) for seed in range(chosen.seed, chosen.seed + chosen.count)]
         pairs = [(mutant, room_of(mutant.module)) for mutant in mutants]

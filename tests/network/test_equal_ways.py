@@ -10,7 +10,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from machines import everybody, system
+from machines import of_all_ranks, system
 
 from et_sim.api import run
 from et_sim.basics.errors import InputError, MachineError, UsageError
@@ -343,7 +343,7 @@ def test_static_tables_part_targets_evenly_among_the_ways_up(graph: Any, tier: i
 
 def test_packets_are_not_spread_unless_that_is_only_the_default() -> None:
     net = {"graph": LEAVES, "logical-dimensions": [16]}
-    workload = Workload.of([builder.build() for builder in everybody(16, "all_reduce", 1 << 12)])
+    workload = Workload.of([builder.build() for builder in of_all_ranks(16, "all_reduce", 1 << 12)])
     on = system("ring", 1)
     with pytest.raises(UsageError, match="spread is not supported"):
         run(workload, network={**net, "routing": "spread"}, system=on, model="packet")

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from machines import everybody, ring, sends, simulate, system
+from machines import of_all_ranks, ring, sends, simulate, system
 
 from et_sim.network.flow.model import SAME_NS
 from et_sim.trace import TraceBuilder
@@ -111,7 +111,7 @@ def test_all_messages_that_share_a_link_but_one_wait_there() -> None:
 def test_as_many_messages_wait_at_a_link_that_stands_for_equal_ones() -> None:
     for kind in ("all_to_all", "all_reduce"):
         folded, unfolded = (
-            waiting(ran(everybody(4, kind, 40_000), ring(4), detail="links", fold=fold))
+            waiting(ran(of_all_ranks(4, kind, 40_000), ring(4), detail="links", fold=fold))
             for fold in (True, False)
         )
         assert folded["clockwise"][0] > 0

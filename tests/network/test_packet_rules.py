@@ -415,7 +415,7 @@ def test_a_link_that_is_too_fast_to_count_packets_on_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "is_said"),
+    ("protocol", "is_warned"),
     [
         ({"preset": "roce", "pauses": False}, True),
         ({"preset": "roce"}, False),
@@ -424,9 +424,9 @@ def test_a_link_that_is_too_fast_to_count_packets_on_is_refused() -> None:
         ({"preset": "tcp"}, False),
     ],
 )
-def test_missing_retransmission_is_a_warning(protocol: dict[str, Any], is_said: bool) -> None:
+def test_missing_retransmission_is_a_warning(protocol: dict[str, Any], is_warned: bool) -> None:
     described = read_machine(system=system(), network=network(GENERATORS[0], protocol))
-    assert any("is not sent again" in warning.text for warning in described.warnings) == is_said
+    assert any("is not sent again" in warning.text for warning in described.warnings) == is_warned
 
 
 def test_the_flow_model_reports_keys_without_effect() -> None:

@@ -198,16 +198,16 @@ def test_no_unit_of_a_memory_pool_passes_more_than_it_can(
     ]
     memory = {"memory-type": "HIERARCHICAL_POOL", "chunk": 64, "stages": stages, "sharing": sharing}
     builders = [TraceBuilder() for _ in of_rank]
-    for build, asked in zip(builders, of_rank, strict=True):
-        for stores, size in asked:
+    for build, accesses in zip(builders, of_rank, strict=True):
+        for stores, size in accesses:
             (build.store if stores else build.load)(size)
     workload = Workload.of([build.build() for build in builders])
     took = et_sim.simulate(workload, system=CORRECTED, network=RING_4, memory=memory).makespan_ns
     for stage in stages:
         each = 4 // stage["count"]
         for unit in range(stage["count"]):
-            asked = [node for rank in range(unit * each, (unit + 1) * each) for node in of_rank[rank]]
-            ways = [sum(size for stores, size in asked if stores is way) for way in (False, True)]
+            accesses = [node for rank in range(unit * each, (unit + 1) * each) for node in of_rank[rank]]
+            ways = [sum(size for stores, size in accesses if stores is way) for way in (False, True)]
             assert took >= int((max(ways) if is_duplex else sum(ways)) / stage["bandwidth"])
 
 

@@ -114,13 +114,13 @@ class Fabric:
 
     def chosen(self, device: int, cycle: int) -> list[tuple[Any, Any, int, Channel]]:
         """Return (output, input, its number, channel) of every flit that moves."""
-        asked: dict[Any, list[tuple[int, Any, Channel]]] = {}
+        requests: dict[Any, list[tuple[int, Any, Channel]]] = {}
         for number, place in enumerate(self.inputs[device]):
             for channel in self.held[place]:
                 if self.can_go_on(channel, cycle):
-                    asked.setdefault(self.output(channel), []).append((number, place, channel))
+                    requests.setdefault(self.output(channel), []).append((number, place, channel))
                     break
-        return [(out, *self.next_in_turn(out, result)) for out, result in asked.items()]
+        return [(out, *self.next_in_turn(out, result)) for out, result in requests.items()]
 
     def next_in_turn(self, out: Any, found: list[tuple[int, Any, Channel]]) -> tuple[Any, int, Channel]:
         """Return, of the channels that request an output, the first after the last turn."""

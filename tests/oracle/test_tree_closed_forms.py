@@ -50,8 +50,8 @@ def up(costs: Costs, members: int, size: int, *, shares: bool, reduces: bool, ro
     for part in halves(members) if root else below(members):
         message = part * size if shares else size
         charge = costs.reduction(message) if reduces else 0
-        heard = up(costs, part, size, shares=shares, reduces=reduces, root=False)
-        results.append(heard + costs.flight(message) + E + charge)
+        received = up(costs, part, size, shares=shares, reduces=reduces, root=False)
+        results.append(received + costs.flight(message) + E + charge)
     return max(results)
 
 

@@ -47,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def beside(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the numbers of tasks of each pool; from now on all tasks use a second process."""
+    """Return a list that collects the number of tasks of each pool, on a machine of two processors."""
     pools, run = list[int](), WorkerPool.run
     monkeypatch.setattr(workers, "WORTH_SECONDS", 1e9)
     monkeypatch.setattr(workers, "processors", lambda: 2)

@@ -341,7 +341,7 @@ def test_a_request_that_never_fits_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "sentence"),
     [
         ({"name": "prefil-first"}, "did you mean 'prefill-first'"),
         ({"max_batch": 0}, "--max-batch is 0"),
@@ -349,6 +349,6 @@ def test_a_request_that_never_fits_is_refused() -> None:
         ({"max_batch": 10, "token_budget": 9}, "below --max-batch 10"),
     ],
 )
-def test_an_unknown_policy_or_limit_is_refused(options: dict[str, object], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_an_unknown_policy_or_limit_is_refused(options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
         Policy(**options)  # type: ignore[arg-type]

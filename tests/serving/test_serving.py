@@ -168,7 +168,7 @@ def test_times_do_not_depend_on_folding(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("setup", "said"),
+    ("setup", "sentence"),
     [
         ({"plan": Plan(tensor=3)}, "heads: 8 is not a multiple of 3"),
         ({"replicas": 2}, "the replicas need 4 NPUs, but the machine has 2"),
@@ -178,8 +178,8 @@ def test_times_do_not_depend_on_folding(monkeypatch: pytest.MonkeyPatch) -> None
         ({"policy": Policy(block=16), "capacity_bytes": 300_000}, "request 0 needs a cache of"),
     ],
 )
-def test_an_impossible_setup_is_refused(setup: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_an_impossible_setup_is_refused(setup: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
         served((0, 1000, 3000), **setup)
 
 

@@ -66,17 +66,17 @@ def test_a_sweep_that_ends_early_leaves_no_task_on_the_cluster(tmp_path: Path) -
 
 
 class _Workers:
-    """A client's records of workers."""
+    """A client whose workers reported these programs."""
 
-    def __init__(self, *told: Any) -> None:
-        self._told = told
+    def __init__(self, *reported: Any) -> None:
+        self._reported = reported
 
     def wait_for_workers(self, *_: Any, **__: Any) -> None:
-        if not self._told:
+        if not self._reported:
             raise TimeoutError
 
     def run(self, *_: Any, **__: Any) -> dict[str, Any]:
-        return {f"tcp://{number}": result for number, result in enumerate(self._told)}
+        return {f"tcp://{number}": result for number, result in enumerate(self._reported)}
 
 
 @pytest.mark.parametrize(

@@ -105,11 +105,11 @@ def test_messages_for_one_link_wait_and_the_link_shows_the_time() -> None:
 def test_with_rendezvous_a_request_goes_first_and_the_message_is_ready_before_it_is_sent() -> None:
     machine = _machine(2, **{"rendezvous-protocol": True})
     request, message = _rows(et_sim.simulate(_exchange(5000), **machine, detail=DETAIL))
-    asked = 3000 + 8192 // GB + LATENCY
+    requested = 3000 + 8192 // GB + LATENCY
     assert (request["kind"], request["actor"], request["peer"], request["bytes"]) == ("request", 1, 0, 8192)
-    assert (request["sent_ns"], request["arrived_ns"]) == (3000, asked)
-    assert (message["kind"], message["ready_ns"], message["sent_ns"]) == ("send", 0, asked)
-    assert message["arrived_ns"] == asked + 5000 // GB + LATENCY
+    assert (request["sent_ns"], request["arrived_ns"]) == (3000, requested)
+    assert (message["kind"], message["ready_ns"], message["sent_ns"]) == ("send", 0, requested)
+    assert message["arrived_ns"] == requested + 5000 // GB + LATENCY
 
 
 @pytest.mark.parametrize("rendezvous", [False, True])

@@ -122,10 +122,10 @@ def test_machines_by_name_state_their_reserve_and_its_reason(name: str) -> None:
     assert 0 <= memory.reserved_bytes < memory.total_bytes / 10
     level = known.system["compute"]["memory"][0]["name"]
     text = {**of.sources, **of.estimates}[level]
-    says_nominal = "nominal" in text
-    assert says_nominal == name.startswith(("tpu", "trn", "mi325x", "mi250x", "gaudi")), text
+    is_nominal = "nominal" in text
+    assert is_nominal == name.startswith(("tpu", "trn", "mi325x", "mi250x", "gaudi")), text
     digits = known.system["local-mem-capacity"]
-    if not says_nominal:
+    if not is_nominal:
         assert f"{int(str(digits).removesuffix('MiB')):,}" in text
 
 

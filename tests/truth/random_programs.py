@@ -103,11 +103,11 @@ def random_program(seed: int, without: frozenset[str] = frozenset()) -> Program:
     )
 
 
-def _groups(features: set[str], everybody: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+def _groups(features: set[str], all_ranks: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     """Process groups by their names."""
     if "subgroups" in features:
-        return {"0": everybody, "1": (0, 1), "2": (2, 3), "3": (0, 2), "4": (1, 3)}
-    return dict.fromkeys(("0", "1") if "two communicators" in features else ("0",), everybody)
+        return {"0": all_ranks, "1": (0, 1), "2": (2, 3), "3": (0, 2), "4": (1, 3)}
+    return dict.fromkeys(("0", "1") if "two communicators" in features else ("0",), all_ranks)
 
 
 # Kind of a transfer: names of the operator, of the annotation, and of the kernel.

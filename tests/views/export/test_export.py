@@ -541,11 +541,11 @@ def test_more_actors_than_fit_are_the_slowest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "refusal_text"), [("0-8", "there is no rank 8"), ("x", "cannot be understood")]
+    ("ranks_text", "refusal_text"), [("0-8", "there is no rank 8"), ("x", "cannot be understood")]
 )
-def test_ranks_that_do_not_exist_are_refused(demo: Path, asked: str, refusal_text: str) -> None:
+def test_ranks_that_do_not_exist_are_refused(demo: Path, ranks_text: str, refusal_text: str) -> None:
     with pytest.raises(UsageError, match=refusal_text):
-        _contents(demo, ranks=asked)
+        _contents(demo, ranks=ranks_text)
 
 
 def test_the_command_writes_the_same_bytes_each_time(

@@ -84,7 +84,7 @@ def processor() -> Path:
     return Path(folder)
 
 
-def _asked(processor: Path, file: Path, *queries: str) -> list[list[list[Any]]]:
+def _queried(processor: Path, file: Path, *queries: str) -> list[list[list[Any]]]:
     command = ["node", str(SCRIPT), str(processor), str(file), *queries]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -125,7 +125,7 @@ def test_the_trace_processor_reads_the_content_of_the_tables(
 ) -> None:
     run, file = RUNS[name](tmp_path / "run"), tmp_path / "exported.json"
     assert main(["export", str(run), option, str(file)]) == 0
-    slices, flows, counters, faults = _asked(processor, file, SLICES, FLOWS, COUNTERS, FAULTS)
+    slices, flows, counters, faults = _queried(processor, file, SLICES, FLOWS, COUNTERS, FAULTS)
     contents = contents_of(open_run(run), None, ALWAYS)
     assert faults == []
     of_nodes = Counter(

@@ -191,8 +191,8 @@ def test_a_stalled_run_begins_with_the_stall(tmp_path: Path) -> None:
     assert stall is not None
     shown = {text for tag, text in Page(content).texts if tag in ("li", "p")}
     assert stall["nearest"]
-    for told in (*stall["remedies"], *stall["nearest"], *stall["dead_ends"]):
-        assert any(told in text for text in shown)
+    for sentence in (*stall["remedies"], *stall["nearest"], *stall["dead_ends"]):
+        assert any(sentence in text for text in shown)
     assert stall["remedies"]
     data = _data(content)
     assert "never completed" in {data["kinds"][kind]["name"] for kind in data["columns"]["kind"].tolist()}

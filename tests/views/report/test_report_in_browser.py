@@ -71,11 +71,12 @@ class Opened:
     def __init__(self, browser: Any, file: Path, **options: Any) -> None:
         self._context = browser.new_context(**{"viewport": WIDE} | options)
         self.page = self._context.new_page()
-        self.said: list[str] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.messages: list[str] = []
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
         self.page.on(
-            "request", lambda request: self.said.append(request.url) if request.url[:5] != "file:" else None
+            "request",
+            lambda request: self.messages.append(request.url) if request.url[:5] != "file:" else None,
         )
         self.page.goto(file.as_uri())
         self.settle()
@@ -132,7 +133,7 @@ class Opened:
     def close(self) -> None:
         """Close the page, after checking that the browser reported no message."""
         self._context.close()
-        assert self.said == []
+        assert self.messages == []
 
 
 @pytest.fixture

@@ -75,14 +75,14 @@ def _brute(path: Path, window: tuple[int, int]) -> dict[int, dict[str, Counter[s
         for first, last in pairwise(edges):
             for unit, names in units.items():
                 works = [row for row in rows if row["unit"] in names and row["kind"] != "gap"]
-                here[unit][_asked(rows, works, streams, first)] += last - first
+                here[unit][_cause_of(rows, works, streams, first)] += last - first
         for span in parse_ranks(actor["ranks"]):
             figures_of |= dict.fromkeys(span, here)
     assert window[1] <= makespan
     return figures_of
 
 
-def _asked(rows: list[dict[str, Any]], works: list[dict[str, Any]], streams: set[str], now: int) -> str:
+def _cause_of(rows: list[dict[str, Any]], works: list[dict[str, Any]], streams: set[str], now: int) -> str:
     if any(row["moved"] <= now < row["end_ns"] for row in works):
         return "busy"
     coming = [row for row in works if now < row["moved"] < row["end_ns"]]
