@@ -172,9 +172,9 @@ def _is_rare(run: Any) -> bool:
 @pytest.fixture(scope="session", autouse=True)
 def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iterator[None]:
     """Order code for long calls, and interpret meanwhile; without `--deep`, order common code only."""
-    from et_sim.compiled.entry_points import Entry, choice
+    from et_sim.compiled.entry_points import CompiledEntry, choice
 
-    run_entry, is_deep = Entry._run, request.config.option.deep
+    run_entry, is_deep = CompiledEntry._run, request.config.option.deep
 
     def run(self: Any, seconds: Any, *arguments: Any) -> Any:
         if choice() != "now" or self._failed:
@@ -193,7 +193,7 @@ def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iter
         return self._interpret(arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Entry, "_run", run)
+        patch.setattr(CompiledEntry, "_run", run)
         yield
 
 
