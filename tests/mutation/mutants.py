@@ -1,4 +1,9 @@
-"""Small changes of rules: a place in a module's source, and the text that replaces it."""
+"""Small changes of rules: a place in a module's source, and the text that replaces it.
+
+A change is one of an operator (`<` to `<=`, `+` to `-`, `min` to `max`, `and` to `or`), of a whole number (by
+one), of a condition (negated), of a branch or a statement (dropped). Annotations, decorators, and the text of
+errors stay: no result depends on them.
+"""
 
 from __future__ import annotations
 

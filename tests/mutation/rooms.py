@@ -1,4 +1,7 @@
-"""Tests for a change of a module: those of its room, in the order of how much of the module they run."""
+"""Tests for a change of a module: those of its room, in the order of how much of the module they run.
+
+`rooms.json` names them by module; a module without an entry takes those of its folder.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Recordings of random programs, converted and run on other machines, against the programs played there."""
+"""Recordings of random programs, converted and run on other machines, against the programs played there.
+
+`python tests/truth/errors.py` prints the same by kind of change and by feature, with the worst programs.
+"""
 
 from __future__ import annotations
 
