@@ -1,4 +1,4 @@
-"""Wrong command lines are answered with what was probably meant."""
+"""Wrong command lines are refused with the nearest correct word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands are classes whose fields are arguments and options; argparse is told of them in one place."""
+"""Commands are classes whose fields are arguments and options; the parser is built from the fields."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_values_have_the_types_of_the_fields() -> None:
     assert (options.fold, options.name, options.csv) == (False, ["x", "y"], Path("-"))
 
 
-def test_fields_are_inherited_and_declared_anew() -> None:
+def test_fields_are_inherited_and_redeclared() -> None:
     assert parsed("f", "-l1", "--kind=d", declared=Derived).kind == "d"
     assert parsed("f", "-l1", declared=Derived).kind == "c"
 
@@ -131,8 +131,8 @@ def test_help_shows_the_default_of_the_field_unless_it_is_explained() -> None:
     parser = Parser(prog="it")
     parser.declare(Options, len)
     shown = " ".join(parser.format_help().split())
-    for told in ("which (default: a)", "of all (default: 0.5)", "where to (default: here)"):
-        assert told in shown
+    for part in ("which (default: a)", "of all (default: 0.5)", "where to (default: here)"):
+        assert part in shown
     assert "None" not in shown
 
 

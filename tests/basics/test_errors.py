@@ -1,4 +1,4 @@
-"""Sentences about what was given quote no more than a line of it."""
+"""Messages quote at most one line of the input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits to recorded jobs: equal kernels are one row, few shapes say one figure, waits are not transfers."""
+"""Fits to recorded jobs: equal kernels are one row, few shapes give one figure, waits are not transfers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LATE = (90, 30)  # us that ranks wait for the other one, by turns
 
 
 def job(prefix: Path, shapes: list[str], slower: float = 1.25) -> None:
-    """Two ranks that run each shape four times, as the machine would if it were so much slower."""
+    """Write two ranks that run each shape four times, with kernels `slower` times as long as predicted."""
     kernels = Kernels.of([MeasuredKernel(shape, "bf16", 1.0, shape) for shape in shapes])
     predicted = kernels.ratios(device_of(MACHINE), np.arange(len(shapes))) * 1000
     traces = []
@@ -51,7 +51,7 @@ def job(prefix: Path, shapes: list[str], slower: float = 1.25) -> None:
     write_workload(Workload.of(traces), prefix)
 
 
-def test_few_shapes_say_one_figure_that_others_are_predicted_by(
+def test_few_shapes_give_one_figure_that_predicts_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job(tmp_path / "job", SHAPES)

@@ -1,4 +1,4 @@
-"""Measured kernels of several types: presets predict them, and fits tell what their times include."""
+"""Measured kernels of several types: presets predict them, and fits find the included kernels."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_rows_are_checked_against_the_peak_and_not_against_an_earlier_fit() -> N
 
 
 def slower(device: RooflineDevice) -> RooflineDevice:
-    """The device with a slower quantisation."""
+    """Return the device with a slower quantisation."""
     slow = KernelKind(launch_ns=20_000.0)
     parts = device.memory_efficiency.with_curve("quantise", Curve(0.5))
     return replace(
@@ -112,7 +112,7 @@ def slower(device: RooflineDevice) -> RooflineDevice:
 
 
 def made_rows(device: RooflineDevice, datatype: str) -> list[MeasuredKernel]:
-    """What the device takes for products; in fp8, with the quantisation of their first side."""
+    """Return rows of products with the times of the device, in fp8 with the quantisation of one operand."""
     rows = []
     for m, n, k in itertools.product(SIDES[1:], SIDES[:4], SIDES[:4]):
         included = (f"quantise {m} {k}",) if datatype == "fp8" else ()

@@ -1,4 +1,4 @@
-"""`et-sim network`: what it prints, as text and data, and what it refuses."""
+"""`et-sim network`: text, data and refusals."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_requested_paths_are_shown_and_the_picture_has_all_devices(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = files / "graph.svg"
-    asked = ["--path", "0:1", "--path", "2:15", "--svg", str(target)]
-    assert main(["network", str(files / "graph.yml"), *asked]) == 0
+    options = ["--path", "0:1", "--path", "2:15", "--svg", str(target)]
+    assert main(["network", str(files / "graph.yml"), *options]) == 0
     printed = capsys.readouterr().out
     assert "0 to 1: npu0 > leaf0 > npu1: 2 µs, 50 GB/s" in printed
     assert "2 to 15: npu2 > leaf1 > agg0-1 > core0-3 > agg6-7 > leaf7 > npu15: 6 µs" in printed

@@ -1,4 +1,4 @@
-"""`et-sim plan`: what a job needs, in words and as data; and whether it fits."""
+"""`et-sim plan`: the needs of a job as text and as data, and whether it fits."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_machine_times_the_plan_as_it_times_the_run(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "sentence"),
     [
         (["--model", "lama3-8b"], "there is no model 'lama3-8b' (did you mean 'llama3-8b'?)"),
         (["--model", "llama3-8b", "--hidden", "64"], "--hidden conflicts with --model llama3-8b"),
@@ -88,12 +88,12 @@ def test_a_machine_times_the_plan_as_it_times_the_run(
     ],
 )
 def test_plans_that_cannot_be_are_refused_in_one_sentence(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert said in captured.err
+    assert sentence in captured.err
     assert captured.err.count("\n") == 1
 
 
@@ -154,7 +154,7 @@ def test_replicas_are_planned_as_they_are_made(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "sentence"),
     [
         (["cn"], "there is nothing called 'cn' to plan (did you mean 'cnn'?)"),
         (["cnn"], "cnn needs a model"),
@@ -164,10 +164,10 @@ def test_replicas_are_planned_as_they_are_made(
     ],
 )
 def test_impossible_plans_are_refused(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert sentence in capsys.readouterr().err
 
 
 def test_workspace_is_a_share_that_is_shown_or_listed_as_left_out(

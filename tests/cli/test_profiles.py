@@ -1,4 +1,4 @@
-"""Which profile a run is in, who names it, and that what is made here names the corrected one."""
+"""The profile of a run: its source, and the corrected profile in files that commands make."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JOB = ("--tp=2", "--pp=2", "--dp=2", "--micro-batches=2", "--layers=2", "--hidde
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with a machine that names no profile, and a training job."""
+    """Enter a folder with a machine without a profile and a training job."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "network.yml").write_text(NETWORK)
     (tmp_path / "system.json").write_text(json.dumps(FIFO_RING))

@@ -1,4 +1,4 @@
-"""run.json names every file that a run reads, with its hash, whichever file names it."""
+"""run.json names every file that a run reads, with its hash, independent of the file that names it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SWITCH = {"topology": ["Switch"], "npus_count": [3], "bandwidth": [50], "latency
 
 
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
-    """An audit hook, which stays for ever."""
+    """Record files that are opened; an audit hook cannot be removed."""
     if READ and event == "open" and isinstance(arguments[0], str) and arguments[1] in ("r", "rb"):
         folder, result = READ[-1]
         path = Path(arguments[0]).absolute()
@@ -47,7 +47,7 @@ sys.addaudithook(_note)
 
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
-    """The files of the current directory that were read."""
+    """Yield the files of the current directory that were read."""
     monkeypatch.chdir(tmp_path)
     results: list[Path] = []
     READ.append((tmp_path, results))
@@ -62,7 +62,7 @@ def _three(prefix: str, kind: str = "all_reduce") -> None:
 
 
 def _exchange(prefix: str) -> None:
-    """A program: every member sends to the next."""
+    """Write a workload in which every member sends to the next."""
     builders = [TraceBuilder() for _ in range(3)]
     for place, builder in enumerate(builders):
         builder.send((place + 1) % 3, 1000, tag=0)

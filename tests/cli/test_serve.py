@@ -1,4 +1,4 @@
-"""`et-sim serve`: what it prints and writes, and what it refuses in one sentence."""
+"""`et-sim serve`: output, files, and refusals in one sentence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rows(name: str) -> list[dict[str, object]]:
     return result
 
 
-def test_it_writes_all_that_it_found_and_prints_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_serving_writes_all_results_and_prints_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "r.csv", *USUAL, "--ttft", "1s", "--json"]) == 0
     printed = capsys.readouterr().out
     assert sorted(path.name for path in Path("r.serve").iterdir()) == FILES
@@ -91,7 +91,7 @@ def test_replicas_for_prompts_and_for_tokens(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "sentence"),
     [
         (["none.csv", *USUAL], "none.csv: there is no such file of requests"),
         (["r.csv", *USUAL, "--model", "lama3-8b"], "there is no model 'lama3-8b' (did you mean"),
@@ -118,11 +118,11 @@ def test_replicas_for_prompts_and_for_tokens(capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_contradictory_options_are_refused(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", *words]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert sentence in error
     assert error.count("\n") == 1
     assert [path.name for path in Path().iterdir()] == ["r.csv"]
 
@@ -149,7 +149,7 @@ def test_a_serving_is_inspected_and_reported(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "sentence"),
     [
         (["inspect", "r.serve", "ranks"], "what et-sim serve wrote, and ranks is about a run"),
         (["inspect", "r.serve", "--svg", "x.svg"], "what et-sim serve wrote, and --svg is about a run"),
@@ -158,11 +158,11 @@ def test_a_serving_is_inspected_and_reported(capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_options_of_runs_are_refused_for_a_serving(
-    command: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    command: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "r.csv", *USUAL]) == 0
     assert main(command) == 2
-    assert said in capsys.readouterr().err
+    assert sentence in capsys.readouterr().err
 
 
 @pytest.mark.deep

@@ -1,4 +1,4 @@
-"""Made jobs compute in datatypes for which their machine has a rate, or are refused at once."""
+"""Generated jobs compute in a datatype for which their machine has a rate, or are refused at once."""
 
 from __future__ import annotations
 

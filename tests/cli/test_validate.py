@@ -1,4 +1,4 @@
-"""`et-sim validate`: rows are predicted on the machine that their hardware is, and errors add up."""
+"""`et-sim validate` predicts rows on the machine that their hardware names, and sums up errors."""
 
 from __future__ import annotations
 
@@ -196,8 +196,8 @@ def test_kernels_take_the_times_of_the_machine_and_others_are_left_out_by_name(
 
 
 @pytest.mark.deep
-def test_bands_of_measured_kernels_hold_as_many_as_they_say(capsys: pytest.CaptureFixture[str]) -> None:
-    """Errors of kernels have longer tails than the normal distribution, and share no other software here."""
+def test_bands_of_measured_kernels_hold_the_stated_share(capsys: pytest.CaptureFixture[str]) -> None:
+    """Check kernels, whose errors have longer tails than the normal distribution: 70 to 90 % for 80 %."""
     errors = validated(capsys, str(Path(__file__).parent / "data/measured_kernels.csv"))["errors"]
     results = {
         (error["system"], error["kind"]): error["in_band"] for error in errors if error["size"] == "all"
@@ -223,7 +223,7 @@ def test_rows_have_the_band_of_their_run(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.deep
 def test_collectives_and_iterations_are_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An all-gather of nccl-tests counts what a rank has at the end."""
+    """Check collectives of nccl-tests, whose all-gather counts the bytes that a rank has at the end."""
     rows = validated(capsys, write(tmp_path, COLLECTIVES, ITERATIONS))["rows"]
     gathered = make_microbenchmark("all_gather", ranks=4, size=1 << 25)
     assert rows[1]["predicted_us"] == et_sim.simulate(gathered, machine="a100-dgx-80gb:4").makespan_ns / 1000
@@ -307,7 +307,7 @@ def test_files_that_hold_no_tables_are_refused(
     assert words in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_csv_of_other_columns_is_told_its_own_and_those_that_are_read(
+def test_a_csv_of_other_columns_is_refused_with_its_own_and_the_columns_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "steps.csv"

@@ -1,4 +1,4 @@
-"""Object files in memory: put there without LLVM where that is possible, and by LLVM otherwise."""
+"""Object files in memory are placed without LLVM if possible, otherwise by LLVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which corrections may act is told without simulating: none that does is left out."""
+"""Corrections that may act are found without a simulation: every correction that acts is among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is too long or too large is refused in a sentence; nothing overflows."""
+"""Durations and sizes beyond the limits are refused in a sentence; no number overflows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observers act only in runs that record what they observe, and each event reaches all of its observers."""
+"""Observers act only in runs with their record, and each event reaches all of its observers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from et_sim.engine.observe.observers import observes, together
 
 @dataclass
 class Book:
-    """Tables of which `kept` is empty if nothing is observed."""
+    """Tables; `kept` is empty if no record is made."""
 
     kept: tuple[int, ...]
     rows: list[int]
@@ -73,7 +73,7 @@ def test_an_event_reaches_all_of_its_observers_in_their_order() -> None:
 
 
 def _defined_in(path: Path) -> set[str]:
-    """Public functions of a module, imported ones not included."""
+    """Return public functions of a module, imported ones not included."""
     functions = (node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef))
     return {function.name for function in functions if not function.name.startswith("_")}
 
@@ -93,5 +93,5 @@ def test_the_facade_hides_no_observer_behind_another_of_its_name() -> None:
 
 
 def _helpers_of_slices() -> set[str]:
-    """Functions of `link_slices`, which is no observer."""
+    """Return functions of `link_slices`, which has no observers."""
     return _defined_in(Path(inspect.getfile(import_module(f"{observe.__name__}.link_slices"))))

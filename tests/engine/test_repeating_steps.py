@@ -1,4 +1,4 @@
-"""Steps of collectives that repeat themselves are skipped, and all is as if each had been simulated."""
+"""Steps of collectives that repeat are skipped, and results are as if each had been simulated."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MACHINES = st.sampled_from([(8,), (13,), (16,), (8, 2), (5, 3)])
 
 
 def simulated(workload: Workload, *, skips: bool = True, is_eager: bool = False, **machine: Any) -> Result:
-    """A run of all ranks, with steps that repeat themselves skipped or not."""
+    """Return a run of all ranks, with repeated steps skipped or not."""
 
     def begun(*args: Any, **keys: Any) -> Any:
         made = new_run(*args, **keys)
@@ -51,12 +51,12 @@ def simulated(workload: Workload, *, skips: bool = True, is_eager: bool = False,
 
 
 def skipped(result: Result) -> int:
-    """Messages that were not simulated one by one."""
+    """Return the number of messages that were not simulated one by one."""
     return int(result.outcome.run.repeats[0].skipped)
 
 
 def figures(result: Result) -> dict[str, Any]:
-    """All that is said of a run."""
+    """Return all results of a run."""
     outcome = result.outcome
     assert outcome.is_complete
     return {
@@ -89,7 +89,7 @@ def test_most_steps_of_a_ring_are_skipped(model: str, profile: str, detail: str,
 
 @pytest.mark.deep
 def test_nothing_is_passed_beyond_the_end_of_a_computation() -> None:
-    """It ends at different times within the steps, and lets a second collective go beside the first."""
+    """Run a computation that ends at different times within the steps, followed by a second collective."""
     for nanos in range(20_000, 20_600, 37):
         builders = [TraceBuilder() for _ in range(16)]
         for builder in builders:
@@ -145,7 +145,7 @@ def test_machine_code_skips_the_same_steps_as_interpreted_code(
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
-    """Collectives of all or of groups, one after the other or side by side, with computation between."""
+    """Draw collectives of all or of groups, in sequence or side by side, with computation between."""
     sizes = draw(MACHINES)
     ranks = int(np.prod(sizes))
     shapes = [draw(st.sampled_from(SHAPES)) for _ in sizes]

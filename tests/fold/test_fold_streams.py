@@ -1,4 +1,4 @@
-"""Random runs on machines with streams, on which computing loses to communication: folded as unfolded."""
+"""Random runs on machines with streams, on which communication slows computation: folded as unfolded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORKS = ("kernels", "host", "sends", "collectives")
 
 
 def with_streams(seed: int) -> Case:
-    """The random case of a seed, with a few streams, and factors for what overlaps."""
+    """Return the random case of a seed with a few streams, and factors for overlapping nodes."""
     case, draw = random_case(seed), Random(7 * seed + 1)
     given: dict[str, Any] = {}
     streams = [

@@ -1,4 +1,4 @@
-"""Stragglers: what they cost, whom they are told apart from, and that folding stays exact with them."""
+"""Stragglers: their cost, the ranks that they separate, and exact folding with them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RING = network(["Ring"], [8])
 
 
 def chain(ranks: int = 8, micros: tuple[int, ...] = (10, 20, 30)) -> Workload:
-    """Computations one after the other, every other one on the CPU."""
+    """Return computations one after the other, every other one on the CPU."""
     build = TraceBuilder()
     last: list[int] = []
     for number, length in enumerate(micros):
@@ -106,7 +106,7 @@ def test_every_layer_waits_for_the_straggler_again() -> None:
 
 
 def test_the_straggling_replica_of_a_job_is_still_one_actor() -> None:
-    """A switch of 4 replicas of 4 ranks: tensor groups within, data groups across."""
+    """Run a switch of 4 replicas of 4 ranks: tensor groups within, data groups across."""
     build = TraceBuilder()
     work = build.compute("work", micros=10)
     summed = build.collective("all_reduce", 1 << 16, group="tensor", after=[work])
@@ -189,7 +189,7 @@ def test_the_run_counts_stragglers_and_traces_as_given() -> None:
 
 @st.composite
 def stragglers(draw: st.DrawFn, ranks: int) -> dict[str, Any]:
-    """Few distinct values, so that some ranks remain alike, and delays that meet messages."""
+    """Draw an entry with few distinct values, so that some ranks remain alike, and delays like messages."""
     first = draw(st.integers(0, ranks - 1))
     last = draw(st.integers(first, ranks - 1))
     step = draw(st.sampled_from((1, 2)))

@@ -1,4 +1,4 @@
-"""Layer files given to `et-sim run` and `check`: what is said about them, and Themis over many passes."""
+"""Layer files given to `et-sim run` and `check`: warnings about them, and Themis over many passes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MACHINE = ["--system=system.txt", "--network=network.json"]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with a machine and a layer file."""
+    """Enter a folder with a machine and a layer file."""
     monkeypatch.chdir(tmp_path)
     for name, text in (("system.txt", SYSTEM), ("network.json", NETWORK), ("micro.txt", MICRO)):
         Path(name).write_text(text)
@@ -74,7 +74,7 @@ def test_check_reports_the_same_as_a_run(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.deep
 def test_themis_plans_many_passes_in_time_that_grows_like_them() -> None:
-    """Once, every pass planned all passes before it again, which for these took half a minute."""
+    """Check calls: an earlier version planned all passes again for every pass, half a minute for these."""
     row = MICRO.replace("65536", "1048576")
     order = "inter-dimension-scheduling: themis\n"
     few, many = (counted_calls(lambda: result(row, f"{order}num-passes: {count}"))[1] for count in (150, 600))  # noqa: B023

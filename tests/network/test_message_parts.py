@@ -29,7 +29,7 @@ EXACT = {"preset": "roce", "header": 0, "payload": 1000, "congestion-control": "
 def run(
     messages: list[tuple[int, int, int]], graph: dict[str, Any], detail: str = "path", **protocol: Any
 ) -> Result:
-    """Messages (source, target, bytes), all at once."""
+    """Run messages (source, target, bytes), all at once."""
     net = {"graph": {**graph, "bandwidth": "100Gbps", "latency": "200ns"}, "protocol": protocol}
     return simulate(sends(graph.get("npus", NPUS), messages), net, system(), model="packet", detail=detail)
 
@@ -57,7 +57,7 @@ def test_a_lone_message_takes_latencies_and_transmissions_and_names_their_links(
 
 
 def test_the_record_of_causes_has_room_for_all_parts_of_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over links of ten speeds, there and back: a latency and a transmission for each of them."""
+    """Send over links of ten speeds, there and back: a latency and a transmission for each of them."""
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     devices = ["npu0", *(f"switch{number}" for number in range(9)), "npu1"]
     links = [
@@ -82,7 +82,7 @@ def test_the_record_of_causes_has_room_for_all_parts_of_a_message(monkeypatch: p
 def test_a_message_that_completes_while_it_is_sent_waits_from_its_begin_to_its_arrival(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With the bytes of another message of its connection, it arrives before its own last byte leaves."""
+    """Check a message that arrives, with bytes of another one, before its own last byte leaves."""
     parts = list[tuple[int, ...]]()
     monkeypatch.setattr(facade, "describes_causes", lambda _: True)
     monkeypatch.setattr(facade, "message_cause", lambda _, row: 40 + row)
@@ -189,7 +189,7 @@ def test_sending_the_window_and_the_rate_are_all_of_the_time_until_a_message_has
         assert held > 0
         assert flow["paused_ns"] == 0
         rest = flow["left_ns"] - flow["begin_ns"] - sending - held
-        # Times are cut to nanoseconds; HPCC's rate may end a wait after the fact, before it is told.
+        # Times are cut to nanoseconds; HPCC's rate may end a wait before the sender is notified.
         assert -3 <= rest <= (3 if control != "hpcc" else held // 100)
         assert flow["mean_queue_ns"] > 0
 

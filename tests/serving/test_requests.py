@@ -31,7 +31,7 @@ def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "sentence"),
     [
         ("", "requests.csv: holds no requests"),
         (HEADER, "requests.csv: holds no requests"),
@@ -57,10 +57,10 @@ def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
         (HEADER + '1,"5,1\n', "line 2"),
     ],
 )
-def test_a_faulty_request_is_refused_with_its_line(text: str, said: str, tmp_path: Path) -> None:
+def test_a_faulty_request_is_refused_with_its_line(text: str, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(EtSimError) as refusal:
         read(tmp_path, text)
-    assert said in str(refusal.value)
+    assert sentence in str(refusal.value)
 
 
 def test_a_file_that_is_not_there_is_refused_with_the_other_way(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is wrong with the description of a sweep is one sentence, with the line and what to do."""
+"""Mistakes in the description of a sweep are one sentence, with the line and a remedy."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_mistake_is_one_sentence(right: str, wrong: str, sentence: str, tmp_pa
 
 
 @pytest.mark.parametrize("content", ["", "[]", "base", "base:\naxes:\n", "\x00", "a: &a [*a]"])
-def test_what_is_no_sweep_is_refused(content: str, tmp_path: Path) -> None:
+def test_content_that_is_no_sweep_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "sweep.yml").write_text(content, encoding="utf-8")
     for path in (tmp_path / "sweep.yml", tmp_path, tmp_path / "none.yml"):
         with pytest.raises(EtSimError):

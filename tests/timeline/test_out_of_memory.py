@@ -1,4 +1,4 @@
-"""Runs that need more local memory than there is: when they stop, what they say, and what is written."""
+"""Runs that need more local memory than the machine has: their end, their message, and their files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FOREVER = 1 << 62
 
 
 def step(activation: int = 2000) -> et_sim.Trace:
-    """Four layers forward, each followed by a collective beside it, and four backward."""
+    """Return four layers forward, each followed by a collective beside it, and four backward."""
     build, last = et_sim.TraceBuilder(), []
     for layer in range(4):
         reads = {f"weights {layer}": 1000}
@@ -119,7 +119,7 @@ def test_python_raises_the_error_that_the_command_prints_with_status_one(
 def test_ranks_that_need_too_much_at_one_time_are_all_named(
     rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if their rows are looked at piece by piece."""
+    """Check also rows that are read piece by piece."""
     monkeypatch.setattr("et_sim.timeline.rows.ROWS_AT_ONCE", rows)
     failure = ran(14_000, workload=et_sim.Workload.of([step(3000)] * 4), fold=False).summary()[
         "out_of_memory"
@@ -213,7 +213,7 @@ def programs(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 def alive_at(nodes: list[tuple[int, int, dict[str, int], dict[str, int]]], time: int) -> dict[str, int]:
-    """Bytes by class just after `time`, told as a story: nodes complete one after the other."""
+    """Return bytes by class just after `time`, by completing nodes one after the other."""
     size: dict[str, int] = {}
     values: dict[str, list[list[int]]] = {}  # tensor -> its values as [since, until]
     for start, end, reads, writes in sorted(nodes, key=lambda node: (node[1], node[0])):

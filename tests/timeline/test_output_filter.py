@@ -1,4 +1,4 @@
-"""Writing: a part of a run, every compression, versions; the same figures in whatever blocks rows come."""
+"""Writing: a part of a run, every compression, versions; figures do not depend on blocks of rows."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_every_compression_holds_the_same(result: Any, tmp_path: Path, compressi
 
 
 @pytest.mark.deep
-def test_figures_do_not_depend_on_how_many_rows_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_do_not_depend_on_the_number_of_rows_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = _result()
     expected = whole.summary(), whole.timeline.to_pylist(), whole.table("actors").to_pylist()
     for at_once in (1, 7, 64, 100):

@@ -74,7 +74,7 @@ def test_interleaving_divides_the_bubble_by_the_chunks(stages: int, count: int, 
 
 @pytest.mark.parametrize(("stages", "count"), [(2, 4), (4, 8), (4, 4), (6, 12)])
 def test_zero_bubble_fills_the_bubble_with_gradients_of_weights(stages: int, count: int) -> None:
-    """Return (stages - 1) * (forward + inputs - weights), the bubble of ZB-H1."""
+    """Compare with (stages - 1) * (forward + inputs - weights), the bubble of ZB-H1."""
     result = makespan_us("zero-bubble", PipelineShape(stages, count))
     bubble = (stages - 1) * (FORWARD + HALF - HALF)
     assert result == pytest.approx(count * (FORWARD + 2 * HALF) + bubble, abs=1)

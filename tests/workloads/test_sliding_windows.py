@@ -1,4 +1,4 @@
-"""Attention over a sliding window: which layers have one, and how many scores that makes."""
+"""Attention over a sliding window: the layers that have one, and the number of scores."""
 
 from __future__ import annotations
 

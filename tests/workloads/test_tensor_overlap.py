@@ -19,7 +19,7 @@ PLAN = {"tensor": 4, "sequence_parallel": True, "micro_batches": 1}
 
 
 def rows_of(part: ModelPart, plan: Plan, bandwidth: float, *, is_forward: bool) -> list[dict[str, Any]]:
-    """Return what the first rank does in one direction of a part."""
+    """Return the rows of the first rank in one direction of a part."""
 
     def alone(rank: Rank) -> None:
         work = RankWork(rank, plan)
@@ -39,7 +39,7 @@ def part_of(kind: type[ModelPart], plan: Plan) -> ModelPart:
 
 
 def only(rows: list[dict[str, Any]], *kinds: str) -> tuple[int, int]:
-    """Return how many rows of some kinds there are, and how long each takes: all alike."""
+    """Return the number of rows of some kinds, and their time, which is the same for all."""
     (ns,) = {row["end_ns"] - row["start_ns"] for row in rows if row["kind"] in kinds}
     return sum(row["kind"] in kinds for row in rows), ns
 

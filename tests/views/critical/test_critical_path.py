@@ -1,4 +1,4 @@
-"""The critical path on cases small enough to say what it must be, and what becomes of bad input."""
+"""The critical path on cases small enough to work out by hand, and refusals of bad input."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_message_that_waits_for_a_link_queues(tmp_path: Path) -> None:
 
 
 def test_changes_are_estimates_without_slack_if_messages_share_links(tmp_path: Path) -> None:
-    """Two messages into rank 2, which its link from the switch holds up."""
+    """Send two messages into rank 2, which its link from the switch delays."""
     builders = sends(3, [(source, 2, 1 << 20) for source in (0, 1)])
     path = _path(_simulated(builders, "Switch", model="flow"), tmp_path)
     both = int((2 << 20) / (50 * GIBPS))
@@ -163,7 +163,7 @@ def test_changes_are_estimates_without_slack_if_messages_share_links(tmp_path: P
 
 
 def test_on_the_flow_model_each_message_of_the_path_has_the_link_that_held_it_up(tmp_path: Path) -> None:
-    """Ranks 0 and 1 send over one spine to 2, which then answers 0: the way back is free."""
+    """Send from ranks 0 and 1 over one spine to 2, which then answers 0: the way back is free."""
     size = 1_000_000
     builders = [et_sim.TraceBuilder() for _ in range(4)]
     for source in (0, 1):

@@ -1,4 +1,4 @@
-"""Kernels stand where their operations, bytes and time put them, and roofs are those of the machine."""
+"""Kernels are drawn at their operations, bytes and time, and roofs are those of the machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KERNELS = {"matrix": (4e9, 1 << 20), "copy": (1e6, 1 << 24), "both": (3e9, 3 << 
 
 
 def _kernels(folder: Path) -> Path:
-    """Two ranks with three kernels, each twice, on a roofline; and with memory that is tracked."""
+    """Write two ranks with three kernels, each twice, on a roofline, and with tracked memory."""
     build, after = et_sim.TraceBuilder(), []
     for name, (operations, size) in (*KERNELS.items(), *KERNELS.items()):
         tensors = {"inputs": {"weights": 4096}, "outputs": {f"activation.{len(after)}": 1 << 16}}

@@ -39,7 +39,7 @@ MICROS = {Direction.FORWARD: 40, Direction.BACKWARD: 80, Direction.INPUTS: 40, D
 
 
 def equal_stages(name: str, shape: PipelineShape, data: int = 2) -> Workload:
-    """Passes that are one kernel each, and as long in every stage."""
+    """Return passes of one kernel each, equally long in every stage."""
     of_place, parts = schedule(name, shape), shape.stages * shape.chunks
 
     def program(rank: Rank) -> None:
@@ -61,7 +61,7 @@ def equal_stages(name: str, shape: PipelineShape, data: int = 2) -> Workload:
 
 
 def shown(workload: Workload, folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
-    """What the command prints."""
+    """Return the output of the command."""
     manifest, *_ = write_manifest(workload, folder / "job.workload.json")
     capsys.readouterr()
     assert main(["show", str(manifest), *options]) == 0
@@ -202,7 +202,7 @@ def test_the_picture_is_drawn_as_png_too(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("kind", ["workload", "run"])
-def test_what_has_no_passes_is_refused_in_one_sentence(
+def test_runs_and_jobs_without_passes_are_refused_in_one_sentence(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if kind == "run":

@@ -1,4 +1,4 @@
-"""What `et-sim inspect` shows of ports: queues, where messages meet, pauses, and what held messages up."""
+"""Views of ports in `et-sim inspect`: queues, incasts, pauses, and delays of messages."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_pauses_lead_from_the_congested_queue_to_those_that_wait_for_it(crowd: P
 
 
 def _way(root: PauseSpread, wanted: PauseSpread) -> tuple[str, ...]:
-    """The links from a root to a port."""
+    """Return the links from a root to a port."""
     waiting: list[tuple[PauseSpread, tuple[str, ...]]] = [(root, (root.link,))]
     while waiting:
         link, way = waiting.pop()

@@ -34,7 +34,7 @@ FAILED = {"tp": 8, "net": "<ring>", "status": "refused", "error": "no <such> mac
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], list[dict[str, Any]]]:
-    """A page, its data, and the rows of the table, the fastest first."""
+    """Return a page, its data, and the rows of the table, the fastest first."""
     folder = tmp_path_factory.mktemp("page")
     swept = write_sweep(folder / "some.sweep", ("tp", "net"), [*ROWS, FAILED])
     assert main(["report", str(swept), "--html", str(folder / "some.html")]) == 0
