@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import hashlib
 import json
@@ -161,3 +162,11 @@ def test_passes_of_a_system_file_are_checked() -> None:
             system={"num-passes": 0, "profile": "corrected"},
             network=RING_4,
         )
+
+
+def test_every_row_of_a_result_file_has_a_cell_for_each_column() -> None:
+    row = "-1 5 NONE 0 5 NONE 0 5 ALLREDUCE 65536 5"
+    write_run(result(f"DATA 2 first {row} second {row}"), Path("run"))
+    for path in write_csv(Layers(open_run(Path("run"))), Path("csv")):
+        rows = list(csv.reader(path.read_text().splitlines()))
+        assert {len(cells) for cells in rows} == {len(rows[0])}
