@@ -75,3 +75,13 @@ def test_levels_of_1_0_are_refused_in_a_sentence(files: Path, capsys: pytest.Cap
     (files / "levels.json").write_text(json.dumps(levels), encoding="utf-8")
     assert main(["network", str(files / "levels.json")]) == 2
     assert "bundles" in capsys.readouterr().err
+
+
+def test_devices_of_a_graph_are_counted_by_their_sort(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["network", str(files / "graph.yml")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("devices")] == [
+        "16 NPUs, 20 switches"
+    ]
