@@ -15,6 +15,7 @@ from msgspec import convert
 from et_sim.basics.units import format_ns
 from et_sim.cli import main
 from et_sim.tables.serving_summary import ServingSummary
+from et_sim.views.report.page import load_picture
 from et_sim.views.run.directory import open_serving
 from et_sim.views.serving import COLUMNS, slices_of
 
@@ -192,3 +193,4 @@ def test_the_median_of_a_slice_is_a_known_value_that_half_do_not_exceed() -> Non
     first, *_, last = slices_of(run, 3)
     assert (first.arrived, first.ttft_ns, first.tpot_ns) == (5, 30, 2)
     assert (last.arrived, last.ttft_ns, last.tpot_ns) == (0, None, None)
+    assert ">0 ns</text>" in load_picture([whole])  # the axis begins with the first arrival
