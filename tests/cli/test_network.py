@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from et_sim.cli import main
+from et_sim.network.description import _few
 
 DIMENSIONS = (
     "topology: [ Ring, Switch ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 50, 25 ]\nlatency: [ 500, 1000 ]\n"
@@ -85,3 +86,9 @@ def test_devices_of_a_graph_are_counted_by_their_sort(
     assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("devices")] == [
         "16 NPUs, 20 switches"
     ]
+
+
+@pytest.mark.parametrize(("count", "rest"), [(8, ""), (9, ", … (9)")])
+def test_eight_names_of_devices_are_listed_at_most(count: int, rest: str) -> None:
+    names = [f"s{number}" for number in range(count)]
+    assert _few(names) == ", ".join(names[:8]) + rest

@@ -17,6 +17,7 @@ import et_sim
 from et_sim.cli import main
 from et_sim.layerfile import read_layer_file
 from et_sim.machine import read_machine
+from et_sim.plan.lowering import Lowering
 from et_sim.run.other_inputs import LayerFileRun
 from et_sim.timeline import write_run
 from et_sim.views import open_run
@@ -170,3 +171,13 @@ def test_every_row_of_a_result_file_has_a_cell_for_each_column() -> None:
     for path in write_csv(Layers(open_run(Path("run"))), Path("csv")):
         rows = list(csv.reader(path.read_text().splitlines()))
         assert {len(cells) for cells in rows} == {len(rows[0])}
+
+
+@pytest.mark.parametrize(("order", "jointly"), [("themis", True), ("ascending", False)])
+def test_themis_of_1_0_plans_collectives_of_one_nanosecond_jointly(order: str, jointly: bool) -> None:
+    Path("more.txt").write_text(f"{SYSTEM}inter-dimension-scheduling: {order}\n")
+    machine = read_machine(system="more.txt", network="network.json")
+    build = et_sim.TraceBuilder()
+    build.collective("all_reduce", 1 << 16)
+    lowering = Lowering(et_sim.Workload.of([build.build()] * 16), machine)
+    assert lowering.collectives.plans_jointly is jointly
