@@ -18,7 +18,7 @@ from et_sim.compiled.reachable import Reachable
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.compiled.tables_type import TablesType
 from et_sim.engine import observe
-from et_sim.engine.observe import facade, ties
+from et_sim.engine.observe import facade, tie_rules, ties
 from et_sim.engine.observe.observers import observes, together
 from et_sim.engine.state.run import NONE
 
@@ -111,3 +111,13 @@ def test_messages_of_a_member_are_grouped_by_their_place_in_the_period(
         ties._begin_step(SimpleNamespace(plan=plan), 0, step_key, 0)
     assert groups[:8] == groups[8:]
     assert len(set(groups)) == 8
+
+
+def test_free_places_decide_nothing_on_a_lane_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tie_rules, "may_change_places", lambda _, moment: moment.is_now)
+    lane = SimpleNamespace(freed=SimpleNamespace(is_now=True, origin=7))
+    mark = SimpleNamespace(mark=SimpleNamespace(is_now=False))
+    clocks = [SimpleNamespace(origin=5) for _ in range(2)]
+    for is_limited, clock in enumerate(clocks):
+        tie_rules._needs_lane(SimpleNamespace(clock=[clock], lane_marks=[lane]), 0, mark, is_limited)
+    assert clocks[0].origin == 5 != clocks[1].origin
