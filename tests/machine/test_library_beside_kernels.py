@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,13 @@ def _span(run: Any, name: str) -> tuple[int, int]:
 def test_so_many_processors_are_held_as_channels_run(size: int, held: int) -> None:
     call = Call("all_gather", 8, 1, size)
     assert H100.processors(call, H100.choice(call)) == held
+
+
+@pytest.mark.parametrize(("limit", "held"), [(0, 24), (6, 6), (100, 24)])
+def test_software_may_limit_the_processors_that_are_held(limit: int, held: int) -> None:
+    call = Call("all_gather", 8, 1, 64 * MIB)
+    limited = replace(H100, most_processors=limit)
+    assert limited.processors(call, limited.choice(call)) == held
 
 
 def test_few_bytes_hold_few_and_rccl_is_not_known() -> None:
