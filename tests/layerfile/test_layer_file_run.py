@@ -14,6 +14,7 @@ from counting import counted_calls
 from machines import RING_4, network_1, system_1
 
 import et_sim
+from et_sim.basics.units import format_ns
 from et_sim.cli import main
 from et_sim.layerfile import read_layer_file
 from et_sim.machine import read_machine
@@ -21,8 +22,10 @@ from et_sim.plan.lowering import Lowering
 from et_sim.run.other_inputs import LayerFileRun
 from et_sim.timeline import write_run
 from et_sim.views import open_run
-from et_sim.views.summary.layers import Layers, write_csv
+from et_sim.views.run.selection import EVERYTHING
+from et_sim.views.summary.layers import Layers, layers_lines, write_csv
 
+TRAINING = "DATA 1 l -1 100 NONE 0 50 NONE 0 200 ALLREDUCE 65536 0"
 MICRO = "MICRO 1 l -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 65536 1"
 SYSTEM = system_1(splits=16)
 NETWORK = json.dumps(network_1([4, 4]))
@@ -181,3 +184,23 @@ def test_themis_of_1_0_plans_collectives_of_one_nanosecond_jointly(order: str, j
     build.collective("all_reduce", 1 << 16)
     lowering = Lowering(et_sim.Workload.of([build.build()] * 16), machine)
     assert lowering.collectives.plans_jointly is jointly
+
+
+@pytest.mark.parametrize(
+    ("passes", "shown"), [(1, ""), (2, "2 passes, computed by {}, {}"), (4, "{}, {}, {}, {}")]
+)
+def test_ends_of_passes_are_listed_if_there_are_several(passes: int, shown: str) -> None:
+    write_run(result(TRAINING, f"num-passes: {passes}\n"), Path("run"))
+    run = open_run(Path("run"))
+    [*_, last] = layers_lines(run, EVERYTHING, 200)
+    ends = Layers(run).figures["pass_end_ns"]
+    assert len(ends) == passes
+    assert shown.format(*map(format_ns, ends)) in last
+    assert ("passes" in last) is (passes > 1)
+
+
+def test_of_many_passes_the_first_two_and_the_last_are_listed() -> None:
+    write_run(result(TRAINING, "num-passes: 5\n"), Path("run"))
+    run = open_run(Path("run"))
+    first, second, *_, last = map(format_ns, Layers(run).figures["pass_end_ns"])
+    assert layers_lines(run, EVERYTHING, 200)[-1] == f"5 passes, computed by {first}, {second}, …, {last}"
