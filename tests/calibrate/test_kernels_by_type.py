@@ -131,5 +131,7 @@ def test_the_prologue_of_tiles_of_queries_is_fitted_from_the_one_of_the_device_w
 
 @pytest.mark.parametrize(("rows", "classes"), [(3, set()), (4, {"gemm"})])
 def test_four_rows_outside_a_fit_are_an_error_of_their_class(rows: int, classes: set[str]) -> None:
-    held = [(Measured("gemm 4096 4096 4096", "bf16", 1.0, "here"), 1.0 + row / 100) for row in range(rows)]
+    held = [
+        (MeasuredKernel("gemm 4096 4096 4096", "bf16", 1.0, "here"), 1.0 + row / 100) for row in range(rows)
+    ]
     assert accuracy_of(device_of(MACHINE), held).keys() == classes

@@ -221,11 +221,11 @@ def test_tables_whose_source_states_cards_are_near_by_kind_of_network() -> None:
 def test_between_nodes_steps_with_simple_have_one_factor_and_all_others_that_of_ll() -> None:
     named = replace(library("h100-dgx:16,network=infiniband"), algorithms=("ring",))
 
-    def time_with(protocol: Protocol, **factors: float) -> float:
+    def time_with(protocol: LibraryProtocol, **factors: float) -> float:
         only = replace(named, protocols=(protocol,), calibration=Calibration(**factors))
         return only.choice(Call("all_reduce", 16, 2, MIB)).time_us
 
-    for protocol in Protocol:
-        usual, is_simple = time_with(protocol), protocol is Protocol.SIMPLE
+    for protocol in LibraryProtocol:
+        usual, is_simple = time_with(protocol), protocol is LibraryProtocol.SIMPLE
         assert (time_with(protocol, step_simple=3.0) > usual) is is_simple
         assert (time_with(protocol, step_ll=3.0) > usual) is not is_simple
