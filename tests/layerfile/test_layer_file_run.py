@@ -196,7 +196,7 @@ def test_ends_of_passes_are_listed_if_there_are_several(passes: int, shown: str)
     ends = Layers(run).figures["pass_end_ns"]
     assert len(ends) == passes
     assert shown.format(*map(format_ns, ends)) in last
-    assert ("passes" in last) is (passes > 1)
+    assert ("computed by" in last) is (passes > 1)
 
 
 def test_of_many_passes_the_first_two_and_the_last_are_listed() -> None:
