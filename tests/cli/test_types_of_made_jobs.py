@@ -97,10 +97,11 @@ def test_a_recipe_of_a_sweep_takes_the_same_type_from_its_machine() -> None:
 
 def test_bounds_of_a_sweep_are_those_of_the_job_that_its_machine_runs() -> None:
     """V100 has a rate for products in fp16, not in bf16."""
-    job = {"make": "llm", "model": "gpt2", "layers": 1, "sequence": 64}
+    job: dict[str, Any] = {"make": "llm", "model": "gpt2", "layers": 1, "sequence": 64}
+    plans: list[dict[str, Any]] = [{}, {"value-type": "fp16"}]
     axes = {"dp": {"field": "workload.plan.dp", "values": [4]}}
     bounds = []
-    for plan in ({}, {"value-type": "fp16"}):
+    for plan in plans:
         sweep = plan_sweep({"base": {"workload": {**job, "plan": plan}, "machine": DGX_1}, "axes": axes})
         bounds.append(Bounder(sweep.space).of(sweep.points[0].values))
     assert bounds[0] == bounds[1] is not None

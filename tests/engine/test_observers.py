@@ -107,8 +107,9 @@ def test_messages_of_a_member_are_grouped_by_their_place_in_the_period(
     monkeypatch.setattr(ties, "begin_arrival", lambda _run, _actor, group: groups.append(group))
     program = SimpleNamespace(tree_first=NONE, step_period=4, own_steps=0, step_first=0)
     plan = SimpleNamespace(members=[SimpleNamespace(actor=0)], programs=[program])
+    run: Any = SimpleNamespace(plan=plan)
     for step_key in range(2 * 8):
-        ties._begin_step(SimpleNamespace(plan=plan), 0, step_key, 0)
+        ties._begin_step(run, 0, step_key, 0)
     assert groups[:8] == groups[8:]
     assert len(set(groups)) == 8
 
@@ -119,5 +120,6 @@ def test_free_places_decide_nothing_on_a_lane_without_a_limit(monkeypatch: pytes
     mark = SimpleNamespace(mark=SimpleNamespace(is_now=False))
     clocks = [SimpleNamespace(origin=5) for _ in range(2)]
     for is_limited, clock in enumerate(clocks):
-        tie_rules._needs_lane(SimpleNamespace(clock=[clock], lane_marks=[lane]), 0, mark, is_limited)
+        run: Any = SimpleNamespace(clock=[clock], lane_marks=[lane])
+        tie_rules._needs_lane(run, 0, mark, is_limited)
     assert clocks[0].origin == 5 != clocks[1].origin
