@@ -88,6 +88,15 @@ def test_a_collective_takes_as_long_as_on_the_member_that_came_last(tmp_path: Pa
     assert {row.call.nodes for row in spread.collectives} == {2}
 
 
+def test_kernels_of_one_shape_are_a_row_for_each_datatype(tmp_path: Path) -> None:
+    build = TraceBuilder()
+    for datatype, nanos in (("bf16", 2000), ("fp32", 9000), ("bf16", 4000), (None, 7000)):
+        build.compute(layer_shape=SHAPES[0], dtype=datatype, nanos=nanos, attributes=ON_DEVICE)
+    write_workload(Workload.of([build.build()]), tmp_path / "job")
+    kernels = read_recording(str(tmp_path / "job"), 0, 8).kernels
+    assert {row.datatype: row.us for row in kernels} == {"": 7.0, "bf16": 3.0, "fp32": 9.0}
+
+
 def test_collectives_that_fill_nodes_unevenly_are_counted_and_left_out(tmp_path: Path) -> None:
     build = TraceBuilder()
     build.compute("product", layer_shape="gemm 64 64 64", nanos=9_000, attributes=ON_DEVICE)

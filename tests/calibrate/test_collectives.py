@@ -162,6 +162,8 @@ def test_a_fit_that_is_further_off_than_the_machine_on_long_times_is_not_taken()
     slower = replace(A100, calibration=Calibration(bandwidth_simple=0.8))
     assert without_worse(slower, better, rows, []) == better
     assert as_taken(slower, better, seen) == seen
+    alike = LibraryFit(Calibration(base_ll=1.0), ("base_ll",), len(rows), ())
+    assert without_worse(A100, alike, rows, []) == alike  # as good as the machine is not worse
     assert without_worse(slower, better, rows, [(rows[-1], 3.0)]).kept  # a row that was left out decides
 
 

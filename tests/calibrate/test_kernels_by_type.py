@@ -127,3 +127,11 @@ def test_the_prologue_of_tiles_of_queries_is_fitted_from_the_one_of_the_device_w
     for given, begins in ((0.0, QUERY_PROLOGUE), (77.0, 77.0)):
         found = factors(replace(device, query_prologue=given), target)
         assert [factor.start for factor in found if factor.name == "query-prologue"] == [begins]
+
+
+@pytest.mark.parametrize(("rows", "classes"), [(3, set()), (4, {"gemm"})])
+def test_four_rows_outside_a_fit_are_an_error_of_their_class(rows: int, classes: set[str]) -> None:
+    held = [
+        (MeasuredKernel("gemm 4096 4096 4096", "bf16", 1.0, "here"), 1.0 + row / 100) for row in range(rows)
+    ]
+    assert accuracy_of(device_of(MACHINE), held).keys() == classes

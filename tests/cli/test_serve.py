@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from msgspec import convert
@@ -12,8 +15,9 @@ from msgspec import convert
 from et_sim.basics.units import format_ns
 from et_sim.cli import main
 from et_sim.tables.serving_summary import ServingSummary
+from et_sim.views.report.page import load_picture
 from et_sim.views.run.directory import open_serving
-from et_sim.views.serving import slices_of
+from et_sim.views.serving import COLUMNS, slices_of
 
 USUAL = ["--model", "gpt2", "--layers", "2", "--tp", "2", "--machine", "h100-dgx:2"]
 FILES = ["iterations.arrow", "requests.arrow", "run.json", "summary.json"]
@@ -172,3 +176,21 @@ def test_a_damaged_summary_of_a_serving_is_refused(capsys: pytest.CaptureFixture
     path.write_text(json.dumps(json.loads(path.read_text()) | {"load": 5}), encoding="utf-8")
     assert main(["inspect", "r.serve"]) == 2
     assert "is not as et-sim serve writes it: load is not an object" in capsys.readouterr().err
+
+
+def test_the_median_of_a_slice_is_a_known_value_that_half_do_not_exceed() -> None:
+    """Four requests with a time between tokens, and one of a single token without."""
+    columns = {
+        "arrival_ns": np.arange(5),
+        "finish_ns": np.arange(5) + 10,
+        "ttft_ns": np.array([50, 10, 40, 20, 30]),
+        "tpot_ns": np.array([4, 3, -1, 2, 1]),
+    }
+    assert tuple(columns) == COLUMNS
+    run = cast(Any, SimpleNamespace(arrays=lambda *_: columns))
+    [whole] = slices_of(run, 1)
+    assert (whole.arrived, whole.ttft_ns, whole.tpot_ns) == (5, 30, 2)
+    first, *_, last = slices_of(run, 3)
+    assert (first.arrived, first.ttft_ns, first.tpot_ns) == (5, 30, 2)
+    assert (last.arrived, last.ttft_ns, last.tpot_ns) == (0, None, None)
+    assert ">0 ns</text>" in load_picture([whole])  # the axis begins with the first arrival

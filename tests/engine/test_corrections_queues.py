@@ -19,7 +19,7 @@ from et_sim.collectives import PhaseOperation
 from et_sim.engine.stall import explain_stall
 from et_sim.engine.state import kinds
 from et_sim.engine.state.records import MESSAGE_FIELDS
-from et_sim.engine.state.run import new_run
+from et_sim.engine.state.run import TOP_PRIORITY, new_run
 from et_sim.engine.state.traffic_tables import new_traffic
 from et_sim.machine import read_machine
 from et_sim.machine.model import AllReducePlan
@@ -263,3 +263,11 @@ def test_greedy_orders_keep_the_fast_dimension_busy(kind: str, size: int, times:
         named = {"inter-dimension-scheduling": order}
         assert last_finish(builders, UNEVEN, **keys, **named, corrections=corrected) == time
         assert last_finish(builders, UNEVEN, **keys, **named) == times[0]  # the reference reads no such key
+
+
+@pytest.mark.parametrize(("profile", "top"), [("astra-1.0", 1 << 30), ("corrected", 1 << 62)])
+def test_priorities_of_1_0_from_a_limit_on_go_before_the_policy(profile: str, top: int) -> None:
+    result = simulate(
+        everybody(2, "all_reduce", 1024), network(["Ring"], [2]), system() | {"profile": profile}
+    )
+    assert result.outcome.run.plan.settings[TOP_PRIORITY] == top

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from et_sim.api import run
 from et_sim.basics.errors import StallError
 from et_sim.engine import driver
 from et_sim.engine.repeats import search
-from et_sim.engine.state.run import NEVER
+from et_sim.engine.state.run import NEVER, NONE
+from et_sim.network import link_repeats
 from et_sim.run import simulation
 from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
@@ -213,3 +215,33 @@ def test_all_is_as_if_every_step_had_been_simulated(
     assert figures(result) == figures(one_by_one)
     folded = run(workload, model=model, **machine)
     assert result.finish_ns.tolist() == folded.finish_ns.tolist()
+
+
+@pytest.mark.parametrize(
+    ("later", "turns"),
+    [
+        ({}, True),
+        ({"busy": 0}, False),
+        ({"free_ns": 9}, False),
+        ({"free_rest": 1}, False),
+        ({"bytes": 80}, False),
+        ({"bytes": 80, "bytes_before": 20}, True),
+        ({"speed": 2}, False),
+    ],
+)
+def test_a_link_takes_the_place_of_another_in_the_same_state(
+    later: dict[str, int], turns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_repeats, "turn", lambda *_: True)
+    state = {
+        "speed": 1,
+        "busy": 1,
+        "head": NONE,
+        "free_ns": 5,
+        "free_rest": 0,
+        "bytes": 70,
+        "bytes_before": 10,
+    }
+    links = [SimpleNamespace(**state), SimpleNamespace(**state | later)]
+    run: Any = SimpleNamespace(network=SimpleNamespace(links=links))
+    assert link_repeats._turns(run, 0, 1) is turns

@@ -16,6 +16,8 @@ from machines import RING_4
 import et_sim
 from et_sim.basics.errors import MachineError, UsageError
 from et_sim.engine.nodes.slowing import _rate
+from et_sim.machine.system_parts import StreamWork
+from et_sim.plan.streams import of_work
 from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.trace.encode import encode_trace
@@ -301,3 +303,26 @@ def test_a_stream_serves_in_ascending_order_as_a_queue_with_servers(
         for node in [under_way for under_way, end in running.items() if end == now]:
             ends[node] = running.pop(node)
     assert [times(result)[f"k{n}"][1] for n in range(len(nanos))] == [ends[n] for n in range(len(nanos))]
+
+
+def test_a_node_is_of_one_kind_of_work_at_most() -> None:
+    build = TraceBuilder()
+    build.compute("kernel", nanos=1)
+    build.compute("copy", nanos=1, attributes={"copy": 1})
+    build.compute("host", nanos=1, cpu=True)
+    build.collective("all_reduce", 64)
+    build.send(1, 64)
+    build.receive(1, 64)
+    build.load(64)
+    build.store(64)
+    trace = build.build()
+    works = {work: np.flatnonzero(of_work(trace, work)).tolist() for work in StreamWork}
+    assert works == {
+        StreamWork.KERNELS: [0],
+        StreamWork.COPIES: [1],
+        StreamWork.HOST: [2],
+        StreamWork.COLLECTIVES: [3],
+        StreamWork.SENDS: [4],
+        StreamWork.LOADS: [6],
+        StreamWork.STORES: [7],
+    }

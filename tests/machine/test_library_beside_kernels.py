@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import et_sim
 from et_sim.machine.collective_library import Call, Library, LibraryProtocol, LibraryWires
@@ -46,6 +47,13 @@ def _span(run: Any, name: str) -> tuple[int, int]:
 def test_each_running_channel_holds_a_processor(size: int, held: int) -> None:
     call = Call("all_gather", 8, 1, size)
     assert H100.processors(call, H100.choice(call)) == held
+
+
+@pytest.mark.parametrize(("limit", "held"), [(0, 24), (6, 6), (100, 24)])
+def test_software_may_limit_the_processors_that_are_held(limit: int, held: int) -> None:
+    call = Call("all_gather", 8, 1, 64 * MIB)
+    limited = replace(H100, most_processors=limit)
+    assert limited.processors(call, limited.choice(call)) == held
 
 
 def test_few_bytes_hold_few_and_rccl_is_not_known() -> None:

@@ -25,6 +25,7 @@ from et_sim.basics.units import parse_bandwidth
 from et_sim.machine.accuracy import BETWEEN_NODES, SMALL_BETWEEN_NODES
 from et_sim.machine.collective_library import Call, Library, LibraryProtocol
 from et_sim.machine.collective_library.between import KINDS, Between, network_kind
+from et_sim.machine.collective_library.choice import Calibration
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_machine
@@ -218,3 +219,16 @@ def test_tables_whose_source_states_cards_are_near_by_kind_of_network() -> None:
     assert Errors.of(every).e < 20
     assert Errors.of([ratio for ratios in large.values() for ratio in ratios]).e < 8
     assert all(Errors.of(ratios).e < 20 for ratios in large.values())
+
+
+def test_between_nodes_steps_with_simple_have_one_factor_and_all_others_that_of_ll() -> None:
+    named = replace(library("h100-dgx:16,network=infiniband"), algorithms=("ring",))
+
+    def time_with(protocol: LibraryProtocol, **factors: float) -> float:
+        only = replace(named, protocols=(protocol,), calibration=Calibration(**factors))
+        return only.choice(Call("all_reduce", 16, 2, MIB)).time_us
+
+    for protocol in LibraryProtocol:
+        usual, is_simple = time_with(protocol), protocol is LibraryProtocol.SIMPLE
+        assert (time_with(protocol, step_simple=3.0) > usual) is is_simple
+        assert (time_with(protocol, step_ll=3.0) > usual) is not is_simple

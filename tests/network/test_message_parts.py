@@ -211,3 +211,25 @@ def test_retransmissions_count_for_their_message_and_in_the_summary(preset: str)
     assert packets["sent_again"] == sum(flow["sent_again"] for flow in outcome) > 0
     assert packets["timeouts"] == sum(flow["timeouts"] for flow in outcome) > 0
     assert {flow["sent_again"] for flow in outcome if flow["source"] == 4} == {0}
+
+
+def test_a_window_holds_a_message_until_it_opens_and_not_until_something_is_sent() -> None:
+    flow = SimpleNamespace(full_ps=NONE, open_ps=NONE, held=NONE, window_ps=0)
+    clock = SimpleNamespace(now_ps=0)
+    network: Any = SimpleNamespace(flows=[flow], state=[clock], figures=[1])
+
+    def held(*acknowledgements: tuple[int, bool], sent_ps: int, rate_ps: int = 0) -> int:
+        """Return the delay of a message whose window is full at 100 ps."""
+        flow.window_ps = 0
+        parts_of_flows.window_is_full(network, 0, 0, 100)
+        for clock.now_ps, is_open in acknowledgements:
+            parts_of_flows.window_may_open(network, 0, is_open)
+        clock.now_ps = sent_ps
+        parts_of_flows.window_held(network, 0, rate_ps)
+        return int(flow.window_ps)
+
+    assert held(sent_ps=190) == 90
+    assert held((150, False), (160, True), (170, True), sent_ps=190) == 60
+    assert held((150, True), (160, False), sent_ps=190) == 90  # it is full again
+    assert held((150, True), sent_ps=190, rate_ps=120) == 30
+    assert held((150, True), sent_ps=190, rate_ps=170) == 0

@@ -268,3 +268,9 @@ def test_faults_of_their_keys_are_reported(keys: dict[str, Any], text: str) -> N
     with pytest.raises(MachineError) as caught:
         read_network_alone(star(2, "swift", **keys))
     assert text in str(caught.value)
+
+
+def test_windows_have_a_limit_that_tables_can_store() -> None:
+    read_network_alone(star(2, "swift", **{"most-window": 1 << 30}))
+    with pytest.raises(MachineError, match="most-window"):
+        read_network_alone(star(2, "swift", **{"most-window": (1 << 30) + 1}))

@@ -324,3 +324,9 @@ def test_timers_of_acknowledged_packets_delay_nothing(least: str) -> None:
     machine = SYSTEM | queues | {"all-reduce-implementation": ["ring", "ring"]}
     result = simulate(Workload.of(traces), system=machine, network=network, model="packet")
     assert result.makespan_ns == 398_422
+
+
+def test_all_rows_are_free_when_messages_with_their_own_connections_have_arrived() -> None:
+    result = sent(star(tcp={"per-message": True}), [(0, 1, 10_000), (1, 2, 10_000)] * 3)
+    network = result.outcome.run.network
+    assert state(result).free_flows.rows == len(network.flows)

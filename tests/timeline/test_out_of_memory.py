@@ -17,6 +17,7 @@ from et_sim.basics.errors import MachineError, OutOfMemoryError
 from et_sim.cli import main
 from et_sim.compute.device import Device
 from et_sim.memory import CLASSES, classes_of
+from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.memory import memory_picture
 from et_sim.views.summary.memory import memory_peaks
@@ -81,6 +82,15 @@ def test_a_run_stops_where_memory_is_full() -> None:
     until = [row for row in whole.memory.to_pylist() if row["time_ns"] <= 3000]
     assert result.memory.to_pylist() == until
     assert result.peak_memory_bytes.tolist() == [12_000] * 3 + [16_000]
+
+
+def test_stalls_of_a_run_that_stopped_at_full_memory_name_the_memory(tmp_path: Path) -> None:
+    for capacity, sentence in (
+        (14_000, "no rank is stuck: the run ends where memory was full"),
+        (None, "no rank is stuck: every node of every rank completed"),
+    ):
+        write_run(ran(capacity), tmp_path / str(capacity))
+        assert view_text("stalls", tmp_path / str(capacity)).strip() == sentence
 
 
 def test_python_raises_the_error_that_the_command_prints_with_status_one(

@@ -103,6 +103,8 @@ def test_fitting_tensors_are_simulated_as_without_the_key() -> None:
     result = ran(FOUR, peak)
     assert result.timeline.equals(plain.timeline.replace_schema_metadata(result.timeline.schema.metadata))
     assert result.summary()["spilled"] == {"stores": 0, "loads": 0, "stored_bytes": 0, "loaded_bytes": 0}
+    assert result.moved is not None
+    assert not result.moved.is_any
     assert "spilled" not in plain.summary()
     assert ran(FOUR, peak - 1).summary()["spilled"]["stores"] == 4
 

@@ -433,7 +433,7 @@ def test_folding_changes_no_time_of_any_software(name: str) -> None:
 
 
 def test_the_page_lists_every_description() -> None:
-    page = (Path(et_sim.__file__).parents[1] / "docs" / "software.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "software.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     assert rows == [f"| `{name}` | {read_software(name).about} |" for name in software_names()]
 

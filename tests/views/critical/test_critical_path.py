@@ -137,6 +137,8 @@ def test_a_message_that_waits_for_a_link_queues(tmp_path: Path) -> None:
     assert causes["serialisation"] == pytest.approx(large - waited + small, abs=1)
     [single] = path.by_single_link()
     assert single["link"] == "dimension 0: rank 1 clockwise"
+    of_hops = [hop.causes for hop in path.hops()]
+    assert {cause: sum(of.get(cause, 0) for of in of_hops) for cause in causes} == causes
 
 
 def test_changes_are_estimates_without_slack_if_messages_share_links(tmp_path: Path) -> None:

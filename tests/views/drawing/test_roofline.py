@@ -123,3 +123,13 @@ def test_memory_is_drawn_up_to_its_peak_and_with_its_capacity(kernels: Path) -> 
     )
     assert "capacity: 160 KiB" in drawn
     assert "peak: " in drawn
+
+
+def test_the_name_of_a_kernel_stands_below_its_circle(kernels: Path) -> None:
+    drawn = roofline_picture(open_run(kernels))
+    circles = [
+        (float(y) + float(reach))
+        for y, reach in re.findall(r'<circle cx="[\d.]+" cy="([\d.]+)" r="([\d.]+)"', drawn)
+    ]
+    names = [float(y) for y in re.findall(r'y="([\d.]+)"[^>]*>(?:matrix|copy|both)<', drawn)]
+    assert sorted(names) == pytest.approx(sorted(bottom + 12 for bottom in circles), abs=0.2)

@@ -8,7 +8,8 @@ import tracemalloc
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import networkx as nx
 import numpy as np
@@ -35,7 +36,7 @@ from et_sim.views.drawing.nodes import ALWAYS, Nodes, shown_ranks, tracks_of
 from et_sim.views.export import arrows, chrome, perfetto
 from et_sim.views.export import contents as export_contents
 from et_sim.views.export.arrows import arrivals_of
-from et_sim.views.export.contents import MOST_RANKS, Contents, contents_of
+from et_sim.views.export.contents import MOST_RANKS, Contents, _within, contents_of
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 TRACE = trace_class()
@@ -685,3 +686,13 @@ def test_perfettos_own_schema_reads_it(stages: Path) -> None:
     kinds = Counter(packet.WhichOneof("data") for packet in trace.packet)
     assert not any(len(UnknownFieldSet(packet)) for packet in trace.packet)
     assert kinds["track_event"] > 2 * len(_expected(stages))
+
+
+def test_counters_are_kept_if_they_fit_beside_those_before() -> None:
+    """Of room for ten values, the second of six is left out, and a later one of four is not."""
+    lengths = (6, 6, 4, 1)
+    counters = [cast(Any, SimpleNamespace(time_ns=range(length))) for length in lengths]
+    kept, note = _within(counters, 10)
+    assert kept == [counters[0], counters[2]]
+    assert note == "has no room for 2 counters of 4"
+    assert _within(counters, 17) == (counters, "")

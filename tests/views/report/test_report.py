@@ -488,3 +488,13 @@ def test_the_head_names_the_machine_by_its_name_or_its_files(tmp_path: Path) -> 
         result.save(tmp_path / "run")
         head = report(open_run(tmp_path / "run")).partition("</header>")[0]
         assert f"machine: {machine} (1 NPU)" in head
+
+
+def test_steps_of_the_critical_path_have_their_times(tmp_path: Path) -> None:
+    run = open_run(pipeline(tmp_path / "run", detail="path", fold=False))
+    content = _page(run.path)
+    hops = CriticalPath(PathRecord(run)).hops()
+    assert len(hops) > 3
+    for hop in sorted(hops, key=lambda hop: hop.start_ns - hop.end_ns)[:3]:
+        start, takes = format_ns(hop.start_ns), format_ns(hop.end_ns - hop.start_ns)
+        assert re.search(rf">{re.escape(start)}</td><td[^>]*>{re.escape(takes)}<", content)

@@ -15,6 +15,8 @@ from runs_to_show import layered, run_written
 import et_sim
 from et_sim.cli import main
 from et_sim.tables.registry import table_named
+from et_sim.views import open_run
+from et_sim.views.sql import FIGURES_OF_RUN, Database
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
@@ -202,3 +204,9 @@ def test_a_damaged_table_is_named(folder: Path, tmp_path: Path, capsys: pytest.C
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "timeline.arrow").write_bytes((folder / "timeline.arrow").read_bytes()[:500])
     assert "timeline.arrow: cannot be read" in _refused(tmp_path, "SELECT 1", capsys)
+
+
+def test_tables_and_views_have_the_names_of_their_columns(folder: Path) -> None:
+    with Database(open_run(folder)) as database:
+        assert database.tables["actors"][:3] == ("actor", "ranks", "rank_count")
+        assert database.tables["run"] == (*FIGURES_OF_RUN, "actors")

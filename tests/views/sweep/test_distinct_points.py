@@ -11,6 +11,8 @@ from test_sweep_pictures import write_sweep
 
 from et_sim.basics.uncertainty import Composition, ErrorTerm
 from et_sim.cli import main
+from et_sim.views.sweep.directory import open_sweep
+from et_sim.views.sweep.summary import sweep_text
 
 WHOLE, TERM = ErrorTerm("assumed", 0.02, 0.05), ErrorTerm("modelled", 0.2, 0.1)
 
@@ -91,3 +93,8 @@ def test_a_point_may_be_slower_by_over_100_percent(
     out = capsys.readouterr().out
     assert "150 %" in out
     assert ">99 %" not in out
+
+
+def test_a_bottleneck_of_every_point_is_named(tmp_path: Path) -> None:
+    sweep = open_sweep(write_sweep(tmp_path / "a.sweep", ("x",), POINTS))
+    assert "\nMost time goes to compute at every point." in sweep_text(sweep)

@@ -118,3 +118,9 @@ def test_a_sweep_without_a_complete_point_has_a_page(tmp_path: Path) -> None:
         assert main(["report", str(folder), "--html", str(tmp_path / "x.html")]) == 0
         html = (tmp_path / "x.html").read_text(encoding="utf-8")
         assert ("no &lt;such&gt; machine" in html) == bool(rows)
+
+
+def test_the_overview_names_the_slowest_point(page: tuple[str, dict[str, Any], list[dict[str, Any]]]) -> None:
+    html, _, rows = page
+    assert rows[0]["makespan_ns"] < rows[-1]["makespan_ns"]
+    assert f"<dt>the slowest point</dt><dd><b>{format_ns(rows[-1]['makespan_ns'])}</b>" in html
