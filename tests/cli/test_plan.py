@@ -100,9 +100,7 @@ def test_plans_that_cannot_be_are_refused_in_one_sentence(
 def test_a_word_that_a_key_of_the_plan_does_not_allow_is_refused_by_its_option(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["plan", "--schedule", "1f2b"])
-    assert ended.value.code == 2
+    assert main(["plan", "--schedule", "1f2b"]) == 2
     assert "there is no --schedule '1f2b' (did you mean '1f1b'?" in capsys.readouterr().err
 
 
