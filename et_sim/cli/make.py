@@ -101,13 +101,14 @@ def _made_job(options: Options) -> tuple[Workload, str, dict[str, Any]]:
 
 def _write(options: Options, workload: Workload, contents: str) -> tuple[dict[str, Any], str]:
     """Write files or a manifest; return a description for programs and one for people."""
+    from et_sim.basics.files import in_shell
     from et_sim.trace import write_manifest
     from et_sim.trace.files import groups_path
     from et_sim.trace.manifest import ENDING
 
     prefix = options.output.removesuffix(ENDING)
-    run = "run it with: et-sim run"
-    machine = f"--machine {options.machine}" if options.machine else "--system FILE --network FILE"
+    run = f"run it with: et-sim run {in_shell(prefix)}"
+    machine = f"--machine {in_shell(options.machine)}" if options.machine else "--system FILE --network FILE"
     if not _wants_manifest(options, workload.ranks):
         _write_files(workload, prefix)
         last = workload.ranks - 1
@@ -115,10 +116,10 @@ def _write(options: Options, workload: Workload, contents: str) -> tuple[dict[st
         machine += f" --profile {workload.profile}"  # a manifest names it
         if not workload.group_rules:
             line = f"{contents}: {workload.nodes} nodes in {files}"
-            return {"prefix": prefix}, f"{line}\n{run} {prefix} {machine}"
+            return {"prefix": prefix}, f"{line}\n{run} {machine}"
         groups = str(groups_path(prefix))
         line = f"{contents}: {workload.nodes} nodes in {files}, groups in {groups}"
-        return {"prefix": prefix, "groups": groups}, f"{line}\n{run} {prefix} --groups {groups} {machine}"
+        return {"prefix": prefix, "groups": groups}, f"{line}\n{run} --groups {in_shell(groups)} {machine}"
     manifest, *templates = (str(path) for path in write_manifest(workload, Path(prefix + ENDING)))
     last = len(templates) - 1
     files = templates[0] + (f" to {templates[last]}" if last else "")
@@ -126,7 +127,7 @@ def _write(options: Options, workload: Workload, contents: str) -> tuple[dict[st
     lines = [
         f"{contents}: {workload.nodes} nodes on {workload.ranks} {ranks}",
         f"written to {manifest}, with {'1 template' if last < 1 else f'{last + 1} templates'} ({files})",
-        f"{run} {manifest} {machine}",
+        f"run it with: et-sim run {in_shell(manifest)} {machine}",
     ]
     return {"manifest": manifest, "templates": templates}, "\n".join(lines)
 

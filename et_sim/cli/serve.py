@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import Command, Count, Group, Option
 from et_sim.basics.errors import UsageError
+from et_sim.basics.files import in_shell
 from et_sim.basics.units import parse_bytes, parse_time_ns
 from et_sim.cli.jobs import SERVE, Layers, Sequence, Vocabulary, read_model, read_plan, with_plan
 from et_sim.cli.options import run_options
@@ -105,7 +106,7 @@ def run(options: Options) -> int:
         print(json.dumps(summary, indent=2, ensure_ascii=False))
         return 0
     print("\n".join(summary_lines(summary, terminal_width())))
-    print(f"\nwritten to {target}; look closer with: et-sim inspect {target}, or et-sim sql")
+    print(f"\nwritten to {target}; look closer with: et-sim inspect {in_shell(target)}, or et-sim sql")
     return 0
 
 
