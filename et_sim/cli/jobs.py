@@ -7,13 +7,14 @@ model, and the lengths of forward passes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 from et_sim.basics.declared_options import Command, Count, Group, Option, fields_of
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import FieldError, UsageError
 from et_sim.basics.units import plural
 
 if TYPE_CHECKING:
@@ -201,6 +202,19 @@ class Job(NamedTuple):
     unit: str = "tokens"
     layers: int = 0
     weights: int = 0  # dense ones
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Name the option in refusals of fields of a plan."""
+    try:
+        yield
+    except FieldError as error:
+        from et_sim.documents.keys import keys_by_field
+        from et_sim.workloads.training.plan import Plan
+
+        options = {field: flag_of(key.name) for field, key in keys_by_field(Plan).items()}
+        raise error.with_names(options) from None
 
 
 def make_job(options: JobOptions) -> Job:

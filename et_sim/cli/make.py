@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import EITHER, Option
 from et_sim.basics.errors import UsageError, did_you_mean
-from et_sim.cli.jobs import JOBS, LLM, InferenceOptions, make_job, refuse_others
+from et_sim.cli.jobs import JOBS, LLM, InferenceOptions, make_job, naming_options, refuse_others
 from et_sim.cli.options import RanksOfMachine, Size, ranks_of
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 
@@ -53,6 +53,7 @@ class Options(InferenceOptions):
     json: Annotated[bool, "print what was written as JSON"] = False
 
 
+@naming_options()
 def run(options: Options) -> int:
     """Make the workload and write it."""
     from et_sim.basics.units import format_bytes

@@ -12,7 +12,16 @@ from et_sim.basics.declared_options import Command, Count, Group, Option
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import in_shell
 from et_sim.basics.units import parse_bytes, parse_time_ns
-from et_sim.cli.jobs import SERVE, Layers, Sequence, Vocabulary, read_model, read_plan, with_plan
+from et_sim.cli.jobs import (
+    SERVE,
+    Layers,
+    Sequence,
+    Vocabulary,
+    naming_options,
+    read_model,
+    read_plan,
+    with_plan,
+)
 from et_sim.cli.options import run_options
 from et_sim.run.options import HELP
 from et_sim.serving.batcher import POLICIES
@@ -82,6 +91,7 @@ class Options(ReplicaOptions):
     network_model: Annotated[str | None, HELP["model"], MACHINE] = None
 
 
+@naming_options()
 def run(options: Options) -> int:
     """Serve, write the directory, and print the summary."""
     from et_sim.cli.progress import Progress

@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from et_sim.basics.errors import InputError, MachineError, UsageError, brief, did_you_mean
+from et_sim.basics.errors import FieldError, InputError, MachineError, brief, did_you_mean
 from et_sim.basics.quick_dataclass import quick_dataclass
 
 # Times and sizes up to this are exact in a double, and the reference reads its clock through one.
@@ -296,11 +296,11 @@ def check_fields(made: Any) -> None:
     """Refuse the first value of an object made in Python that its key does not allow."""
     arguments, remarks = Arguments("", {}, error_type=InputError), Remarks()
     for field, described in keys_by_field(type(made)).items():
-        slot = Slot(structs.replace(described, name=field), arguments, remarks)
+        slot = Slot(structs.replace(described, name=f"`{field}`"), arguments, remarks)
         try:
             slot.kind_value(getattr(made, field))
         except InputError as error:
-            raise UsageError(error.cause, remedy=error.remedy) from None
+            raise FieldError(error.cause, remedy=error.remedy) from None
 
 
 def read(of: Callable[..., T], section: Section, remarks: Remarks, base: T | None = None) -> T:

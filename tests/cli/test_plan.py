@@ -83,7 +83,17 @@ def test_a_machine_times_the_plan_as_it_times_the_run(
             "experts: 8 is not a multiple of 16",
         ),
         (["--tp", "0"], "--tp is 0 (give 1 or more)"),
-        (["--zero", "4"], "zero is 4: more than 3 (allowed: 0, 1, 2 or 3)"),
+        (["--zero", "4"], "error: --zero is 4: more than 3 (allowed: 0, 1, 2 or 3)"),
+        (["--sequence-parallel"], "--sequence-parallel requires --tp, 2 or more (give --tp, 2 or more, or"),
+        (["--zero=3", "--recompute=full", "--recompute-layers=uniform:2"], "or give --zero 0, 1 or 2)"),
+        (
+            ["--cp=2", "--document-tokens=64"],
+            "--document-tokens is 64, which --context-attention ring does not support",
+        ),
+        (
+            ["--tp=2", "--sequence-parallel", "--tensor-overlap=2", "--no-overlap-tensor"],
+            "leave --no-overlap-tensor out",
+        ),
         (["--hidden", "100", "--heads", "3"], "--hidden is 100, not a multiple of the 3 heads"),
     ],
 )
