@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 from et_sim.basics.declared_options import Command, Count, Group, Option, fields_of
-from et_sim.basics.errors import FieldError, UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 
 if TYPE_CHECKING:
@@ -207,14 +207,10 @@ class Job(NamedTuple):
 @contextmanager
 def naming_options() -> Iterator[None]:
     """Name the option in refusals of fields of a plan."""
-    try:
-        yield
-    except FieldError as error:
-        from et_sim.documents.keys import keys_by_field
-        from et_sim.workloads.training.plan import Plan
+    from et_sim.workloads.training.plan import naming_fields
 
-        options = {field: flag_of(key.name) for field, key in keys_by_field(Plan).items()}
-        raise error.with_names(options) from None
+    with naming_fields(flag_of):
+        yield
 
 
 def make_job(options: JobOptions) -> Job:

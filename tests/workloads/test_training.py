@@ -447,7 +447,7 @@ def test_a_global_batch_beside_micro_batches_is_refused(capsys: pytest.CaptureFi
     assert main([*made, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["micro_batches"] == 16
     recipe = {"make": "llm", "model": "gpt2", "plan": {"micro-batches": 8, "global-batch": 32}}
-    with pytest.raises(UsageError, match="micro_batches is 8"):
+    with pytest.raises(UsageError, match="micro-batches is 8, and global-batch 32"):
         model_and_plan(recipe, Path())
 
 

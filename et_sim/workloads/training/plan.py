@@ -6,7 +6,8 @@ are spread over the ranks of tensor, context and data together, which are then `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from et_sim.basics.errors import FieldError
 from et_sim.basics.units import plural
-from et_sim.documents.keys import check_fields
+from et_sim.documents.keys import check_fields, keys_by_field
 from et_sim.documents.kinds import choice, count, counts, flag, number, text
 from et_sim.workloads import exchange_names
 from et_sim.workloads.pipeline import DUAL, SCHEDULES, Shape, schedule
@@ -73,6 +74,16 @@ _positive = partial(count, stated=True, minimum=1, maximum=MOST)
 _amount = partial(count, maximum=MOST)  # 0 by default: none, or not limited
 _rate = partial(number, stated=True, form="a number > 0", minimum=SMALLEST, maximum=MOST)
 _on = partial(flag, default=True, becomes=not_)  # the option switches it off
+
+
+@contextmanager
+def naming_fields(named: Callable[[str], str] = str) -> Iterator[None]:
+    """Name keys in refusals of fields of a plan; `named` returns the text for a key."""
+    try:
+        yield
+    except FieldError as error:
+        keys = keys_by_field(Plan).items()
+        raise error.with_names({field: named(key.name) for field, key in keys}) from None
 
 
 def plan_of(given: Mapping[str, Any], **usual: Any) -> Plan:
