@@ -26,7 +26,7 @@ from et_sim.machine.accuracy import BETWEEN_NODES, SMALL_BETWEEN_NODES
 from et_sim.machine.collective_library import Call, Library, Protocol
 from et_sim.machine.collective_library.between import KINDS, Between, network_kind
 from et_sim.machine.datatypes import datatype_named
-from et_sim.machine.presets import preset
+from et_sim.machine.presets import entry, preset
 from et_sim.machine.readers import read_machine
 from et_sim.validation.networks import machine_measured
 from et_sim.validation.predictions import machine_named
@@ -214,3 +214,16 @@ def test_tables_whose_source_states_cards_are_near_by_kind_of_network() -> None:
     assert Errors.of(every).e < 20
     assert Errors.of([ratio for ratios in large.values() for ratio in ratios]).e < 8
     assert all(Errors.of(ratios).e < 20 for ratios in large.values())
+
+
+def test_cards_may_be_written_with_spaces() -> None:
+    spaced, plain = preset("h100-dgx:64,cards=8x2x100 Gb/s"), preset("h100-dgx:64,cards=8x2x100Gb/s")
+    assert (spaced.system, spaced.network) == (plain.system, plain.network)
+
+
+def test_sources_are_those_of_the_options() -> None:
+    usual, chosen = entry("h100-dgx"), entry("h100-dgx", ",cards=8x200Gbps,network=efa")
+    assert "bandwidth of dimension 1" in usual.sources
+    assert "bandwidth of dimension 1" not in chosen.sources
+    assert "(P5, aws-samples" in chosen.sources["network between nodes, figures"]
+    assert "(P5, aws-samples" not in usual.sources["network between nodes, figures"]
