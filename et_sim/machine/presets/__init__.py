@@ -91,7 +91,7 @@ def _link_text(link: dict[str, Any]) -> str:
     return f"{link['from']} to {ends}, {link['bandwidth']}, {link['latency']}"
 
 
-class Entry(Struct, frozen=True):
+class PresetEntry(Struct, frozen=True):
     """The description of a machine, for any number of NPUs."""
 
     name: str
@@ -112,11 +112,11 @@ def names() -> tuple[str, ...]:
     )
 
 
-def entry(name: str, options: str = "") -> Entry:
+def entry(name: str, options: str = "") -> PresetEntry:
     """Return the description of a machine, its device and the kind of network among its options included."""
     machine = with_options(name, _data("machines", name), options)
     device = _device(machine)
-    return Entry(
+    return PresetEntry(
         name,
         machine["about"],
         device["about"],
