@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,27 @@ def test_commands_that_are_printed_for_trace_files_name_the_profile(
     assert capsys.readouterr().out.splitlines()[-1].endswith(" --profile corrected")
     assert convert(["scale", "job.workload.json", "--replicas=2", "--expand", "-o", "more/job"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith(" --profile corrected")
+
+
+def test_commands_that_are_printed_put_paths_with_spaces_in_quotes(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "my jobs").mkdir()
+    commands = []
+    for words in (
+        ["make", "transformer", *JOB, "-o", "my jobs/a"],
+        ["make", "transformer", *JOB, "--files", "-o", "my jobs/b"],
+    ):
+        capsys.readouterr()
+        assert main(words) == 0
+        commands.append(capsys.readouterr().out.splitlines()[-1].removeprefix("run it with: et-sim "))
+    assert convert(["scale", "my jobs/a.workload.json", "--replicas=2", "-o", "my jobs/c"]) == 0
+    commands.append(capsys.readouterr().out.splitlines()[-1].removeprefix("run with: et-sim "))
+    assert [shlex.split(command)[:2] for command in commands] == [
+        ["run", "my jobs/a.workload.json"],
+        ["run", "my jobs/b"],
+        ["run", "my jobs/c.workload.json"],
+    ]
 
 
 def test_files_made_from_a_manifest_name_the_same_profile(folder: Path) -> None:

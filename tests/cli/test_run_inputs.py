@@ -150,3 +150,21 @@ def test_a_run_of_a_manifest_lists_it_and_its_templates(
     assert set(read) == {"pairs.workload.json", "pairs.template0.et", "pairs.template1.et"}
     assert read.items() <= hashes.items()
     assert "written to pairs.run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_a_machine_by_name_that_has_no_effect_is_refused(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["make", "all_reduce", "--ranks=8", "--bytes=1KiB", "-o", "job"]) == 0
+    assert main(["machine", "h100-dgx:8", "--out", "files"]) == 0
+    files = ["--system=files/system.json", "--network=files/network.yml"]
+    capsys.readouterr()
+    assert main([command, "job", "--machine=a100-dgx-80gb:8", *files]) == 2
+    assert capsys.readouterr().err == (
+        "et-sim: error: --machine a100-dgx-80gb:8 has no effect: --system and --network are given"
+        " (leave one of the three out)\n"
+    )
+    for file in files:
+        assert main(["check", "job", "--machine=a100-dgx-80gb:8", file]) == 0

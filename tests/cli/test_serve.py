@@ -179,7 +179,7 @@ def test_a_damaged_summary_of_a_serving_is_refused(capsys: pytest.CaptureFixture
 
 
 def test_the_median_of_a_slice_is_a_known_value_that_half_do_not_exceed() -> None:
-    """Four requests with a time between tokens, and one of a single token without."""
+    """Check four requests with a time between tokens, and one of a single token without."""
     columns = {
         "arrival_ns": np.arange(5),
         "finish_ns": np.arange(5) + 10,

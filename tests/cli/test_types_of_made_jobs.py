@@ -96,7 +96,7 @@ def test_a_recipe_of_a_sweep_takes_the_same_type_from_its_machine() -> None:
 
 
 def test_bounds_of_a_sweep_are_those_of_the_job_that_its_machine_runs() -> None:
-    """V100 has a rate for products in fp16, not in bf16."""
+    """Check V100, which has a rate for products in fp16 and none in bf16."""
     job: dict[str, Any] = {"make": "llm", "model": "gpt2", "layers": 1, "sequence": 64}
     plans: list[dict[str, Any]] = [{}, {"value-type": "fp16"}]
     axes = {"dp": {"field": "workload.plan.dp", "values": [4]}}

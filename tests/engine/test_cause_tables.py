@@ -45,7 +45,7 @@ def test_a_chunk_keeps_causes_of_all_receives_that_may_be_open() -> None:
 def test_a_chunk_starts_after_the_one_that_left_its_place_in_the_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Three chunks run at a time, and any that leaves is followed by the next one that waits."""
+    """Let three chunks run at a time; the next one that waits follows each that leaves."""
     found = list[int]()
     for name in ("works_for", "_comes"):
         monkeypatch.setattr(causes, name, lambda *_: None)

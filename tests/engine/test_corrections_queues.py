@@ -268,6 +268,6 @@ def test_greedy_orders_keep_the_fast_dimension_busy(kind: str, size: int, times:
 @pytest.mark.parametrize(("profile", "top"), [("astra-1.0", 1 << 30), ("corrected", 1 << 62)])
 def test_priorities_of_1_0_from_a_limit_on_go_before_the_policy(profile: str, top: int) -> None:
     result = simulate(
-        everybody(2, "all_reduce", 1024), network(["Ring"], [2]), system() | {"profile": profile}
+        of_all_ranks(2, "all_reduce", 1024), network(["Ring"], [2]), system() | {"profile": profile}
     )
     assert result.outcome.run.plan.settings[TOP_PRIORITY] == top

@@ -102,7 +102,7 @@ def _helpers_of_slices() -> set[str]:
 def test_messages_of_a_member_are_grouped_by_their_place_in_the_period(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Steps of one place have one peer, clockwise and anticlockwise apart; a period later they repeat."""
+    """Check that steps of one place have one peer, by direction, and repeat a period later."""
     groups = list[int]()
     monkeypatch.setattr(ties, "begin_arrival", lambda _run, _actor, group: groups.append(group))
     program = SimpleNamespace(tree_first=NONE, step_period=4, own_steps=0, step_first=0)

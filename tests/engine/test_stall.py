@@ -12,10 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from et_sim.basics.errors import StallError
+from et_sim.basics.units import ranks_text
 from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.stall import Stall, explain_stall
-from et_sim.engine.stall.state import find_cycles, ranks_text
+from et_sim.engine.stall.state import find_cycles
 from et_sim.machine.model import (
     AllReducePlan,
     Dimension,

@@ -300,6 +300,7 @@ def test_a_stall_names_the_job_and_its_own_ranks(tmp_path: Path, capsys: pytest.
     result = run(jobs, system=CORRECTED, network=network(["Ring"], [8]))
     assert result.stall is not None
     assert "rank 6 expects 64 B with tag 0 from rank 4" in result.stall.cause
+    assert result.stall.cause.endswith("(job lost: its rank 0 is 6, 1 is 4 here)")
     assert "Unfinished jobs:\n  lost: its rank 0 is rank 6 here\n" in result.stall.text
     write_run(result, tmp_path / "run", result.stall.as_dict())
     assert main(["inspect", str(tmp_path / "run"), "stalls"]) == 0

@@ -65,7 +65,7 @@ def test_the_files_of_a_machine_take_as_long_as_its_name(tmp_path: Path) -> None
     assert by_name.finish_ns.tolist() == by_files.finish_ns.tolist()
     slower = ring(16, "1GB/s", "1us")
     system = {**preset("h100-dgx:16").system, **algorithms("ring")}
-    mixed = et_sim.simulate(training(16), machine="h100-dgx:16", network=slower, system=system)
+    mixed = et_sim.simulate(training(16), network=slower, system=system, model="flow")
     assert mixed.makespan_ns > by_name.makespan_ns
 
 

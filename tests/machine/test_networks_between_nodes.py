@@ -27,7 +27,7 @@ from et_sim.machine.collective_library import Call, Library, LibraryProtocol
 from et_sim.machine.collective_library.between import KINDS, Between, network_kind
 from et_sim.machine.collective_library.choice import Calibration
 from et_sim.machine.datatypes import datatype_named
-from et_sim.machine.presets import preset
+from et_sim.machine.presets import entry, preset
 from et_sim.machine.readers import read_machine
 from et_sim.validation.networks import machine_measured
 from et_sim.validation.predictions import machine_named
@@ -232,3 +232,16 @@ def test_between_nodes_steps_with_simple_have_one_factor_and_all_others_that_of_
         usual, is_simple = time_with(protocol), protocol is LibraryProtocol.SIMPLE
         assert (time_with(protocol, step_simple=3.0) > usual) is is_simple
         assert (time_with(protocol, step_ll=3.0) > usual) is not is_simple
+
+
+def test_cards_may_be_written_with_spaces() -> None:
+    spaced, plain = preset("h100-dgx:64,cards=8x2x100 Gb/s"), preset("h100-dgx:64,cards=8x2x100Gb/s")
+    assert (spaced.system, spaced.network) == (plain.system, plain.network)
+
+
+def test_sources_are_those_of_the_options() -> None:
+    usual, chosen = entry("h100-dgx"), entry("h100-dgx", ",cards=8x200Gbps,network=efa")
+    assert "bandwidth of dimension 1" in usual.sources
+    assert "bandwidth of dimension 1" not in chosen.sources
+    assert "(P5, aws-samples" in chosen.sources["network between nodes, figures"]
+    assert "(P5, aws-samples" not in usual.sources["network between nodes, figures"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -83,13 +84,24 @@ def test_poisson_arrivals_have_their_rate_and_follow_from_the_seed() -> None:
     [
         "poisson:1,2,3",
         "poisson:a,1,2,3",
-        "poisson:0,1,2,3",
-        "poisson:1,0,2,3",
-        "poisson:1,1,0,3",
         "poisson:1e-300,5,1,1",
-        "poisson:nan,5,1,1",
     ],
 )
 def test_a_faulty_rule_is_refused(rule: str) -> None:
     with pytest.raises(EtSimError, match="poisson"):
         read_requests(rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "answer"),
+    [
+        ("0,1,2,3", "RATE is 0 (give more than 0, and at most 1,000,000,000 requests in a second)"),
+        ("nan,5,1,1", "RATE is nan (give more than 0"),
+        ("1,0,2,3", "COUNT is 0 (give a whole number from 1 to 10,000,000)"),
+        ("1,1,0,3", "PROMPT is 0 (give a whole number from 1 to 1,000,000,000)"),
+        ("1,1,2,2000000000", "OUTPUT is 2000000000 (give a whole number from 1 to 1,000,000,000)"),
+    ],
+)
+def test_a_number_out_of_range_is_named_with_its_limits(rule: str, answer: str) -> None:
+    with pytest.raises(EtSimError, match=re.escape(f"poisson:{rule}: {answer}")):
+        read_requests(f"poisson:{rule}")

@@ -98,7 +98,7 @@ class _Charges(Struct, frozen=True, eq=False):
 def idle_of(run: RunDirectory, part: Selection = EVERYTHING) -> Idle:
     """Return the idle time of all selected ranks."""
     weights, window = part.weights(run), part.window_of(run)
-    ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
+    ranks = part.of_actors(run)
     idle = Idle(ranks=int(weights.sum()))
     of_actor: dict[int, list[tuple[str, tuple[int, ...]]]] = {}
     texts = NodeTexts(run)

@@ -689,7 +689,7 @@ def test_perfettos_own_schema_reads_it(stages: Path) -> None:
 
 
 def test_counters_are_kept_if_they_fit_beside_those_before() -> None:
-    """Of room for ten values, the second of six is left out, and a later one of four is not."""
+    """Leave out the second column of six values where ten fit, and keep a later one of four."""
     lengths = (6, 6, 4, 1)
     counters = [cast(Any, SimpleNamespace(time_ns=range(length))) for length in lengths]
     kept, note = _within(counters, 10)
