@@ -86,6 +86,7 @@ class PlanTables(Tables):
     slowing: Any
     slowdowns: Any
     nodes: Any
+    paces: Any
     children: Any
     actors: Any
     actor_channels: Any
