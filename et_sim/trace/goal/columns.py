@@ -41,7 +41,7 @@ def _word(text: str) -> Any:
 _TAG, _CPU, _NIC = (_word(text) for text in ("tag", "cpu", "nic"))
 
 
-class Columns(Struct, frozen=True, eq=False):
+class OperationColumns(Struct, frozen=True, eq=False):
     """Operations of some ranks, one rank after the other; dependencies are rows of the same rank."""
 
     declared: int  # num_ranks; 0: missing
@@ -70,7 +70,7 @@ def _require(condition: Any) -> None:
         raise _Unusual
 
 
-def columns_of(content: bytes, line: int) -> Columns | None:
+def columns_of(content: bytes, line: int) -> OperationColumns | None:
     """Return the whole ranks in `content`, which begins with this line, or None if the form is not the
     plainest.
     """
@@ -129,7 +129,7 @@ class _Lines:
             values = np.where(has, values * 10 + digit, values)
         return values
 
-    def columns(self, line: int) -> Columns:
+    def columns(self, line: int) -> OperationColumns:
         """Return the columns of all ranks."""
         first, count = self.first, self.count
         is_order = (count == 3) & self.is_word(first + 1, "requires")
@@ -156,7 +156,7 @@ class _Lines:
             _require((operations[found] < orders).all())
         order = np.argsort(later, kind="stable")
         listed = np.bincount(later, minlength=len(operations))
-        return Columns(
+        return OperationColumns(
             declared,
             self.numbers(first[begins] + 1),
             bounds,
@@ -287,7 +287,7 @@ class Messages:
         self._parts: list[Any] = []  # rows: channel (four), 1 of a send and -1 of a receive, line
         self._count, self._most = 0, MOST_UNMATCHED
 
-    def add(self, columns: Columns) -> None:
+    def add(self, columns: OperationColumns) -> None:
         """Add the messages of some ranks."""
         rows = np.flatnonzero(columns.code != CALC_CODE)
         owner, peer, is_send = columns.owner[rows], columns.peer[rows], columns.code[rows] == SEND_CODE
