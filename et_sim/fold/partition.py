@@ -229,8 +229,9 @@ def _first_colours(lowering: Lowering) -> Any:
     if sizes is not None:
         different, of_rank = np.unique(sizes, return_inverse=True)
         colours = colours * len(different) + of_rank.reshape(-1)
-    paces, of_rank = np.unique(lowering.variants.paces.first, return_inverse=True)
-    colours = colours * len(paces) + of_rank.reshape(-1)
+    if lowering.variants.paces.are_any:
+        paces, of_rank = np.unique(lowering.variants.paces.first, return_inverse=True)
+        colours = colours * len(paces) + of_rank.reshape(-1)
     if lowering.variants.start_ns is not None:
         starts, late = np.unique(lowering.variants.start_ns, return_inverse=True)
         colours = colours * len(starts) + late.reshape(-1)

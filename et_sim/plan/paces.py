@@ -24,6 +24,11 @@ class Paces:
         self._known: dict[bytes, int] = {}
         self._length = 0
 
+    @property
+    def are_any(self) -> bool:
+        """Return whether some rank does not keep the durations of its template."""
+        return bool(self._columns)
+
     def put(self, ranks: Any, durations: Any, of_template: Any) -> None:
         """Set the durations of nodes on some ranks of a template."""
         if np.array_equal(durations, of_template):
