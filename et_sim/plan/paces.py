@@ -34,7 +34,7 @@ class Paces:
         if np.array_equal(durations, of_template):
             self.first[ranks] = OWN_PACE
             return
-        key = hashlib.sha256(np.ascontiguousarray(durations)).digest()
+        key = hashlib.sha256(durations.tobytes()).digest()
         if key not in self._known:
             self._known[key] = self._length
             self._columns[self._length] = durations
