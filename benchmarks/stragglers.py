@@ -92,8 +92,8 @@ def measure_job(name: str, workload: str) -> None:
     """Print the row of the training job with some paces of its ranks."""
     machine = preset("h100-dgx:1024")
     begin = time.process_time()
-    parts = {"system": {**machine.system, "stragglers": PACES[name]}, "network": machine.network}
-    show(name, "job", begin, run(workload, **parts, model="flow"))
+    system = {**machine.system, "stragglers": PACES[name]}
+    show(name, "job", begin, run(workload, system=system, network=machine.network, model="flow"))
 
 
 def show(name: str, kind: str, begin: float, result: Result) -> None:
