@@ -109,15 +109,6 @@ def give_row(pool: Any, free: Any, row: int) -> None:
     free.rows += 1
 
 
-def give_rows(pool: Any, free: Any, rows: Any) -> None:
-    """Return rows, in ascending order, to the unused ones of a pool."""
-    if len(rows):
-        pool["next"][rows[:-1]] = np.diff(rows) - 1
-        pool["next"][rows[-1]] = free.head - rows[-1] - 1
-        free.head = rows[0]
-        free.rows += len(rows)
-
-
 def free_rows(pool: Any, free: Any) -> list[int]:
     """Return the rows that are not in use."""
     rows: list[int] = []

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from itertools import count
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import ring, simulate, system
 
-from et_sim.engine import containers, loop
 from et_sim.engine.containers import first_of, heap_for, put, take_out
 from et_sim.engine.state.traffic_tables import LINK_QUEUE, SLICE
 from et_sim.network.flow import model, shares
-from et_sim.network.flow.records import CLOSED, SHARED, USE
+from et_sim.network.flow.records import SHARED, USE
 from et_sim.trace import TraceBuilder
 
 ROUNDED = 1e-9  # relative
@@ -135,20 +132,20 @@ def times_without_rates_at_once(
 ) -> tuple[list[Any], int]:
     """The times of all nodes with and without rates that are set at once, and the number of such rates."""
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
-    shares_no_link, at_once, found = shares._shares_no_link, [0], []
+    is_alone, at_once, found = shares._is_alone, [0], []
     for can_be_alone in (True, False):
 
         def checked(tables: Any, row: int, possible: bool = can_be_alone) -> bool:
-            alone = possible and shares_no_link(tables, row)
+            alone = possible and is_alone(tables, row)
             at_once[0] += alone
             return alone
 
-        monkeypatch.setattr(shares, "_shares_no_link", checked)
+        monkeypatch.setattr(shares, "_is_alone", checked)
         result = simulate(case, network, system(profile="corrected"), model="flow", **detail)
         nodes, links = result.outcome.nodes, result.outcome.run.network.shared
         found.append([nodes[name].tolist() for name in ("ready_ns", "start_ns", "end_ns")])
         found[-1].append(links["bytes"].tolist())
-    monkeypatch.setattr(shares, "_shares_no_link", shares_no_link)
+    monkeypatch.setattr(shares, "_is_alone", is_alone)
     return found, at_once[0]
 
 
@@ -163,32 +160,6 @@ def test_a_rate_that_is_set_at_once_is_the_one_of_all_flows(
     )
     assert first == second
     assert at_once > 5
-
-
-def test_closed_routes_give_way_to_others_and_change_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ET_SIM_COMPILE", "never")
-    case, network, described = traffic(seed=4, messages=400), NETWORKS["torus"], system(profile="corrected")
-    plenty = simulate(case, network, described, model="flow")
-    grown, events_that_fit, calls, dropped = model.grown, loop._events_that_fit, count(), []
-
-    def without_closed(tables: Any, rows: int) -> Any:
-        closed = np.flatnonzero(tables.routes["stage"] == CLOSED)
-        dropped.append(len(closed))
-        return grown(model._without(closed, tables), rows)
-
-    def few_or_none(*about: Any) -> int:
-        return min(events_that_fit(*about), 30) * (next(calls) % 2)
-
-    monkeypatch.setattr(model, "grown", without_closed)
-    monkeypatch.setattr(loop, "_events_that_fit", few_or_none)
-    scarce = simulate(case, network, described, model="flow")
-    assert sum(dropped) > 100
-    for name in ("start_ns", "end_ns"):
-        assert plenty.outcome.nodes[name].tolist() == scarce.outcome.nodes[name].tolist()
-    state, pools = scarce.outcome.run.network.state[0], scarce.outcome.run.network
-    for pool, free in ((pools.routes, state.free_routes), (pools.uses, state.free_uses)):
-        rows = containers.free_rows(pool, free)
-        assert len(rows) == len(set(rows)) == free.rows
 
 
 @pytest.mark.deep

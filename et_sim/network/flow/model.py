@@ -29,17 +29,7 @@ from msgspec.structs import replace
 from et_sim.basics.units import LONGEST_NS, format_ranks
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule, schedule_at_end
-from et_sim.engine.containers import (
-    Heap,
-    chain_rows,
-    empty_index,
-    first_of,
-    give_rows,
-    grow_pool,
-    heap_for,
-    join,
-    leave,
-)
+from et_sim.engine.containers import Heap, chain_rows, empty_index, first_of, grow_pool, heap_for, join, leave
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.resources import NO_OWNER, Named, ResourceTable
@@ -50,7 +40,7 @@ from et_sim.machine.transports import Completion, PacketProtocol
 from et_sim.network import link
 from et_sim.network.fabric import Wires, is_wired_to_itself
 from et_sim.network.fabrics import fabric_of
-from et_sim.network.flow.records import CLOSED, MESSAGE, ROUTE, SHARED, STATE, UNUSED, USE
+from et_sim.network.flow.records import MESSAGE, ROUTE, SHARED, STATE, USE
 from et_sim.network.flow.routes import (
     bytes_of_first_packet,
     bytes_on_wire,
@@ -207,10 +197,6 @@ def grown(tables: FlowTables, rows: int) -> FlowTables:
     state = tables.state[0]
     rows += int(state.to_begin)
     uses = rows * int(tables.longest[0])
-    if state.free_routes.rows < rows or state.free_uses.rows < uses:
-        closed = np.flatnonzero(tables.routes["stage"] == CLOSED)
-        if 2 * len(closed) >= len(tables.routes):
-            tables = _without(closed, tables)
     if state.free_routes.rows < rows:
         routes = grow_pool(tables.routes, state.free_routes, rows)
         tables = replace(
@@ -225,23 +211,9 @@ def grown(tables: FlowTables, rows: int) -> FlowTables:
     return tables
 
 
-def _without(closed: Any, tables: FlowTables) -> FlowTables:
-    """Return the tables with the rows of closed routes free."""
-    state, routes, uses = tables.state[0], tables.routes, tables.uses
-    at, every = routes["uses"]["head"][closed], [np.zeros(0, np.int32)]
-    while len(at):
-        every.append(at)
-        at = uses["next"][at]
-        at = at[at != NONE]
-    give_rows(uses, state.free_uses, np.sort(np.concatenate(every)))
-    give_rows(routes, state.free_routes, closed)
-    routes["stage"][closed] = UNUSED
-    return replace(tables, index=_index_of(routes))
-
-
 def _index_of(routes: Any) -> Any:
-    """Return the index of the routes."""
-    index, rows = empty_index(len(routes)), np.flatnonzero(routes["stage"] != UNUSED)
+    """Return the index of the open routes."""
+    index, rows = empty_index(len(routes)), np.flatnonzero(routes["messages"] > 0)
     source, target, ports = (routes[name][rows].astype(np.int64) for name in ("source", "target", "ports"))
     messages = routes["kind"][rows].astype(np.int64) + routes["member"][rows]
     chain_rows(routes, index, rows, home(index, source, target, ports, messages))

@@ -1,4 +1,4 @@
-"""Records of the flow model: routes, their links, and the capacity that each link shares.
+"""Records of the flow model: routes in use, their links, and the capacity that each link shares.
 
 Messages of a route differ by the bytes that the route carries until they end, so one number per route changes
 with time, however many messages it has.
@@ -16,7 +16,6 @@ from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.network.fabric import WAY_FIELDS
 from et_sim.plan.records import record
 
-UNUSED, CLOSED, OPEN = range(3)  # a row of no route; a route without messages, and one with messages
 STATE = record(
     ("head", "i4"),  # messages that begin after all other events of this nanosecond
     ("tail", "i4"),
@@ -43,7 +42,6 @@ ROUTE = record(
     ("number", "i8"),  # of those opened until now
     ("chain", "i4"),
     ("next", "i4"),  # on the free list
-    ("stage", "i4"),  # UNUSED, CLOSED or OPEN
     ("uses", QUEUE),  # of links
     ("messages", "i4"),  # under way, and in line behind these
     ("batch", "i8"),  # of the last messages that were sent; their number and the message ahead of them follow
@@ -70,7 +68,7 @@ USE = record(
     ("next", "i4"),  # link of the route, or on the free list
     ("messages", "i8"),  # how many messages on a link one message of the route stands for
     ("weight", "f8"),  # the sum of their shares on this link
-    ("before", "i4"),  # among the uses of the link by open routes
+    ("before", "i4"),  # among the uses of the link
     ("after", "i4"),
     ("is_back", "i1"),  # for acknowledgements
 )

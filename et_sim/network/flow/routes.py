@@ -1,8 +1,4 @@
-"""Routes: found by their ends, opened and closed, with the bytes that they have served.
-
-A closed route keeps its links, so that opening it again takes no search for them, until its row is needed
-for another one (`model.grown`).
-"""
+"""Routes in use: found by their ends, opened and closed, with the bytes that they have served."""
 
 from __future__ import annotations
 
@@ -11,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.containers import NONE, join, join_after, leave, take_out, take_row
+from et_sim.engine.containers import NONE, give_row, join, join_after, leave, take_out, take_row, unchain
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import REQUESTED_STEP, STEP
 from et_sim.engine.state.records import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import Run
 from et_sim.network.fabric import next_ports, set_out, take_hop
-from et_sim.network.flow.records import CLOSED, OPEN
 from et_sim.network.routes import ports_back
 from et_sim.network.spread import split
 
@@ -44,56 +39,41 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
         route = network.routes[row]
         is_same = route.source == source and route.target == target and route.ports == ports
         if is_same and route.kind == kind and route.member == member:
-            if route.stage == CLOSED:
-                _open_route(run, row)
             return row
         row = route.chain
-    row = take_row(network.routes, network.state[0].free_routes)
+    state = network.state[0]
+    row = take_row(network.routes, state.free_routes)
     route = network.routes[row]
     route.source, route.target, route.ports = source, target, ports
     route.kind, route.member, route.chain = kind, member, network.index[first]
     network.index[first] = row
-    _take_links(run, row, run.messages[message_row])
-    if network.protocol[0].goes_back:
-        _take_links_back(run, row, run.messages[message_row])
-    _weigh_uses(run, row)
-    _open_route(run, row)
-    return row
-
-
-@works_on_tables
-def _open_route(run: Run, row: int) -> None:
-    """Put a route on its links, and among the first whose rates are set then."""
-    network, state, route = run.network, run.network.state[0], run.network.routes[row]
-    route.stage = OPEN
     route.head = route.tail = route.bottleneck = NONE
     route.batch, route.messages, route.served, route.rate = 0, 0, 0.0, 0.0
     route.since_ns, route.number = float(run.clock[0].now), state.routes
     state.routes += 1
-    at = route.uses.head
-    while at != NONE:
-        use = network.uses[at]
-        link = network.shared[use.link]
-        use.before, use.after = NONE, link.head
-        if link.head != NONE:
-            network.uses[link.head].before = at
-        link.head = at
-        at = use.next
-    route.part = state.part + 1
+    _take_links(run, row, run.messages[message_row])
+    if network.protocol[0].goes_back:
+        _take_links_back(run, row, run.messages[message_row])
+    _weigh_uses(run, row)
+    route.part = state.part + 1  # it is among the first whose rates are set then
     network.part_routes[state.opened] = row
     state.opened += 1
+    return row
 
 
 @works_on_tables
 def close_route(run: Run, row: int) -> bool:
-    """Take an empty route off its links; return whether a rate depends on one of these."""
-    network, route, is_missed = run.network, run.network.routes[row], False
-    route.stage = CLOSED
+    """Release an empty route; return whether a rate depends on one of its links."""
+    network, is_missed = run.network, False
+    state, route = network.state[0], network.routes[row]
+    first = home(network.index, route.source, route.target, route.ports, route.kind + route.member)
+    unchain(network.routes, network.index, first, row)
     take_out(network.ends, row)
     network.shared[route.bottleneck].bound -= 1
     at = route.uses.head
     while at != NONE:
         use = network.uses[at]
+        after = use.next
         is_missed |= network.shared[use.link].bound > 0
         if use.before == NONE:
             network.shared[use.link].head = use.after
@@ -101,7 +81,9 @@ def close_route(run: Run, row: int) -> bool:
             network.uses[use.before].after = use.after
         if use.after != NONE:
             network.uses[use.after].before = use.before
-        at = use.next
+        give_row(network.uses, state.free_uses, at)
+        at = after
+    give_row(network.routes, state.free_routes, row)
     return is_missed
 
 
@@ -134,7 +116,7 @@ def join_route(run: Run, row: int, message_row: int) -> None:
             link.messages += use.messages
             observe.messages_join_link(run, use.link, use.messages, link.messages)
         if route.messages == 1:
-            _mark_changed(run, use)
+            mark_changed(network, use.link)
         at = use.next
 
 
@@ -183,7 +165,7 @@ def leave_route(run: Run, row: int) -> int:
             observe.messages_leave_link(run, use.link, use.messages, link.messages)
         if route.messages == 0:
             link.rate -= route.rate * use.weight * part
-            _mark_changed(run, use)
+            mark_changed(network, use.link)
         at = use.next
     return message_row
 
@@ -219,19 +201,13 @@ def carry(run: Run, link_row: int, time: float) -> None:
 
 
 @works_on_tables
-def is_alone(use: Any) -> bool:
-    """Return whether no other route uses the link of a route."""
-    return bool(use.before == NONE and use.after == NONE)
-
-
-@works_on_tables
-def _mark_changed(run: Run, use: Any) -> None:
-    """Mark a link whose rates have to be set again, because a route begins or ends there."""
-    link, state = run.network.shared[use.link], run.network.state[0]
-    if link.is_changed == 0 and (not is_alone(use) or observe.is_recording(run)):
+def mark_changed(network: Any, link_row: int) -> None:
+    """Mark a link whose rates have to be set again."""
+    link, state = network.shared[link_row], network.state[0]
+    if link.is_changed == 0:
         link.is_changed = 1
         link.next_changed = state.changed
-        state.changed = use.link
+        state.changed = link_row
 
 
 @works_on_tables
@@ -381,3 +357,7 @@ def _use_link(network: Any, row: int, link_row: int, is_back: int, share: float)
     use.route, use.link, use.messages, use.is_back = row, link_row, 1, is_back
     use.weight = share
     join(network.uses, route.uses, at)
+    use.before, use.after = NONE, link.head
+    if link.head != NONE:
+        network.uses[link.head].before = at
+    link.head = at

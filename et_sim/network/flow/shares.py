@@ -25,7 +25,7 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import first_of, put, take_out
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import NONE, Run
-from et_sim.network.flow.routes import carry, is_alone, serve
+from et_sim.network.flow.routes import carry, serve
 
 EQUAL = 1 - 2.0**-40  # rates and loads within this are equal: they are sums of rounded numbers
 LEAST_SHARE = 2.0**-40  # of a flow on a link, after others were subtracted from a sum with it
@@ -65,7 +65,7 @@ def _take_opened(run: Run) -> tuple[int, int]:
     for at in range(opened):
         row = network.part_routes[at]
         serve(network.routes[row], state.changes_ns)
-        if _shares_no_link(network, row):
+        if _is_alone(network, row):
             _set_alone(run, row)
         else:
             network.part_routes[routes] = row
@@ -75,12 +75,12 @@ def _take_opened(run: Run) -> tuple[int, int]:
 
 
 @works_on_tables
-def _shares_no_link(network: Any, row: int) -> bool:
+def _is_alone(network: Any, row: int) -> bool:
     """Return whether no other flow uses a link of a route."""
     at = network.routes[row].uses.head
     while at != NONE:
         use = network.uses[at]
-        if not is_alone(use) or use.is_back:
+        if network.shared[use.link].head != at or use.after != NONE or use.is_back:
             return False
         at = use.next
     return True
