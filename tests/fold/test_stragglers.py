@@ -44,6 +44,20 @@ def test_a_factor_multiplies_computations_of_device_and_cpu() -> None:
     assert finish == [60_000] * 3 + [90_000] + [60_000] * 4
 
 
+def test_ranks_with_a_pace_share_the_program_of_the_others() -> None:
+    plan = straggling({"ranks": "all", "jitter": 0.1, "seed": 1}).outcome.plan
+    assert (len(plan.templates), len(plan.nodes), len(plan.paces)) == (1, 3, 8 * 3)
+    plan = straggling({"ranks": "2-3", "compute": 2}, {"ranks": "5", "delay": "1us"}, fold=False).outcome.plan
+    assert plan.paces.tolist() == [20_000, 40_000, 60_000]
+    assert plan.actors["pace_first"].tolist() == [-1, -1, 0, 0, -1, -1, -1, -1]
+
+
+def test_a_pace_without_effect_is_none() -> None:
+    plan = straggling({"ranks": "2", "compute": 1 + 1e-9}).outcome.plan
+    assert len(plan.paces) == 0
+    assert len(plan.actors) == 1
+
+
 def test_a_factor_cuts_to_whole_nanoseconds_and_leaves_at_least_one() -> None:
     workload = chain(micros=(1, 1))
     assert straggling({"ranks": "all", "compute": 1.0006}, workload=workload).makespan_ns == 2 * 1000

@@ -85,6 +85,7 @@ class PlanTables(Tables, Struct, frozen=True):
     slowing: Any
     slowdowns: Any
     nodes: Any
+    paces: Any
     children: Any
     actors: Any
     actor_channels: Any
