@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from et_sim.engine.state.run import NONE
+from et_sim.network.packet.calendar import new_calendar, set_event, with_timers
 from et_sim.network.packet.roce import control, transport
 from et_sim.network.packet.roce.controls import dcqcn, dctcp, hpcc, timely
 from et_sim.network.packet.roce.pairs import timer_of
@@ -388,13 +389,13 @@ def test_the_state_of_a_message_is_described_by_distances_and_counts_each_in_a_p
         refused_ps=1011,
     )
     flow = SimpleNamespace(packets=74, retransmitted=75, size=501, is_reported=1)
-    place = [NONE] * 40
+    calendar = with_timers(new_calendar(3, 1), 40)
     network: Any = SimpleNamespace(
         state=[SimpleNamespace(now_ps=1000, order=20)],
         transport=SimpleNamespace(pairs=[None, None, pair]),
         flows=[None, None, flow],
         ports=[None] * 3,
-        calendar=SimpleNamespace(place=place, entries=[None, SimpleNamespace(key=1013, tie=26)]),
+        calendar=calendar,
         repeats=[SimpleNamespace(entries=0, compares=0)],
         picture=[],
     )
@@ -406,6 +407,6 @@ def test_the_state_of_a_message_is_described_by_distances_and_counts_each_in_a_p
         return network.picture[1:end]
 
     assert described() == [2, 30, -100, -50, 7, 71, 72, 73, 11, 74, 75, 1, 1, NONE]
-    place[len(network.ports) + timer_of(2)] = 1
+    set_event(calendar, len(network.ports) + timer_of(2), 1013, 26, 1000)
     pair.next_ps, pair.refused, flow.size = 993, 449, 500
     assert described() == [2, 30, -100, -50, 0, 71, 72, 73, 0, 74, 75, 0, 1, 13, 6]
