@@ -20,13 +20,15 @@ from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.machine import Network, read_machine
 from et_sim.network.registry import model_named
 from et_sim.plan import build_plan
-from et_sim.plan.records import Plan
+from et_sim.plan.records import LoweredPlan
 from et_sim.timeline import CausalEvents
 
 REPEATS = 3
 
 
-def seconds(plan: Plan, network: Network, model: NetworkModel, record: Callable[[Any], None] | None) -> float:
+def seconds(
+    plan: LoweredPlan, network: Network, model: NetworkModel, record: Callable[[Any], None] | None
+) -> float:
     """Return the CPU time of a run."""
     begin = time.process_time()
     run_plan(plan, network, model, record=record)

@@ -27,19 +27,19 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 MOST_FIGURES = 6
 STEP = 0.1  # of the range of a figure, by which it is changed to see what it does
 Simulate = Callable[[str], float]  # seconds, of a file of software
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """A measured step, and how it is simulated."""
 
     name: str
@@ -47,8 +47,7 @@ class Row:
     simulate: Simulate
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """A figure to fit."""
 
     path: tuple[str, ...]
@@ -66,8 +65,7 @@ class Figure:
         return Figure(tuple(path.split(".")), first, least, most)
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """Figures, and errors of rows as logarithms of predicted by measured."""
 
     values: np.ndarray

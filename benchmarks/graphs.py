@@ -75,7 +75,7 @@ def main() -> None:
         machine = read_network_alone({"graph": {**graph, **LINK}})
         tables = route_tables(machine)
         seconds = time.perf_counter() - begin
-        size = sum(getattr(tables, column).nbytes for column in type(tables).__dataclass_fields__)
+        size = sum(getattr(tables, column).nbytes for column in type(tables).__struct_fields__)
         print(f"{name:>16} {machine.ranks:,} NPUs: {seconds:.1f} s, routes {size >> 20} MiB")
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from xml.sax.saxutils import escape
+
+from msgspec import Struct
 
 WIDTH, HEIGHT = 480, 320  # of a panel
 LEFT, RIGHT, TOP, BOTTOM = 64, 124, 34, 54
@@ -16,8 +17,7 @@ TITLE, IN_ROW = 32, 2
 INK, GRID = "#333333", "#dddddd"
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(Struct, frozen=True):
     """One curve: points (x, y), both above zero."""
 
     name: str
@@ -25,8 +25,7 @@ class Series:
     points: Sequence[tuple[float, float]]
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(Struct, frozen=True):
     """Curves over the same thing."""
 
     title: str

@@ -23,9 +23,10 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 RANKS, STEPS, WARM_UP = 2, 5, 3
 SLEEP_US = 10_000
@@ -33,8 +34,7 @@ WIDTH, BATCH, LAYERS, MICRO_BATCHES = 64, 32, 4, 4
 SLEEP = "bench::sleep"
 
 
-@dataclass(frozen=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A training as it runs, and how the machine of the base recording is changed to predict it."""
 
     name: str

@@ -11,8 +11,9 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 ET_SIM = (sys.executable, "-c", "import sys; from et_sim.cli import main; sys.exit(main())")
 # In a process of its own: one that has used much memory passes that on as the peak of those it starts.
@@ -29,8 +30,7 @@ class ProcessError(Exception):
     """A process that failed; the text names it and its error."""
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """The resources that a process used."""
 
     wall_s: float
@@ -56,8 +56,7 @@ def run_measured(command: list[str], folder: Path, name: str) -> Measured:
     return Measured(round(wall, 3), round(usage.ru_utime, 3), usage.ru_maxrss >> 10)
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """The reference's binaries by network model."""
 
     binaries: dict[str, Path]

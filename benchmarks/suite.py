@@ -24,13 +24,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from machines import MACHINES
+from msgspec import Struct, field
+from msgspec.structs import asdict
 from plot import Panel, Series, log_log_svg
 from processes import ET_SIM, ProcessError, Reference, run_measured
 
@@ -41,8 +42,7 @@ MOST_RANKS_OF_REFERENCE = 4096
 BEGIN, END = "<!-- suite: begin -->", "<!-- suite: end -->"
 
 
-@dataclass
-class Row:
+class Row(Struct):
     """One measured run."""
 
     name: str
@@ -121,8 +121,7 @@ ROWS = [
 ]
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """Rows that differ in how much there is of one thing."""
 
     noun: str

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from et_sim.compute.systolic.layer import Dimensions, SystolicLayer
 from et_sim.compute.systolic.model import reports
-from et_sim.machine.systolic import Array, Bandwidth, Dataflow
+from et_sim.machine.systolic import Array, Dataflow, DramBandwidth
 
 GOOGLE = Array(256, 256, 6144, 6144, 2048, Dataflow.WEIGHT)
 SCALE = Array(32, 32, 64, 64, 64, Dataflow.OUTPUT)
@@ -112,7 +112,7 @@ def main() -> None:
     print(f"the least is {min(ratios):.0f} times, {LEAST_RATIO} are wanted")
     for side, kb in ((32, 64), (128, 512)):
         for dataflow in Dataflow:
-            array = Array(side, side, kb, kb, kb, dataflow, Bandwidth.GIVEN, (10,))
+            array = Array(side, side, kb, kb, kb, dataflow, DramBandwidth.GIVEN, (10,))
             for name, layers in ((LARGE.name, [LARGE]), ("ResNet-50", resnet_50())):
                 seconds = seconds_of(layers, array)
                 print(f"{name}, {side} x {side} {dataflow}, {kb} KiB, 10 words: {seconds:.2f} s")
@@ -120,7 +120,7 @@ def main() -> None:
 
 def limited_row(sizes: tuple[int, ...], kb: int, bandwidth: int, dataflow: str, theirs: float) -> float:
     """Print how long a layer takes, the best of three; how many times longer SCALE-Sim takes."""
-    array = Array(16, 16, kb, kb, kb, Dataflow(dataflow), Bandwidth.GIVEN, (bandwidth,))
+    array = Array(16, 16, kb, kb, kb, Dataflow(dataflow), DramBandwidth.GIVEN, (bandwidth,))
     layer = SystolicLayer.product("a", *sizes) if len(sizes) == 3 else SystolicLayer("a", Dimensions(*sizes))
     seconds = min(seconds_of([layer], array) for _ in range(3))
     name = f"{' x '.join(map(str, sizes))}, {dataflow}, {kb} KiB, {bandwidth} words"

@@ -18,14 +18,14 @@ from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.machine import Network, read_machine
 from et_sim.network.registry import model_named
 from et_sim.plan import build_plan
-from et_sim.plan.records import Plan
+from et_sim.plan.records import LoweredPlan
 from et_sim.timeline import MessageSpool
 
 REPEATS = 3
 WAYS = ((False, False), (False, True), (True, False), (True, True))  # messages, links
 
 
-def seconds(plan: Plan, network: Network, model: NetworkModel, messages: bool, links: bool) -> float:
+def seconds(plan: LoweredPlan, network: Network, model: NetworkModel, messages: bool, links: bool) -> float:
     """Return the CPU time of a run."""
     kept = MessageSpool() if messages else None
     if kept is not None:

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from et_sim.api import execute
-from et_sim.calibrate.kernels import Kernels, Measured, fit, left_out
+from et_sim.calibrate.kernels import Kernels, MeasuredKernel, fit, left_out
 from et_sim.calibrate.machine_file import device_of
 from et_sim.machine import Machine, read_machine
 from et_sim.machine.scaling import figures
@@ -75,7 +75,9 @@ def _instead(changed: Machine, _: Machine) -> Machine:
 def kernels_left_out() -> dict[str, Way]:
     """Fit 64 products; each of sixteen parts is predicted from the others, as in `calibrate kernels`."""
     rows = [
-        Measured(f"gemm {m} {n} {k}", "bf16", 6 + m * n * k / 1.1e8 + (m * k + k * n + m * n) / 8e5, "here")
+        MeasuredKernel(
+            f"gemm {m} {n} {k}", "bf16", 6 + m * n * k / 1.1e8 + (m * k + k * n + m * n) / 8e5, "here"
+        )
         for m in (64, 256, 1024, 4096)
         for n in (1024, 2048, 4096, 8192)
         for k in (512, 1024, 2048, 8192)

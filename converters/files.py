@@ -81,7 +81,7 @@ _BETWEEN_UPDATES = 0.5
 _BETWEEN_LINES = 10.0
 
 
-class Progress:
+class ShareProgress:
     """A display of the share of a known total that is done."""
 
     def __init__(self, noun: str, total: int) -> None:
@@ -111,9 +111,9 @@ class Progress:
 
 
 @contextmanager
-def progress(noun: str, total: int) -> Iterator[Progress]:
+def progress(noun: str, total: int) -> Iterator[ShareProgress]:
     """Yield a progress display, which is closed after the work."""
-    shown = Progress(noun, total)
+    shown = ShareProgress(noun, total)
     try:
         yield shown
     finally:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from converters.files import watched
 from converters.json_values import (
-    Keys,
-    Remarks,
+    FlavourKeys,
+    InputRemarks,
     UnfitError,
     about,
     add_attribute,
@@ -35,7 +36,7 @@ from et_sim.trace.columns import CollectiveKind, kind_name
 from et_sim.trace.schema import messages
 
 _MARK, _FORM = "et_sim_trace", 1
-_KEYS = Keys(
+_KEYS = FlavourKeys(
     "id",
     "name",
     "kind",
@@ -53,7 +54,7 @@ def recognises(first: dict[str, Any]) -> bool:
     return _MARK in first
 
 
-def read(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks) -> Iterator[Any]:
+def read(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: InputRemarks) -> Iterator[Any]:
     """Yield the metadata, then the nodes."""
     if first[_MARK] != _FORM:
         raise UnfitError(
@@ -71,7 +72,7 @@ def read(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks
         yield node
 
 
-def _node(given: dict[str, Any], known: frozenset[str], remarks: Remarks) -> Any:
+def _node(given: dict[str, Any], known: frozenset[str], remarks: InputRemarks) -> Any:
     node = flat_node(given, _KEYS, known, remarks)
     node.start_time_micros = integer("start_us", given.get("start_us", 0))
     for key in ("inputs", "outputs"):
@@ -204,8 +205,7 @@ def _set_tensors(tensors: Any, key: str, given: Any) -> None:
         setattr(tensors, name, text(f"{key}.{name}", value))
 
 
-@dataclass(slots=True)
-class Spelling:
+class Spelling(Struct):
     """The records whose bytes change on the way back, because protobuf writes them differently."""
 
     unusual: int = 0  # the content is the same

@@ -17,15 +17,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from converters import json_lines
 from converters.json_values import (
-    Keys,
-    Remarks,
+    FlavourKeys,
+    InputRemarks,
     UnfitError,
     about,
     add_attribute,
@@ -35,7 +36,7 @@ from converters.json_values import (
     shown,
 )
 from converters.records import Dropped, frame, without_dangling
-from converters.report import Report, make_report
+from converters.report import ConversionReport, make_report
 from et_sim.basics.errors import TraceError
 from et_sim.trace import decode
 from et_sim.trace.disk import read_unpacked
@@ -46,19 +47,18 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SHOWN = 6
 
 
-@dataclass(frozen=True, slots=True)
-class JsonTrace:
+class JsonTrace(Struct, frozen=True):
     """A JSON file converted to a trace file."""
 
     flavour: str
     content: bytes
-    report: Report
+    report: ConversionReport
 
 
 def convert(path: Path, *, drop_dangling: bool = False) -> JsonTrace:
     """Read one JSON file of any flavour."""
     source = str(path)
-    remarks = Remarks()
+    remarks = InputRemarks()
     given = _objects(_text(path), source)
     first = next(given, None)
     if first is None:
@@ -81,7 +81,11 @@ def convert(path: Path, *, drop_dangling: bool = False) -> JsonTrace:
 
 
 def _messages(
-    flavour: _Flavour, first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks, source: str
+    flavour: _Flavour,
+    first: dict[str, Any],
+    rest: Iterator[dict[str, Any]],
+    remarks: InputRemarks,
+    source: str,
 ) -> Iterator[Any]:
     """Yield the messages of the file. Values that do not fit raise an error about that file."""
     try:
@@ -172,12 +176,14 @@ def _dangling(dropped: Dropped, source: str) -> TraceError:
 
 
 _GRAPH = "workload_graph"
-_GRAPH_KEYS = Keys("Id", "Name", "NodeType", "runtime", "data_deps", "ctrlDeps")
+_GRAPH_KEYS = FlavourKeys("Id", "Name", "NodeType", "runtime", "data_deps", "ctrlDeps")
 # Keys that describe the whole file; they become metadata of the trace.
 _DESCRIPTION = {"workload_name": "string_val", "ngpus": "int64_val", "soc": "string_val"}
 
 
-def _read_graph(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks) -> Iterator[Any]:
+def _read_graph(
+    first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: InputRemarks
+) -> Iterator[Any]:
     """Yield the metadata, then the nodes."""
     remarks.sentences.append(("units", "runtime taken as microseconds, sizes as bytes"))
     remarks.note_unknown(first, {_GRAPH, *_DESCRIPTION}, "the file's own object")
@@ -209,7 +215,9 @@ def _is_protobuf(first: dict[str, Any]) -> bool:
     return keys <= _keys(messages().GlobalMetadata) or {"name", "type"} <= keys <= _keys(messages().Node)
 
 
-def _read_protobuf(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks) -> Iterator[Any]:
+def _read_protobuf(
+    first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: InputRemarks
+) -> Iterator[Any]:
     """Yield the metadata, then the nodes."""
     schema = messages()
     if set(first) <= _keys(schema.GlobalMetadata):
@@ -226,7 +234,7 @@ def _read_protobuf(first: dict[str, Any], rest: Iterator[dict[str, Any]], remark
         yield node
 
 
-def _parsed(given: dict[str, Any], message: Any, caller: str, remarks: Remarks) -> Any:
+def _parsed(given: dict[str, Any], message: Any, caller: str, remarks: InputRemarks) -> Any:
     from google.protobuf.json_format import ParseDict, ParseError
 
     try:
@@ -239,7 +247,7 @@ def _parsed(given: dict[str, Any], message: Any, caller: str, remarks: Remarks) 
         raise UnfitError(str(error), "write what protobuf's JSON form allows there") from None
 
 
-def _pruned(given: Any, kind: Any, caller: str, remarks: Remarks) -> Any:
+def _pruned(given: Any, kind: Any, caller: str, remarks: InputRemarks) -> Any:
     """Remove the keys that the message lacks, at any depth, and count them."""
     if isinstance(given, list):
         return [_pruned(item, kind, caller, remarks) for item in given]
@@ -259,12 +267,12 @@ def _keys(message_class: Any) -> set[str]:
     return {field.name for field in fields} | {field.json_name for field in fields}
 
 
-class _Flavour(NamedTuple):
+class _Flavour(Struct, frozen=True):
     """A form of traces as JSON; `recognises` tests the first object of an input."""
 
     name: str
     recognises: Callable[[dict[str, Any]], bool]
-    read: Callable[[dict[str, Any], Iterator[dict[str, Any]], Remarks], Iterator[Any]]  # metadata, nodes
+    read: Callable[[dict[str, Any], Iterator[dict[str, Any]], InputRemarks], Iterator[Any]]  # metadata, nodes
 
 
 _FLAVOURS = (

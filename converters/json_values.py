@@ -1,7 +1,7 @@
 """Checked conversion of single JSON values to protobuf, and nodes whose attributes are keys.
 
 A value that does not fit raises `UnfitError`; `about` adds the node, and the caller that has the path adds
-the file. `Remarks` collect what a report needs besides figures: unknown keys and rounded numbers.
+the file. `InputRemarks` collect what a report needs besides figures: unknown keys and rounded numbers.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import math
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from converters.records import EXPECTED_MEMBER
 from et_sim.basics.errors import did_you_mean
@@ -164,8 +165,7 @@ def from_base64(name: str, value: Any) -> bytes:
         raise UnfitError(f"{name} is {shown(value)}", "give bytes as base64 text") from None
 
 
-@dataclass(slots=True)
-class Seen:
+class Seen(Struct):
     """The number of occurrences, and the first place."""
 
     count: int
@@ -173,8 +173,7 @@ class Seen:
     hint: str = ""
 
 
-@dataclass(slots=True)
-class Remarks:
+class InputRemarks(Struct):
     """Remarks collected while one input is read."""
 
     unknown: dict[str, Seen] = field(default_factory=dict)
@@ -215,8 +214,7 @@ def _places(seen: Seen) -> str:
 _ATTRIBUTES = tuple(name for name, _ in EXPECTED_MEMBER)
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class FlavourKeys(Struct, frozen=True):
     """The keys of a flavour for the fields of a node."""
 
     node_id: str
@@ -233,7 +231,7 @@ class Keys:
         return frozenset((*fields, *self.others, *_ATTRIBUTES))
 
 
-def flat_node(given: dict[str, Any], keys: Keys, known: frozenset[str], remarks: Remarks) -> Any:
+def flat_node(given: dict[str, Any], keys: FlavourKeys, known: frozenset[str], remarks: InputRemarks) -> Any:
     """Return the message of one node; keys in `keys.others` are left to the caller."""
     for required in (keys.node_id, keys.kind):
         if required not in given:
@@ -255,7 +253,7 @@ def flat_node(given: dict[str, Any], keys: Keys, known: frozenset[str], remarks:
     return node
 
 
-def _micros(given: dict[str, Any], key: str, caller: str, remarks: Remarks) -> int:
+def _micros(given: dict[str, Any], key: str, caller: str, remarks: InputRemarks) -> int:
     value = given.get(key, 0)
     if isinstance(value, float) and math.isfinite(value) and not value.is_integer():
         remarks.note_rounded(key, caller)

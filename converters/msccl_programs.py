@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from converters.msccl_xml import Algorithm, Step
+from msgspec import Struct
+
+from converters.msccl_xml import MscclAlgorithm, MscclStep
 from et_sim.basics.errors import TraceError
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.columns import Trace
@@ -23,8 +24,7 @@ Place = tuple[int, int, int]  # GPU, threadblock, step
 Connection = tuple[int, int, int]  # channel, source, target
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
+class MscclCosts(Struct, frozen=True):
     """Costs that the XML lacks."""
 
     chunk_bytes: int
@@ -36,7 +36,7 @@ def chunk_bytes(size: int, chunks: int) -> int:
     return -(-size // chunks)
 
 
-def programs(algorithm: Algorithm, costs: Costs, source: str) -> list[Trace]:
+def programs(algorithm: MscclAlgorithm, costs: MscclCosts, source: str) -> list[Trace]:
     """Return the program of every GPU."""
     steps = dict(_steps(algorithm))
     sends, receives = _by_connection(algorithm, steps, source)
@@ -48,20 +48,20 @@ def programs(algorithm: Algorithm, costs: Costs, source: str) -> list[Trace]:
     return [_Program(algorithm, gpu, costs, tags).build(order, source) for gpu, order in enumerate(places)]
 
 
-def connections(algorithm: Algorithm) -> int:
+def connections(algorithm: MscclAlgorithm) -> int:
     """Return the number of pairs of threadblocks that exchange messages."""
     steps = dict(_steps(algorithm))
     return len({_connection(algorithm, place, True) for place, step in steps.items() if step.work.sends})
 
 
-def _steps(algorithm: Algorithm) -> Iterator[tuple[Place, Step]]:
+def _steps(algorithm: MscclAlgorithm) -> Iterator[tuple[Place, MscclStep]]:
     for gpu, blocks in enumerate(algorithm.gpus):
         for block in blocks.values():
             for number, step in enumerate(block.steps):
                 yield (gpu, block.number, number), step
 
 
-def _connection(algorithm: Algorithm, place: Place, sends: bool) -> Connection:
+def _connection(algorithm: MscclAlgorithm, place: Place, sends: bool) -> Connection:
     block = algorithm.gpus[place[0]][place[1]]
     if sends:
         return block.channel, place[0], block.send_to
@@ -71,7 +71,9 @@ def _connection(algorithm: Algorithm, place: Place, sends: bool) -> Connection:
 Sides = dict[Connection, list[Place]]
 
 
-def _by_connection(algorithm: Algorithm, steps: dict[Place, Step], source: str) -> tuple[Sides, Sides]:
+def _by_connection(
+    algorithm: MscclAlgorithm, steps: dict[Place, MscclStep], source: str
+) -> tuple[Sides, Sides]:
     """Return the sending and the receiving steps of each connection, in the order of their threadblock."""
     sides: tuple[Sides, Sides] = (defaultdict(list), defaultdict(list))
     for place, step in steps.items():
@@ -95,7 +97,7 @@ def _by_connection(algorithm: Algorithm, steps: dict[Place, Step], source: str) 
 
 
 def _matched(
-    steps: dict[Place, Step], sends: Sides, receives: Sides, source: str
+    steps: dict[Place, MscclStep], sends: Sides, receives: Sides, source: str
 ) -> Iterator[tuple[Place, Place]]:
     """Yield pairs of a sending step and the step that receives its message."""
     for connection in sorted({*sends, *receives}):
@@ -120,7 +122,7 @@ def _matched(
             yield pair
 
 
-def _order(steps: dict[Place, Step], pairs: list[tuple[Place, Place]], source: str) -> list[Place]:
+def _order(steps: dict[Place, MscclStep], pairs: list[tuple[Place, Place]], source: str) -> list[Place]:
     """Return all steps, each after its dependencies."""
     waiting = {place: list(_predecessors(place, step)) for place, step in steps.items()}
     for sender, receiver in pairs:
@@ -131,7 +133,7 @@ def _order(steps: dict[Place, Step], pairs: list[tuple[Place, Place]], source: s
         raise _circle(error.args[1][:0:-1], source) from None
 
 
-def _predecessors(place: Place, step: Step) -> Iterator[Place]:
+def _predecessors(place: Place, step: MscclStep) -> Iterator[Place]:
     gpu, block, number = place
     if number:
         yield gpu, block, number - 1
@@ -155,7 +157,9 @@ def _circle(knot: list[Place], source: str) -> TraceError:
 class _Program:
     """The program of one GPU under construction."""
 
-    def __init__(self, algorithm: Algorithm, gpu: int, costs: Costs, tags: dict[Connection, int]) -> None:
+    def __init__(
+        self, algorithm: MscclAlgorithm, gpu: int, costs: MscclCosts, tags: dict[Connection, int]
+    ) -> None:
         self._algorithm = algorithm
         self._gpu = gpu
         self._costs = costs
@@ -176,7 +180,7 @@ class _Program:
             self._add(place)
         return self._builder.build()
 
-    def _step(self, place: Place) -> Step:
+    def _step(self, place: Place) -> MscclStep:
         gpu, block, number = place
         return self._algorithm.gpus[gpu][block].steps[number]
 
@@ -191,7 +195,7 @@ class _Program:
             node_id += 1
         self._ends[place] = after
 
-    def _kinds(self, step: Step) -> Iterator[str]:
+    def _kinds(self, step: MscclStep) -> Iterator[str]:
         if step.work.receives:
             yield "receive"
         if step.work.computes:
@@ -199,7 +203,9 @@ class _Program:
         if step.work.sends:
             yield "send"
 
-    def _add_node(self, kind: str, place: Place, step: Step, after: tuple[int, ...], node_id: int) -> None:
+    def _add_node(
+        self, kind: str, place: Place, step: MscclStep, after: tuple[int, ...], node_id: int
+    ) -> None:
         name = f"{kind} of {step.type}, threadblock {place[1]} step {place[2]}"
         if kind in ("reduce", "copy"):
             micros = self._costs.reduce_micros if kind == "reduce" else 0

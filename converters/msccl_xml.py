@@ -1,19 +1,19 @@
 """MSCCL algorithms as read from their XML: GPUs, their threadblocks, and the steps of those.
 
 Each threadblock runs its steps one after the other; a step may also wait for a step of another threadblock of
-its GPU. An `Algorithm` is complete: numbers are checked, and every GPU and step exists.
+its GPU. An `MscclAlgorithm` is complete: numbers are checked, and every GPU and step exists.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
 from xml.etree import ElementTree
+
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 
 
-class Work(NamedTuple):
+class StepKind(Struct, frozen=True):
     """The parts of a type of step, in this order."""
 
     receives: bool
@@ -22,21 +22,20 @@ class Work(NamedTuple):
 
 
 STEP_TYPES = {
-    "s": Work(False, "", True),
-    "r": Work(True, "", False),
-    "rcs": Work(True, "", True),
-    "rrc": Work(True, "reduce", False),
-    "rrs": Work(True, "reduce", True),
-    "rrcs": Work(True, "reduce", True),
-    "cpy": Work(False, "copy", False),
-    "re": Work(False, "reduce", False),
-    "nop": Work(False, "", False),
+    "s": StepKind(False, "", True),
+    "r": StepKind(True, "", False),
+    "rcs": StepKind(True, "", True),
+    "rrc": StepKind(True, "reduce", False),
+    "rrs": StepKind(True, "reduce", True),
+    "rrcs": StepKind(True, "reduce", True),
+    "cpy": StepKind(False, "copy", False),
+    "re": StepKind(False, "reduce", False),
+    "nop": StepKind(False, "", False),
 }
 NONE = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class MscclStep(Struct, frozen=True):
     """A step; `waits_for` is (threadblock, step) of the same GPU."""
 
     type: str
@@ -44,24 +43,22 @@ class Step:
     waits_for: tuple[int, int] | None
 
     @property
-    def work(self) -> Work:
+    def work(self) -> StepKind:
         """Return the parts of the step."""
         return STEP_TYPES[self.type]
 
 
-@dataclass(frozen=True, slots=True)
-class Threadblock:
+class Threadblock(Struct, frozen=True):
     """Steps in sequence, with at most one GPU to send to and one to receive from."""
 
     number: int
     send_to: int
     receive_from: int
     channel: int
-    steps: tuple[Step, ...]
+    steps: tuple[MscclStep, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Algorithm:
+class MscclAlgorithm(Struct, frozen=True):
     """One algorithm: the threadblocks of each GPU by number, ascending."""
 
     name: str
@@ -70,7 +67,7 @@ class Algorithm:
     gpus: tuple[dict[int, Threadblock], ...]
 
 
-def parse_algorithm(content: bytes, source: str) -> Algorithm:
+def parse_algorithm(content: bytes, source: str) -> MscclAlgorithm:
     """Parse the XML text of one algorithm."""
     try:
         root = ElementTree.fromstring(content)
@@ -86,7 +83,7 @@ def parse_algorithm(content: bytes, source: str) -> Algorithm:
         )
     reader = _Reader(root, source)
     count = reader.number("ngpus", least=1)
-    return Algorithm(
+    return MscclAlgorithm(
         name=root.get("name", ""),
         collective=root.get("coll", ""),
         chunks=reader.number("nchunksperloop", least=1),
@@ -174,7 +171,9 @@ def _threadblocks(gpu: ElementTree.Element, source: str, number: int, gpus: int)
     return blocks
 
 
-def _step(element: ElementTree.Element, place: str, peers: tuple[int, int], lengths: dict[int, int]) -> Step:
+def _step(
+    element: ElementTree.Element, place: str, peers: tuple[int, int], lengths: dict[int, int]
+) -> MscclStep:
     reader = _Reader(element, place)
     kind = element.get("type", "")
     work = STEP_TYPES.get(kind)
@@ -188,7 +187,7 @@ def _step(element: ElementTree.Element, place: str, peers: tuple[int, int], leng
                 f"give <tb> a {attribute}",
             )
     count = reader.number("cnt", least=1, default=1) if kind != "nop" else 0
-    return Step(kind, count, _awaited(reader, lengths))
+    return MscclStep(kind, count, _awaited(reader, lengths))
 
 
 def _awaited(reader: _Reader, lengths: dict[int, int]) -> tuple[int, int] | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.protobuf_fields import varint
@@ -20,8 +21,7 @@ from et_sim.trace.schema import messages
 EXPECTED_MEMBER = tuple((attribute.name, attribute.member) for attribute in ATTRIBUTES)
 
 
-@dataclass(slots=True)
-class Dropped:
+class Dropped(Struct):
     """Dependencies that were left out because their target is not in the file."""
 
     control: int = 0

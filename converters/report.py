@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from converters.records import Dropped
 from et_sim.basics.unique import unique
@@ -33,8 +33,7 @@ _NEEDED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class ConversionReport(Struct, frozen=True):
     """The figures of one trace, and the changes that the conversion made."""
 
     nodes: dict[str, int]
@@ -43,17 +42,16 @@ class Report:
     is_total: bool = False  # of all files together
 
 
-@dataclass(frozen=True, slots=True)
-class Converted:
+class Converted(Struct, frozen=True):
     """One input and the outputs made of it."""
 
     source: str
     format: str
     outputs: tuple[str, ...]
-    report: Report
+    report: ConversionReport
 
 
-def make_report(trace: Trace, dropped: Dropped, notes: Iterable[tuple[str, str]] = ()) -> Report:
+def make_report(trace: Trace, dropped: Dropped, notes: Iterable[tuple[str, str]] = ()) -> ConversionReport:
     """Count the nodes of `trace`; `notes` are further remarks of the converter."""
     remarks = list(notes)
     if dropped:
@@ -68,7 +66,7 @@ def make_report(trace: Trace, dropped: Dropped, notes: Iterable[tuple[str, str]]
         remarks.append(("on the CPU", f"{nodes}; et-sim run simulates communication of devices only"))
     if trace.ignored_attributes:
         remarks.append(("kept, unused", _unused_text(trace.ignored_attributes)))
-    return Report(trace.kind_counts, _operations(trace), tuple(remarks))
+    return ConversionReport(trace.kind_counts, _operations(trace), tuple(remarks))
 
 
 def _as_text(conversions: list[Converted]) -> Iterable[str]:
@@ -111,7 +109,7 @@ def report_lines(
     yield from (f"note: {notice}" for notice in notices)
 
 
-def _table(report: Report, each: str) -> Iterable[str]:
+def _table(report: ConversionReport, each: str) -> Iterable[str]:
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.nodes.items())
     total = sum(report.nodes.values())
     yield _row("nodes", f"{total:,}{each}: {kinds}" if total else f"none{each}")

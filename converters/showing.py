@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from converters.json_lines import plain_value
 from converters.records import EXPECTED_MEMBER
@@ -20,8 +21,7 @@ _KNOWN = frozenset(name for name, _ in EXPECTED_MEMBER)
 _HEADINGS = ("id", "kind", "name", "duration")
 
 
-@dataclass(frozen=True, slots=True)
-class Widths:
+class Widths(Struct, frozen=True):
     """The widths of the columns, which are fixed before the first line is written."""
 
     node_id: int

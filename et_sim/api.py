@@ -7,11 +7,12 @@ It connects the packages in the order of the data: trace, machine, plan, engine,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import wraps
 from inspect import Signature, signature
 from pathlib import Path, PurePath
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ranks

@@ -98,7 +98,7 @@ def _example(key: Key, file: str) -> dict[str, str]:
 TO_GET_STEPS = "runs of made training jobs have it, and of manifests with a step"
 
 
-class Option(Struct, frozen=True):
+class CommandOption(Struct, frozen=True):
     """An option of commands, as the command line declares it."""
 
     name: str
@@ -108,7 +108,7 @@ class Option(Struct, frozen=True):
     allowed: str = ""
 
 
-def all_meanings(options: Iterable[Option]) -> list[Meaning]:
+def all_meanings(options: Iterable[CommandOption]) -> list[Meaning]:
     """Return all meanings in the order of the list."""
     words = *_of_options(options), *_of_parts(), *_of_lines(), *_of_terms()
     return [*of_keys(), *of_corrections(), *words, *_of_tables()]
@@ -147,7 +147,7 @@ def _bare(name: str) -> str:
     return name.strip(" `'\"").lstrip("-").lower().replace("_", "-").replace(" ", "-")
 
 
-def _of_options(options: Iterable[Option]) -> Iterator[Meaning]:
+def _of_options(options: Iterable[CommandOption]) -> Iterator[Meaning]:
     for option in options:
         facts = {"default": option.default, "allowed": option.allowed}
         place = f"et-sim {', '.join(option.commands)}"
@@ -228,4 +228,4 @@ def _of_tables() -> Iterator[Meaning]:
             yield Meaning(column.name, "column", table.file, column.meaning, given, also)
 
 
-__all__ = ["Meaning", "Option", "all_meanings", "find"]
+__all__ = ["CommandOption", "Meaning", "all_meanings", "find"]

@@ -30,7 +30,7 @@ from et_sim.machine.remote_memory import MEMORY_KEYS, PoolStage
 from et_sim.machine.roofline import AttentionKernel, MemoryLevel
 from et_sim.machine.system import ALGORITHM_LIST
 from et_sim.machine.system_file import SYSTEM_KEYS
-from et_sim.machine.system_parts import Costs, Overlap, Straggler, Stream, TimeFactors
+from et_sim.machine.system_parts import Costs, LimitedWork, Overlap, Straggler, TimeFactors
 from et_sim.machine.topology.generators import GENERATORS
 from et_sim.machine.topology.graph_file import GraphFile, Override, Reduction
 from et_sim.machine.topology.keys import Common
@@ -49,8 +49,8 @@ from et_sim.workloads.software.description import (
     ElementWise,
     ExpertKernels,
     Host,
+    KernelPass,
     Optimizer,
-    Pass,
     PlanDefaults,
     Shares,
     Software,
@@ -197,7 +197,7 @@ def _software_parts() -> Iterator[KeyTable]:
         "plan": PlanDefaults,
         "element-wise": ElementWise,
         "a part of element-wise": BothWays,
-        "forward, backward, dropout, after-gather and before-reduce": Pass,
+        "forward, backward, dropout, after-gather and before-reduce": KernelPass,
         "casts": Casts,
         "experts": ExpertKernels,
         "shares": Shares,
@@ -241,7 +241,7 @@ TABLES = (
     KeyTable(f"entry of kinds, of roofline{_IN_SYSTEM}", texts.KINDS, keys_of(KernelKind)),
     KeyTable(f"entry of stragglers{_IN_SYSTEM}", texts.STRAGGLERS, keys_of(Straggler)),
     KeyTable(f"entry of time-factors{_IN_SYSTEM}", texts.TIME_FACTORS, keys_of(TimeFactors)),
-    KeyTable(f"entry of streams{_IN_SYSTEM}", texts.STREAMS, keys_of(Stream), DEFAULTED),
+    KeyTable(f"entry of streams{_IN_SYSTEM}", texts.STREAMS, keys_of(LimitedWork), DEFAULTED),
     KeyTable(f"overlap{_IN_SYSTEM}", texts.OVERLAP, keys_of(Overlap)),
     KeyTable(f"library{_IN_SYSTEM}", texts.LIBRARY, LIBRARY_KEYS, DEFAULTED),
     KeyTable(f"costs{_IN_SYSTEM}", texts.COSTS, keys_of(Costs), DEFAULTED),

@@ -21,7 +21,7 @@ from et_sim.basics.units import parse_ranks, parse_time_ns
 
 if TYPE_CHECKING:
     from recorder.launching import Program
-    from recorder.recorded import Recorded, Routing
+    from recorder.recorded import ExpertRouting, RankRecording
 
 AUTO = "auto"
 MOST_PROCESSES = 64
@@ -81,14 +81,14 @@ def _record(options: Options) -> list[str]:
     from et_sim.trace.manifest import manifest_stem, write_manifest
     from recorder import report
     from recorder.launching import Program, check_torch
-    from recorder.recorded import Routing
+    from recorder.recorded import ExpertRouting
     from recorder.roles import fold
 
     manifest_stem(options.output)
     check_torch(force=options.force)
     host_ns = round(options.host_time)
     local = options.local_world or min(8, options.world)
-    routing = Routing(options.expert_skew, options.expert_seed)
+    routing = ExpertRouting(options.expert_skew, options.expert_seed)
     _check_routing(routing)
     program = Program(options.script, tuple(options.arguments), options.world, local, host_ns, routing)
     with tempfile.TemporaryDirectory(prefix="et-record-") as folder:
@@ -106,7 +106,7 @@ def _record(options: Options) -> list[str]:
     ]
 
 
-def _check_routing(routing: Routing) -> None:
+def _check_routing(routing: ExpertRouting) -> None:
     """Check the routing before the program runs."""
     from et_sim.workloads.training.expert_loads import is_zipf, tokens_of_experts
 
@@ -123,7 +123,7 @@ def _check_routing(routing: Routing) -> None:
         )
 
 
-def _recordings(program: Program, ranks: str, folder: Path) -> list[Recorded]:
+def _recordings(program: Program, ranks: str, folder: Path) -> list[RankRecording]:
     from recorder.launching import record_ranks
     from recorder.roles import missing_ranks
 

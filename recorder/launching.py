@@ -13,12 +13,13 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from msgspec import Struct
+
 from et_sim.basics.errors import EtSimError, UsageError
-from recorder.recorded import Recorded, Routing, read_recorded
+from recorder.recorded import ExpertRouting, RankRecording, read_recorded
 
 LEAST, BELOW = (2, 13), (2, 16)
 
@@ -60,8 +61,7 @@ class ProgramError(EtSimError):
     exit_status = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """The program to run, and its settings."""
 
     script: str
@@ -69,10 +69,10 @@ class Program:
     world: int
     local_world: int
     host_ns: int
-    routing: Routing
+    routing: ExpertRouting
 
 
-def record_ranks(program: Program, ranks: Sequence[int], folder: Path) -> list[Recorded]:
+def record_ranks(program: Program, ranks: Sequence[int], folder: Path) -> list[RankRecording]:
     """Run the program as each of these ranks at once."""
     if not Path(program.script).is_file():
         raise UsageError(f"there is no file {program.script}", remedy="give the training script")
@@ -100,7 +100,9 @@ def _ending_by_exception() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _recorded(program: Program, ranks: Sequence[int], meeting: Path, files: Sequence[Path]) -> list[Recorded]:
+def _recorded(
+    program: Program, ranks: Sequence[int], meeting: Path, files: Sequence[Path]
+) -> list[RankRecording]:
     processes = [
         subprocess.Popen(
             [

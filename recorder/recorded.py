@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 
-class Work(StrEnum):
+class RecordedKind(StrEnum):
     """Kinds of nodes."""
 
     KERNEL = "kernel"
@@ -23,7 +23,7 @@ class Work(StrEnum):
     RECEIVE = "receive"
 
 
-class Phase(StrEnum):
+class StepPhase(StrEnum):
     """Parts of a training step."""
 
     SETUP = "setup"
@@ -36,20 +36,20 @@ class Phase(StrEnum):
 SPREAD = "values are spread"  # beginning of the remark on a count of experts
 
 
-class Routing(NamedTuple):
+class ExpertRouting(NamedTuple):
     """The distribution of tokens over experts, as in `et-sim make llm`."""
 
     skew: str = ""  # even
     seed: int = 0
 
 
-class Node(msgspec.Struct, array_like=True):
+class RecordedNode(msgspec.Struct, array_like=True):
     """One piece of work; -1 and empty texts stand for missing values."""
 
-    work: Work
+    work: RecordedKind
     operator: str
     module: str
-    phase: Phase
+    phase: StepPhase
     step: int  # -1: before the first one
     stream: int
     after: list[int]
@@ -73,7 +73,7 @@ class Node(msgspec.Struct, array_like=True):
         return f"{step}{self.phase.value} {module}{self.operator}"
 
 
-class Group(msgspec.Struct):
+class RecordedGroup(msgspec.Struct):
     """A process group of the rank."""
 
     members: list[int]
@@ -89,13 +89,13 @@ class Remark(msgspec.Struct):
     count: int = 1
 
 
-class Recorded(msgspec.Struct):
+class RankRecording(msgspec.Struct):
     """The whole recording of one rank."""
 
     rank: int
     world: int
-    nodes: list[Node] = []
-    groups: list[Group] = []
+    nodes: list[RecordedNode] = []
+    groups: list[RecordedGroup] = []
     tensors: list[tuple[str, int]] = []  # name and bytes
     remarks: list[Remark] = []
     weights: int = 0
@@ -105,11 +105,11 @@ class Recorded(msgspec.Struct):
     stopped: str = ""  # the reason if the program was not recorded to its end
 
 
-def write_recorded(recorded: Recorded, path: Path) -> None:
+def write_recorded(recorded: RankRecording, path: Path) -> None:
     """Write the recording for the launching process."""
     path.write_bytes(msgspec.msgpack.encode(recorded))
 
 
-def read_recorded(path: Path) -> Recorded:
+def read_recorded(path: Path) -> RankRecording:
     """Read the recording of a process."""
-    return msgspec.msgpack.decode(path.read_bytes(), type=Recorded)
+    return msgspec.msgpack.decode(path.read_bytes(), type=RankRecording)

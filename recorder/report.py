@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from et_sim.basics.units import format_bytes, plural
-from recorder.recorded import SPREAD, Recorded, Remark, Work
+from recorder.recorded import SPREAD, RankRecording, RecordedKind, Remark
 
 SHOWN = 5  # remarks of a kind
 NOT_YET = ("times of the host are those of --host-time, for every operator the same",)
 
 
-def lines(recordings: Sequence[Recorded], stands_for: Mapping[int, str], step: int | None) -> Iterator[str]:
+def lines(
+    recordings: Sequence[RankRecording], stands_for: Mapping[int, str], step: int | None
+) -> Iterator[str]:
     """Yield the report as text."""
     first = recordings[0]
     yield f"recorded     {plural(len(recordings), 'rank')} of {first.world:,}, torch {first.torch}"
@@ -34,7 +36,7 @@ def lines(recordings: Sequence[Recorded], stands_for: Mapping[int, str], step: i
             yield f"  and {plural(len(remarks) - SHOWN, 'other place')} (--report FILE has all)"
 
 
-def as_json(recordings: Sequence[Recorded], stands_for: Mapping[int, str]) -> dict[str, Any]:
+def as_json(recordings: Sequence[RankRecording], stands_for: Mapping[int, str]) -> dict[str, Any]:
     """Return the report as plain data."""
     return {
         "world": recordings[0].world,
@@ -59,16 +61,16 @@ def as_json(recordings: Sequence[Recorded], stands_for: Mapping[int, str]) -> di
     }
 
 
-def spreads_experts(recorded: Recorded) -> bool:
+def spreads_experts(recorded: RankRecording) -> bool:
     """Return whether a count was taken as one of tokens over experts."""
     return any(remark.text.startswith(SPREAD) for remark in recorded.remarks)
 
 
-def _collectives(recorded: Recorded) -> list[dict[str, Any]]:
+def _collectives(recorded: RankRecording) -> list[dict[str, Any]]:
     counted: Counter[tuple[int, str, int, str]] = Counter()
     bytes_of: Counter[tuple[int, str, int, str]] = Counter()
     for node in recorded.nodes:
-        if node.work in (Work.COLLECTIVE, Work.SEND, Work.RECEIVE):
+        if node.work in (RecordedKind.COLLECTIVE, RecordedKind.SEND, RecordedKind.RECEIVE):
             key = (node.step, node.phase.value, node.group, node.operator)
             counted[key] += 1
             bytes_of[key] += max(node.bytes, 0)
@@ -86,7 +88,7 @@ def _collectives(recorded: Recorded) -> list[dict[str, Any]]:
     ]
 
 
-def _by_kind(recordings: Sequence[Recorded]) -> dict[str, list[Remark]]:
+def _by_kind(recordings: Sequence[RankRecording]) -> dict[str, list[Remark]]:
     """Return the remarks of all ranks by kind; equal ones are merged with the largest count of a rank."""
     merged: dict[tuple[str, str, str], Remark] = {}
     for recorded in recordings:

@@ -15,18 +15,20 @@ from et_sim.basics.errors import TraceError, UsageError
 from et_sim.basics.units import format_ranks, strided_ranks
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.workload import Workload
-from recorder.recorded import Node, Recorded, Work
-from recorder.workload import Groups, rule_of, template
+from recorder.recorded import RankRecording, RecordedKind, RecordedNode
+from recorder.workload import GroupNames, rule_of, template
 
 Places = tuple[int, ...]
 
 
-def telling_rules(recordings: Sequence[Recorded]) -> list[GroupRule]:
+def telling_rules(recordings: Sequence[RankRecording]) -> list[GroupRule]:
     """Return the rules of the groups that distinguish their members."""
     rules: list[GroupRule] = []
     for recorded in recordings:
         used = {
-            node.group for node in recorded.nodes if node.work in (Work.SEND, Work.RECEIVE) or node.splits
+            node.group
+            for node in recorded.nodes
+            if node.work in (RecordedKind.SEND, RecordedKind.RECEIVE) or node.splits
         }
         for number in sorted(used):
             rule = rule_of(recorded.groups[number].members, recorded.rank, recorded.world)
@@ -42,7 +44,7 @@ def role_of_ranks(rules: Sequence[GroupRule], world: int) -> list[Places]:
     return list(zip(*places, strict=True)) if places else [()] * world
 
 
-def missing_ranks(recordings: Sequence[Recorded], world: int) -> list[int]:
+def missing_ranks(recordings: Sequence[RankRecording], world: int) -> list[int]:
     """Return the first rank of each role without a recorded rank."""
     roles = role_of_ranks(telling_rules(recordings), world)
     known = {roles[recording.rank] for recording in recordings}
@@ -54,7 +56,7 @@ def missing_ranks(recordings: Sequence[Recorded], world: int) -> list[int]:
 
 
 def fold(
-    recordings: Sequence[Recorded], *, step: int | None = None, keep_roots: bool = False
+    recordings: Sequence[RankRecording], *, step: int | None = None, keep_roots: bool = False
 ) -> tuple[Workload, Mapping[int, str]]:
     """Return the workload of all ranks, and the ranks that each recorded rank represents."""
     world = recordings[0].world
@@ -65,7 +67,7 @@ def fold(
             f"rank {missing[0]} has a place among its peers that no recorded rank has",
             remedy=f"record more ranks: --ranks {format_ranks(ranks)}, or --ranks auto",
         )
-    groups = Groups(world)
+    groups = GroupNames(world)
     names = [groups.names(recording) for recording in recordings]
     templates = [
         template(recording, named, step=step, keep_roots=keep_roots)
@@ -100,7 +102,7 @@ def fold(
     return workload, stands_for
 
 
-def _refuse(first: Recorded, names: list[str], other: Recorded, other_names: list[str]) -> None:
+def _refuse(first: RankRecording, names: list[str], other: RankRecording, other_names: list[str]) -> None:
     """Raise an error with the first difference of two ranks that should be equal."""
     for at, (node, other_node) in enumerate(zip(first.nodes, other.nodes, strict=False)):
         texts = _described(node, names), _described(other_node, other_names)
@@ -117,7 +119,7 @@ def _refuse(first: Recorded, names: list[str], other: Recorded, other_names: lis
     )
 
 
-def _described(node: Node, names: list[str]) -> str:
+def _described(node: RecordedNode, names: list[str]) -> str:
     group = f" in group {names[node.group] or 'of all ranks'!r}" if node.group >= 0 else ""
     size = f" of {node.bytes:,} bytes" if node.bytes >= 0 else ""
     waits = ", ".join(map(str, node.after)) or "nothing"

@@ -11,8 +11,8 @@ from typing import Any
 from et_sim.basics.errors import TraceError, UsageError
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.group_rule import GroupRule
-from et_sim.workloads.recording import Recording
-from recorder.recorded import Node, Recorded, Work
+from et_sim.workloads.recording import NodeRecording
+from recorder.recorded import RankRecording, RecordedKind, RecordedNode
 
 ALL_RANKS = ""  # the name of the group of all ranks
 
@@ -68,14 +68,14 @@ def name_of(rule: GroupRule, title: str, taken: dict[str, GroupRule]) -> str:
     return name
 
 
-class Groups:
+class GroupNames:
     """Names of the groups of recorded ranks; groups of the same rule have the same name on all ranks."""
 
     def __init__(self, world: int) -> None:
         self._world = world
         self.rules: dict[str, GroupRule] = {}
 
-    def names(self, recorded: Recorded) -> list[str]:
+    def names(self, recorded: RankRecording) -> list[str]:
         """Return the names of the groups of a rank, in order."""
         names: list[str] = []
         seen: dict[str, int] = {}
@@ -107,10 +107,10 @@ def _short(members: Iterable[int]) -> str:
 
 
 def template(
-    recorded: Recorded, names: list[str], *, step: int | None = None, keep_roots: bool = False
-) -> Recording:
+    recorded: RankRecording, names: list[str], *, step: int | None = None, keep_roots: bool = False
+) -> NodeRecording:
     """Return the nodes of a rank, or of one step of it, in the form of a trace."""
-    recording = Recording(f"<rank {recorded.rank}>")
+    recording = NodeRecording(f"<rank {recorded.rank}>")
     number: dict[int, int] = {}
     for at, node in enumerate(recorded.nodes):
         if step is not None and node.step != step:
@@ -121,9 +121,9 @@ def template(
 
 
 def _add(
-    recording: Recording,
-    recorded: Recorded,
-    node: Node,
+    recording: NodeRecording,
+    recorded: RankRecording,
+    node: RecordedNode,
     names: list[str],
     after: tuple[int, ...],
     keep_roots: bool,
@@ -134,16 +134,18 @@ def _add(
     return recording.add(make, options, node.title(), after, (), tensors, attributes)
 
 
-def _sizes(recorded: Recorded, numbers: list[int]) -> Mapping[str, int]:
+def _sizes(recorded: RankRecording, numbers: list[int]) -> Mapping[str, int]:
     return dict(recorded.tensors[number] for number in numbers)
 
 
-def _call(recorded: Recorded, node: Node, names: list[str], keep_roots: bool) -> tuple[Any, dict[str, Any]]:
+def _call(
+    recorded: RankRecording, node: RecordedNode, names: list[str], keep_roots: bool
+) -> tuple[Any, dict[str, Any]]:
     """Return the builder's method for a node, and its arguments."""
     attributes: dict[str, int | str] = {"stream": node.stream} if node.stream >= 0 else {}
-    if node.work in (Work.SEND, Work.RECEIVE):
-        end = "to" if node.work is Work.SEND else "source"
-        make = TraceBuilder.send if node.work is Work.SEND else TraceBuilder.receive
+    if node.work in (RecordedKind.SEND, RecordedKind.RECEIVE):
+        end = "to" if node.work is RecordedKind.SEND else "source"
+        make = TraceBuilder.send if node.work is RecordedKind.SEND else TraceBuilder.receive
         distance = node.peer - recorded.rank
         return make, {
             end: distance,
@@ -151,11 +153,11 @@ def _call(recorded: Recorded, node: Node, names: list[str], keep_roots: bool) ->
             "tag": node.tag,
             "attributes": attributes,
         }
-    if node.work is Work.COLLECTIVE:
+    if node.work is RecordedKind.COLLECTIVE:
         return TraceBuilder.collective, _collective(recorded, node, names, keep_roots) | {
             "attributes": attributes
         }
-    if node.work is Work.HOST:
+    if node.work is RecordedKind.HOST:
         return TraceBuilder.compute, {"nanos": node.operations, "cpu": True, "concurrent": True}
     figures = {
         "num_ops": max(node.operations, 0),
@@ -163,13 +165,15 @@ def _call(recorded: Recorded, node: Node, names: list[str], keep_roots: bool) ->
         "layer_shape": node.shape or None,
         "dtype": node.dtype or None,
     }
-    if node.work is Work.COPY:
+    if node.work is RecordedKind.COPY:
         figures |= {"concurrent": True}
         attributes["copy"] = 1
     return TraceBuilder.compute, figures | {"attributes": attributes}
 
 
-def _collective(recorded: Recorded, node: Node, names: list[str], keep_roots: bool) -> dict[str, Any]:
+def _collective(
+    recorded: RankRecording, node: RecordedNode, names: list[str], keep_roots: bool
+) -> dict[str, Any]:
     """Return the arguments of a collective; a broadcast without root is an all-gather (docs/recording.md)."""
     members = recorded.groups[node.group].members
     kind, size = node.collective, max(node.bytes, 0)

@@ -170,9 +170,9 @@ def _is_rare(run: Any) -> bool:
 @pytest.fixture(scope="session", autouse=True)
 def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iterator[None]:
     """What is worth it is ordered, and interpreted meanwhile; without `--deep`, that is what is common."""
-    from et_sim.compiled.entry_points import Entry, choice
+    from et_sim.compiled.entry_points import CompiledEntry, choice
 
-    run_entry, is_deep = Entry._run, request.config.option.deep
+    run_entry, is_deep = CompiledEntry._run, request.config.option.deep
 
     def run(self: Any, seconds: Any, *arguments: Any) -> Any:
         if choice() != "now" or self._failed:
@@ -191,7 +191,7 @@ def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iter
         return self._interpret(arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Entry, "_run", run)
+        patch.setattr(CompiledEntry, "_run", run)
         yield
 
 

@@ -10,9 +10,9 @@ from converters.commands import JsonReport
 from et_sim.basics.declared_options import Command, Option
 
 if TYPE_CHECKING:
-    from converters.layers.gemm import Shape, Timer
+    from converters.layers.gemm import ProductSharing, Timer
     from et_sim.layerfile import LayerFile
-    from et_sim.layerfile.layer_file import Phase
+    from et_sim.layerfile.layer_file import LayerPhase
 
 _PEAK, _BANDWIDTH = 312.0, 2039.0  # of an A100 with 80 GB: 16-bit TFLOPS, GB/s
 
@@ -50,7 +50,7 @@ class Options(Command):
 def run(options: Options) -> Iterator[str]:
     """Read the products, divide them, time them, write the layer file, and report."""
     from converters.files import refuse_overwriting
-    from converters.layers.gemm import STRATEGIES, Shape, layers_of, rounded_up
+    from converters.layers.gemm import STRATEGIES, ProductSharing, layers_of, rounded_up
     from converters.layers.products import parse_convolutions, parse_products
     from et_sim.basics.errors import UsageError, did_you_mean
     from et_sim.layerfile.layer_file import layer_file_text
@@ -67,7 +67,7 @@ def run(options: Options) -> Iterator[str]:
         products = parse_products(read_text(options.input), source, STRATEGIES)
     else:
         products = parse_convolutions(read_text(options.input), source, options.images)
-    shape = Shape(
+    shape = ProductSharing(
         options.ranks,
         options.packages,
         options.value_bytes,
@@ -119,12 +119,12 @@ def _clock(options: Options) -> float:
     return 1.0 if options.clock_ghz is None else float(options.clock_ghz)
 
 
-def _report(options: Options, layer_file: LayerFile, shape: Shape, rounded: int) -> Iterator[str]:
+def _report(options: Options, layer_file: LayerFile, shape: ProductSharing, rounded: int) -> Iterator[str]:
     import json
 
-    from et_sim.layerfile.layer_file import Phase
+    from et_sim.layerfile.layer_file import LayerPhase
 
-    phases = {phase.words: _totals(layer_file, phase) for phase in Phase}
+    phases = {phase.words: _totals(layer_file, phase) for phase in LayerPhase}
     if options.json:
         content = {
             "input": str(options.input),
@@ -146,7 +146,7 @@ def _report(options: Options, layer_file: LayerFile, shape: Shape, rounded: int)
     yield f"  {'convert with':<15} et-convert text {options.output} -o PREFIX --ranks {shape.npus}"
 
 
-def _totals(layer_file: LayerFile, phase: Phase) -> dict[str, int]:
+def _totals(layer_file: LayerFile, phase: LayerPhase) -> dict[str, int]:
     works = [layer.work(phase) for layer in layer_file.layers]
     sizes = [work.bytes for work in works if work.collective is not None]
     compute = sum(work.compute_ns for work in works)
@@ -154,7 +154,7 @@ def _totals(layer_file: LayerFile, phase: Phase) -> dict[str, int]:
 
 
 def _facts(
-    options: Options, layer_file: LayerFile, shape: Shape, phases: dict[str, dict[str, int]]
+    options: Options, layer_file: LayerFile, shape: ProductSharing, phases: dict[str, dict[str, int]]
 ) -> Iterator[tuple[str, str]]:
     from et_sim.basics.units import format_bytes, format_ns, plural
 

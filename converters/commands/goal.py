@@ -66,7 +66,7 @@ def _in_portions(given: Iterable[tuple[int, Trace]]) -> Iterator[list[tuple[int,
 
 
 def _report(totals: Totals, prefix: str) -> Any:
-    from converters.report import Report
+    from converters.report import ConversionReport
     from et_sim.basics.units import format_ns
     from et_sim.trace.goal.schedule import KINDS
 
@@ -83,4 +83,4 @@ def _report(totals: Totals, prefix: str) -> Any:
         begun = f"{totals.irequires:,} times, of a receive: comes after whatever the receive comes after"
         notes.append(("irequires", begun))
     notes.append(("run with", f"et-sim run {prefix} --network-model loggops --network FILE --system FILE"))
-    return Report(nodes, operations, tuple(notes), is_total=True)
+    return ConversionReport(nodes, operations, tuple(notes), is_total=True)

@@ -11,7 +11,7 @@ from et_sim.basics.declared_options import Command, Option
 from et_sim.basics.errors import TraceError, UsageError
 
 if TYPE_CHECKING:
-    from converters.editing.files import Recorded
+    from converters.editing.files import RecordedTrace
 
 MOST_NODES = 2000
 
@@ -66,7 +66,7 @@ def run(options: Options) -> Iterator[str]:
     yield f"{recorded.source} -> {options.output}: {shown}, {made}{left}"
 
 
-def _rows(options: Options, recorded: Recorded) -> Any:
+def _rows(options: Options, recorded: RecordedTrace) -> Any:
     """Return the chosen rows, ascending; without a choice, all."""
     import numpy as np
 

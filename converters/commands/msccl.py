@@ -11,7 +11,7 @@ from et_sim.basics.declared_options import Command, Option
 from et_sim.basics.units import parse_bytes
 
 if TYPE_CHECKING:
-    from converters.msccl_xml import Algorithm
+    from converters.msccl_xml import MscclAlgorithm
     from converters.report import Converted
     from et_sim.trace import Trace
 
@@ -47,7 +47,7 @@ class Options(Command):
 def run(options: Options) -> Iterator[str]:
     """Convert all ranks, write the files, and report."""
     from converters.files import refuse_overwriting, trace_path
-    from converters.msccl_programs import Costs, chunk_bytes, programs
+    from converters.msccl_programs import MscclCosts, chunk_bytes, programs
     from converters.msccl_xml import parse_algorithm
     from converters.report import report_lines
     from et_sim.trace import write_trace
@@ -56,7 +56,7 @@ def run(options: Options) -> Iterator[str]:
     size = options.bytes
     source = str(options.input)
     algorithm = parse_algorithm(read_unpacked(options.input), source)
-    costs = Costs(chunk_bytes(size, algorithm.chunks), options.reduce_micros)
+    costs = MscclCosts(chunk_bytes(size, algorithm.chunks), options.reduce_micros)
     traces = programs(algorithm, costs, source)
     paths = [trace_path(options.output, rank) for rank in range(len(traces))]
     refuse_overwriting([options.input], paths)
@@ -67,7 +67,7 @@ def run(options: Options) -> Iterator[str]:
     yield from report_lines(converted, as_json=options.json)
 
 
-def _notes(algorithm: Algorithm, size: int, chunk: int, prefix: str) -> Iterator[tuple[str, str]]:
+def _notes(algorithm: MscclAlgorithm, size: int, chunk: int, prefix: str) -> Iterator[tuple[str, str]]:
     from converters.msccl_programs import connections
     from et_sim.basics.units import format_bytes, plural
 
@@ -88,9 +88,9 @@ def _converted(
 ) -> list[Converted]:
     """Return one entry for all outputs with equal reports."""
     from converters.records import Dropped
-    from converters.report import Converted, Report, make_report
+    from converters.report import ConversionReport, Converted, make_report
 
-    alike: list[tuple[Report, list[str]]] = []
+    alike: list[tuple[ConversionReport, list[str]]] = []
     for trace, output in zip(traces, outputs, strict=True):
         report = make_report(trace, Dropped(), notes)
         known = next((paths for other, paths in alike if other == report), None)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+
+from msgspec.structs import replace
 
 from converters.commands import JsonReport
 from et_sim.basics.declared_options import Argument, Command, Count, Option
@@ -13,7 +14,7 @@ from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.files import exists, is_folder
 
 if TYPE_CHECKING:
-    from converters.pytorch.converting import Job
+    from converters.pytorch.converting import ConversionJob
     from converters.pytorch.graph import Link
 
 
@@ -49,7 +50,7 @@ def run(options: Options) -> Iterator[str]:
     """Convert all ranks and report the results."""
     import json
 
-    from converters.files import Progress
+    from converters.files import ShareProgress
     from converters.pytorch.folders import convert_all
     from converters.pytorch.report import lines
     from et_sim.basics.command_line import processors
@@ -58,7 +59,7 @@ def run(options: Options) -> Iterator[str]:
     jobs, notes = _jobs(options)
     jobs = [replace(job, force=options.force) for job in jobs]
     total = sum(path.stat().st_size for job in jobs for path in job.inputs)
-    progress = Progress("1 rank" if len(jobs) == 1 else f"{len(jobs)} ranks", total)
+    progress = ShareProgress("1 rank" if len(jobs) == 1 else f"{len(jobs)} ranks", total)
     try:
         done = convert_all(jobs, options.jobs or processors(), progress, notes)
     finally:
@@ -75,8 +76,8 @@ def run(options: Options) -> Iterator[str]:
     yield from (f"note: {note}" for note in notes)
 
 
-def _jobs(options: Options) -> tuple[list[Job], list[str]]:
-    from converters.pytorch.converting import Job
+def _jobs(options: Options) -> tuple[list[ConversionJob], list[str]]:
+    from converters.pytorch.converting import ConversionJob
     from converters.pytorch.folders import job_of_file, jobs_of_folder
 
     without = _without(options.without)
@@ -99,7 +100,7 @@ def _jobs(options: Options) -> tuple[list[Job], list[str]]:
         )
     if options.input is not None:
         return [job_of_file(options.input, output, without)], []
-    return [Job(output, options.host, options.device, without=without)], []
+    return [ConversionJob(output, options.host, options.device, without=without)], []
 
 
 def _without(text: str) -> frozenset[Link]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from converters.commands import MOST_FILES, EditedOutput, JsonReport, WorkloadInput
 from et_sim.basics.declared_options import Command, Count, Option
@@ -137,7 +137,7 @@ def _by_plan(options: Options, given: Input) -> _Plan:
     """Return the growth along the axes of a plan."""
     import numpy as np
 
-    from converters.editing.groups import Groups, find_group_rules, read_groups_file, uses_all_ranks
+    from converters.editing.groups import WorkloadGroups, find_group_rules, read_groups_file, uses_all_ranks
     from converters.editing.growth import Growth
     from converters.editing.plans import ORDER, read_change, read_role
 
@@ -161,7 +161,7 @@ def _by_plan(options: Options, given: Input) -> _Plan:
             place=workload.source,
             remedy="give every axis that has several places",
         )
-    groups = Groups(workload, read_groups_file(options.groups))
+    groups = WorkloadGroups(workload, read_groups_file(options.groups))
     world = change.all_ranks if uses_all_ranks(workload) else ""
     families = find_group_rules(workload, groups, all_ranks=world, plan=change, role=role)
     growth = Growth(workload.ranks, families.rules, workload.source, of_role=role is not None)
@@ -172,7 +172,7 @@ def _by_plan(options: Options, given: Input) -> _Plan:
 
 def _by_groups(options: Options, given: Input) -> _Plan:
     """Return the growth of named groups, and the replicas of the whole."""
-    from converters.editing.groups import Groups, find_group_rules, read_groups_file, uses_all_ranks
+    from converters.editing.groups import WorkloadGroups, find_group_rules, read_groups_file, uses_all_ranks
     from converters.editing.growth import Growth
     from converters.editing.plans import read_replicas
     from et_sim.trace import GroupRule
@@ -181,7 +181,7 @@ def _by_groups(options: Options, given: Input) -> _Plan:
     wanted = [_wanted(text) for text in options.group]
     replicas = read_replicas(options.new_plan) if options.new_plan is not None else 0
     keeps = options.keep_groups or (replicas > 0 and uses_all_ranks(workload))
-    groups = Groups(workload, read_groups_file(options.groups))
+    groups = WorkloadGroups(workload, read_groups_file(options.groups))
     families = find_group_rules(workload, groups, all_ranks="replica" if keeps else "")
     growth = Growth(workload.ranks, families.rules, workload.source)
     for name, size in wanted:

@@ -6,10 +6,10 @@ Dependencies on nodes that are not drawn are counted at each node.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from converters.editing.stripping import durations_ns
 from et_sim.basics.units import exact_bytes, format_ns
@@ -29,8 +29,7 @@ _COLOURS = {  # of colour-blind friendly tables: computation blue, communication
 _OTHER, _HOST = "#d9d9d9", "#ffffff"
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     """Rows and the dependencies among them, as (parent, child, "data" or "control")."""
 
     trace: Trace

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
-from converters.editing.files import Recorded, start_micros
+from converters.editing.files import RecordedTrace, start_micros
 from converters.editing.stripping import durations_ns
 from et_sim.basics.alignment import aligned
 from et_sim.basics.errors import TraceError
@@ -29,8 +29,7 @@ from et_sim.trace.tensors import tensor_uses
 _NUMBER = re.compile(r"(?:(?<=[._ :-])|#)[0-9]+(?=[._ :-]|$)")
 
 
-@dataclass(slots=True)
-class Tally:
+class NodeTally(Struct):
     """A number of nodes, their total time, and the longest of them."""
 
     nodes: int = 0
@@ -38,7 +37,7 @@ class Tally:
     longest_ns: int = 0
     longest: str = ""
 
-    def add(self, other: Tally, times: int) -> None:
+    def add(self, other: NodeTally, times: int) -> None:
         """Add the figures of `times` ranks."""
         self.nodes += times * other.nodes
         self.total_ns += times * other.total_ns
@@ -46,8 +45,7 @@ class Tally:
             self.longest_ns, self.longest = other.longest_ns, other.longest
 
 
-@dataclass(slots=True)
-class Figures:
+class TraceFigures(Struct):
     """The figures of one trace, or of many together."""
 
     ranks: int = 0
@@ -58,8 +56,8 @@ class Figures:
     last_nodes: int = 0  # without dependents
     depth: int = 0  # nodes on the longest path through the graph; 0 if there is a cycle
     path_ns: int = 0  # longest sum of recorded durations on any path
-    durations: dict[str, Tally] = field(default_factory=dict)  # by kind; computation by place
-    names: dict[str, Tally] = field(default_factory=dict)  # a # stands for any number
+    durations: dict[str, NodeTally] = field(default_factory=dict)  # by kind; computation by place
+    names: dict[str, NodeTally] = field(default_factory=dict)  # a # stands for any number
     collectives: Counter[tuple[str, str, int]] = field(default_factory=Counter)  # (group, type, bytes)
     messages: Counter[int] = field(default_factory=Counter)  # sends, by bytes
     span_us: tuple[int, int] | None = None  # earliest recorded start, latest recorded end
@@ -68,7 +66,7 @@ class Figures:
     tensors: int = 0
     tensor_bytes: int = 0
 
-    def add(self, other: Figures, times: int) -> None:
+    def add(self, other: TraceFigures, times: int) -> None:
         """Add the figures of `times` ranks that run the same trace."""
         self.ranks += times
         for name in ("host_nodes", "first_nodes", "last_nodes", "loaded_bytes", "stored_bytes"):
@@ -80,7 +78,7 @@ class Figures:
         for name in ("durations", "names"):
             tallies = getattr(self, name)
             for key, tally in getattr(other, name).items():
-                tallies.setdefault(key, Tally()).add(tally, times)
+                tallies.setdefault(key, NodeTally()).add(tally, times)
         for name in ("depth", "path_ns", "tensors", "tensor_bytes"):
             setattr(self, name, max(getattr(self, name), getattr(other, name)))
         if other.span_us:
@@ -88,18 +86,18 @@ class Figures:
             self.span_us = min(span[0] for span in ends), max(span[1] for span in ends)
 
 
-def merged(parts: Iterable[tuple[Figures, int]]) -> Figures:
+def merged(parts: Iterable[tuple[TraceFigures, int]]) -> TraceFigures:
     """Return the figures of all ranks, given those of each trace and its number of ranks."""
-    whole = Figures()
+    whole = TraceFigures()
     for figures, ranks in parts:
         whole.add(figures, ranks)
     return whole
 
 
-def figures_of(recorded: Recorded) -> Figures:
+def figures_of(recorded: RecordedTrace) -> TraceFigures:
     """Return the figures of one trace."""
     trace = recorded.trace
-    figures = Figures(ranks=1, host_nodes=int(trace.is_cpu.sum()))
+    figures = TraceFigures(ranks=1, host_nodes=int(trace.is_cpu.sum()))
     figures.nodes.update(trace.kind_counts)
     _count_dependencies(figures, trace)
     spans = durations_ns(trace)
@@ -115,7 +113,7 @@ def figures_of(recorded: Recorded) -> Figures:
     return figures
 
 
-def _count_dependencies(figures: Figures, trace: Trace) -> None:
+def _count_dependencies(figures: TraceFigures, trace: Trace) -> None:
     counts = {
         "data": len(trace.data_deps),
         "control": len(trace.ctrl_deps),
@@ -144,7 +142,7 @@ def _depth_and_path(trace: Trace, spans: Any) -> tuple[int, int]:
     return int(depth.max(initial=0)), max(end, default=0)
 
 
-def _add_tallies(figures: Figures, trace: Trace, spans: Any) -> None:
+def _add_tallies(figures: TraceFigures, trace: Trace, spans: Any) -> None:
     """Add recorded durations by kind and by name."""
     is_host = trace.is_cpu & (trace.kind == NodeKind.COMP)
     kinds = [number for number in unique(trace.kind).tolist() if number != NodeKind.METADATA]
@@ -158,16 +156,16 @@ def _add_tallies(figures: Figures, trace: Trace, spans: Any) -> None:
     for part in np.split(by_name, np.flatnonzero(np.diff(trace.name[by_name])) + 1):
         if len(part):
             stem = _NUMBER.sub("#", trace.node_name(int(part[0])))
-            figures.names.setdefault(stem, Tally()).add(_one_tally(trace, spans, part), 1)
+            figures.names.setdefault(stem, NodeTally()).add(_one_tally(trace, spans, part), 1)
 
 
-def _one_tally(trace: Trace, spans: Any, rows: Any) -> Tally:
+def _one_tally(trace: Trace, spans: Any, rows: Any) -> NodeTally:
     longest = int(rows[np.argmax(spans[rows])])
     total = sum(spans[rows].tolist())  # as Python integers, which do not wrap around
-    return Tally(len(rows), total, int(spans[longest]), f"{trace.describe(longest)} in {trace.source}")
+    return NodeTally(len(rows), total, int(spans[longest]), f"{trace.describe(longest)} in {trace.source}")
 
 
-def _count_communication(figures: Figures, trace: Trace) -> None:
+def _count_communication(figures: TraceFigures, trace: Trace) -> None:
     rows = np.flatnonzero(trace.kind == NodeKind.COLL)
     has_type = trace.has("comm_type", rows)
     keys = zip(
@@ -182,7 +180,7 @@ def _count_communication(figures: Figures, trace: Trace) -> None:
     figures.messages.update(trace.comm_bytes[trace.kind == NodeKind.SEND].tolist())
 
 
-def _count_memory(figures: Figures, trace: Trace) -> None:
+def _count_memory(figures: TraceFigures, trace: Trace) -> None:
     figures.loaded_bytes = sum(trace.tensor_bytes[trace.kind == NodeKind.MEM_LOAD].tolist())
     figures.stored_bytes = sum(trace.tensor_bytes[trace.kind == NodeKind.MEM_STORE].tolist())
     try:
@@ -197,7 +195,7 @@ _LABEL_WIDTH = 14
 _LONGEST_NAME = 48
 
 
-def as_lines(figures: Figures, top: int) -> Iterator[str]:
+def as_lines(figures: TraceFigures, top: int) -> Iterator[str]:
     """Yield the figures under a title that the caller prints; tables are cut after `top` rows."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in figures.nodes.items())
     host = f"; {figures.host_nodes:,} on the host" if figures.host_nodes else ""
@@ -217,7 +215,7 @@ def as_lines(figures: Figures, top: int) -> Iterator[str]:
     yield from _name_lines(figures, top)
 
 
-def as_plain(figures: Figures) -> dict[str, Any]:
+def as_plain(figures: TraceFigures) -> dict[str, Any]:
     """Return all figures as plain data."""
     return {
         "ranks": figures.ranks,
@@ -243,14 +241,14 @@ def as_plain(figures: Figures) -> dict[str, Any]:
     }
 
 
-def _depth(figures: Figures) -> str:
+def _depth(figures: TraceFigures) -> str:
     if not figures.depth:
         return "none: nodes wait for each other in a circle, which et-sim check names"
     path = f"; longest way by recorded durations {format_ns(figures.path_ns)}" if figures.path_ns else ""
     return f"{plural(figures.depth, 'node')} one after the other{path}"
 
 
-def _memory_lines(figures: Figures) -> Iterator[str]:
+def _memory_lines(figures: TraceFigures) -> Iterator[str]:
     if figures.loaded_bytes or figures.stored_bytes:
         loaded, stored = format_bytes(figures.loaded_bytes), format_bytes(figures.stored_bytes)
         yield _row("memory", f"{loaded} loaded, {stored} stored")
@@ -259,7 +257,7 @@ def _memory_lines(figures: Figures) -> Iterator[str]:
         yield _row("tensors", f"{figures.tensors:,}, {format_bytes(figures.tensor_bytes)} in all{each}")
 
 
-def _communication_lines(figures: Figures, top: int) -> Iterator[str]:
+def _communication_lines(figures: TraceFigures, top: int) -> Iterator[str]:
     ordered = _by_bytes(figures)
     if ordered:
         rows = [
@@ -275,7 +273,7 @@ def _communication_lines(figures: Figures, top: int) -> Iterator[str]:
         yield from _table(("sends", "each", "together"), cells, len(listed))
 
 
-def _name_lines(figures: Figures, top: int) -> Iterator[str]:
+def _name_lines(figures: TraceFigures, top: int) -> Iterator[str]:
     ordered = _by_time(figures)
     rows = []
     for name, tally in ordered[:top]:
@@ -294,24 +292,24 @@ def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]], count: in
         yield f"  … {count - len(rows):,} more"
 
 
-def _by_bytes(figures: Figures) -> list[tuple[tuple[str, str, int], int]]:
+def _by_bytes(figures: TraceFigures) -> list[tuple[tuple[str, str, int], int]]:
     return sorted(figures.collectives.items(), key=lambda item: (-item[0][2] * item[1], item[0]))
 
 
-def _by_time(figures: Figures) -> list[tuple[str, Tally]]:
+def _by_time(figures: TraceFigures) -> list[tuple[str, NodeTally]]:
     return sorted(figures.names.items(), key=lambda item: (-item[1].total_ns, item[0]))
 
 
-def _span(figures: Figures) -> int:
+def _span(figures: TraceFigures) -> int:
     begin, end = figures.span_us or (0, 0)
     return end - begin
 
 
-def _spent(tally: Tally) -> str:
+def _spent(tally: NodeTally) -> str:
     return f"{format_ns(tally.total_ns)} in {plural(tally.nodes, 'node')}"
 
 
-def _plain_tally(tally: Tally) -> dict[str, Any]:
+def _plain_tally(tally: NodeTally) -> dict[str, Any]:
     return {"nodes": tally.nodes, "total_ns": tally.total_ns, "longest_ns": tally.longest_ns}
 
 

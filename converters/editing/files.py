@@ -7,12 +7,12 @@ a manifest and its templates. et-sim's own reader checks every file before any i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from converters.files import trace_path, write_files
@@ -27,8 +27,7 @@ from et_sim.trace.manifest import ENDING, is_manifest, manifest_files
 from et_sim.trace.schema import messages
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedTrace(Struct, frozen=True):
     """A trace and the records of its file; `row[k]` is the trace's row of record k."""
 
     trace: Trace
@@ -46,12 +45,11 @@ class Recorded:
         return parse(iter((self.header, *self.records)), self.source, only_nodes=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(Struct, frozen=True):
     """The input of an edit; `traces` are those of the workload's templates."""
 
     workload: Workload
-    traces: tuple[Recorded, ...]
+    traces: tuple[RecordedTrace, ...]
     is_manifest: bool
 
     @property
@@ -78,12 +76,12 @@ def read_input(named: str, *, drop_dangling: bool = False) -> Input:
     return Input(workload, tuple(recorded), is_manifest(named))
 
 
-def recorded_as(trace: Trace, content: bytes) -> Recorded:
+def recorded_as(trace: Trace, content: bytes) -> RecordedTrace:
     """Return the records of `content` with `trace`, which was decoded from it."""
     header, *records = split(content)
     nodes = parse(iter((header, *records)), trace.source, only_nodes=True)
     ids = np.fromiter((node.id for node in nodes), np.uint64, len(records))
-    return Recorded(trace, header, records, np.searchsorted(trace.node_id, ids).astype(np.int32))
+    return RecordedTrace(trace, header, records, np.searchsorted(trace.node_id, ids).astype(np.int32))
 
 
 def _of_one_file(path: Path, drop_dangling: bool) -> Workload:
@@ -96,7 +94,7 @@ def _of_one_file(path: Path, drop_dangling: bool) -> Workload:
     return Workload((trace,), of_rank, str(path), inputs, has_file_per_rank=True)
 
 
-def start_micros(recorded: Recorded) -> IntColumn:
+def start_micros(recorded: RecordedTrace) -> IntColumn:
     """Return the recorded start of each row in microseconds; 0 if the file has none."""
     starts: npt.NDArray[np.int64] = np.zeros(len(recorded.trace), np.int64)
     given = (min(node.start_time_micros, 2**63 - 1) for node in recorded.nodes())
@@ -104,7 +102,7 @@ def start_micros(recorded: Recorded) -> IntColumn:
     return starts
 
 
-def refuse_cycle(recorded: Recorded) -> TraceError:
+def refuse_cycle(recorded: RecordedTrace) -> TraceError:
     """Return the error for an edit that needs an order of a graph with a cycle."""
     return TraceError(
         "nodes wait for each other in a circle, so they have no order",
@@ -116,8 +114,7 @@ def refuse_cycle(recorded: Recorded) -> TraceError:
 _MEMBER = dict(EXPECTED_MEMBER)
 
 
-@dataclass(slots=True)
-class Rewiring:
+class Rewiring(Struct):
     """New parents (rows) of the nodes whose dependencies change, and counts of the old dependencies."""
 
     data: dict[int, list[int]] = field(default_factory=dict)
@@ -147,7 +144,7 @@ Change = Callable[[Any], None]  # of a node's message, in place
 
 
 def edited(
-    recorded: Recorded,
+    recorded: RecordedTrace,
     keep: Any,
     bridges: Rewiring,
     changes: Mapping[int, Change] | None = None,
@@ -182,8 +179,7 @@ def edited(
 Notes = tuple[tuple[str, str], ...]
 
 
-@dataclass(slots=True)
-class Edited:
+class Edited(Struct):
     """The result of an edit: per template its new file and the notes on it."""
 
     workload: Workload  # its traces are the old ones

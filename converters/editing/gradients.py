@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from converters.editing.files import Recorded, Rewiring, set_attributes, start_micros
+from converters.editing.files import RecordedTrace, Rewiring, set_attributes, start_micros
 from converters.editing.remove_nodes import row_order
 from converters.editing.slicing import MARKER, iteration_of_rows
 from converters.editing.stripping import durations_ns
@@ -31,8 +31,7 @@ from et_sim.trace.schema import messages
 _BACKWARD = re.compile("backward|^autograd::engine::evaluate_function", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Gradients:
+class Gradients(Struct, frozen=True):
     """The gradients that each rank reduces with the other replicas in an iteration."""
 
     size_bytes: int
@@ -46,7 +45,7 @@ class Gradients:
         return [*range(self.bucket_bytes, self.size_bytes, self.bucket_bytes), self.size_bytes]
 
 
-def backward_rows(recorded: Recorded) -> Any:
+def backward_rows(recorded: RecordedTrace) -> Any:
     """Return a mask of the rows of the backward pass: computation of devices, or of the host if there is
     none.
     """
@@ -74,7 +73,7 @@ def backward_rows(recorded: Recorded) -> Any:
     return of_devices if of_devices.any() else backward
 
 
-def add_gradients(recorded: Recorded, gradients: Gradients) -> tuple[Rewiring, list[Any], str]:
+def add_gradients(recorded: RecordedTrace, gradients: Gradients) -> tuple[Rewiring, list[Any], str]:
     """Return new dependencies, new nodes, and a note on them."""
     trace = recorded.trace
     backward = np.flatnonzero(backward_rows(recorded))
@@ -108,7 +107,7 @@ def add_gradients(recorded: Recorded, gradients: Gradients) -> tuple[Rewiring, l
     return rewiring, nodes, notes
 
 
-def _iterations(recorded: Recorded) -> Any:
+def _iterations(recorded: RecordedTrace) -> Any:
     """Return the iteration of each row; all rows have the same if none are marked."""
     if any(name.startswith(MARKER) for name in recorded.trace.names):
         return iteration_of_rows(recorded, [MARKER])

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from converters.editing.plans import PlanChange
 from et_sim.basics.errors import TraceError, UsageError, did_you_mean
@@ -30,7 +30,7 @@ _WRAPPED = 2  # characters before and behind the JSON text in a node
 GroupsFile = Mapping[str, tuple[int, ...]]
 
 
-class Groups:
+class WorkloadGroups:
     """The groups of a workload by rank and name."""
 
     def __init__(self, workload: Workload, listed: GroupsFile) -> None:
@@ -130,8 +130,7 @@ def _entries(text: str) -> tuple[list[dict[str, Any]], bool]:
 Names = tuple[tuple[str, str], ...]  # (group_key in the trace, family)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRules:
+class GroupRules(Struct, frozen=True):
     """The rules, and their names on each rank."""
 
     rules: dict[str, GroupRule]
@@ -170,7 +169,7 @@ class GroupRules:
 
 def find_group_rules(
     workload: Workload,
-    groups: Groups,
+    groups: WorkloadGroups,
     *,
     all_ranks: str = "",
     plan: PlanChange | None = None,
@@ -213,12 +212,11 @@ def _used(trace: Trace) -> list[str]:
     return sorted({group_key(trace.group_names[number]) for number in numbers} - {""})
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     """A collection of rules, filled rank by rank."""
 
     workload: Workload
-    groups: Groups
+    groups: WorkloadGroups
     all_ranks: str
     plan: PlanChange | None
     rules: dict[str, GroupRule] = field(default_factory=dict)

@@ -9,18 +9,17 @@ have the same number of copies, at the same offsets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace import GroupRule
 from et_sim.trace.manifest import MOST_RANKS
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class GrowthStep(Struct, frozen=True):
     """A step of growth: blocks of `block` consecutive ranks are copied `factor` times, one copy after the
     other.
     """
@@ -31,14 +30,13 @@ class Step:
     rule: GroupRule | None = None  # the old rule of its members
 
 
-@dataclass(slots=True)
-class Growth:
+class Growth(Struct):
     """The steps taken so far from `ranks` ranks with these rules."""
 
     ranks: int
     rules: dict[str, GroupRule]
     source: str
-    steps: list[Step] = field(default_factory=list)
+    steps: list[GrowthStep] = field(default_factory=list)
     old_rules: Mapping[str, GroupRule] = field(default_factory=dict)
     old_ranks: int = 0
     of_role: bool = False  # one rank was recorded and represents all old ranks
@@ -62,7 +60,7 @@ class Growth:
 
     def replicate(self, copies: int) -> None:
         """Copy the whole workload `copies` times."""
-        self._take(Step(self.ranks, copies))
+        self._take(GrowthStep(self.ranks, copies))
 
     def grow(self, names: Sequence[str], size: int) -> None:
         """Grow group rules, all of which are equal, to `size` members."""
@@ -88,10 +86,10 @@ class Growth:
         for other, its in self.rules.items():
             if other not in grown:
                 grown[other] = self._beside(other, its, block, factor, name)
-        self._take(Step(block, factor, name, self.old_rules[name]))
+        self._take(GrowthStep(block, factor, name, self.old_rules[name]))
         self.rules = {known: grown[known] for known in self.rules}
 
-    def spread(self, steps: Sequence[Step], rules: Mapping[str, GroupRule]) -> None:
+    def spread(self, steps: Sequence[GrowthStep], rules: Mapping[str, GroupRule]) -> None:
         """Take several steps at once; `rules` are the rules afterwards."""
         for step in steps:
             self._take(step)
@@ -126,7 +124,7 @@ class Growth:
             remedy="scale with --replicas, or a group of which this one is a part",
         )
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: GrowthStep) -> None:
         if self.ranks * step.factor > MOST_RANKS:
             raise UsageError(
                 f"there would be {self.ranks * step.factor:,} ranks", remedy=f"at most {MOST_RANKS:,} can be"

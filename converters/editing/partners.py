@@ -15,12 +15,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from converters.editing.files import Rewiring, edited, recorded_as, set_attributes
-from converters.editing.groups import Groups
+from converters.editing.groups import WorkloadGroups
 from converters.records import Dropped, without_dangling
 from et_sim.basics.errors import TraceError
 from et_sim.basics.group_names import group_key
@@ -34,7 +35,7 @@ from et_sim.trace.group_attributes import has_splits
 _EMPTY = np.zeros(0, np.int64)
 
 
-class Meeting(NamedTuple):
+class MatchedRanks(Struct, frozen=True):
     """Ranks that match, with the rows of each in the order of matching."""
 
     description: str
@@ -42,7 +43,7 @@ class Meeting(NamedTuple):
     name: str = ""  # of a group
 
 
-class Open(NamedTuple):
+class Open(Struct, frozen=True):
     """A row in the slice whose partner is outside."""
 
     description: str
@@ -55,7 +56,7 @@ class Open(NamedTuple):
 class Partners:
     """All matched ranks of a workload."""
 
-    def __init__(self, workload: Workload, groups: Groups) -> None:
+    def __init__(self, workload: Workload, groups: WorkloadGroups) -> None:
         self._workload = workload
         used = collectives(workload, groups)
         self._meetings = [*(use for use in used if len(use.rows) > 1), *_messages(workload)]
@@ -92,7 +93,7 @@ class Partners:
                     mask_of_template[wrong] = False
                     changed |= len(wrong) > 0
 
-    def _kept(self, meeting: Meeting, chosen: Sequence[Any], in_slice: Any) -> dict[int, Any]:
+    def _kept(self, meeting: MatchedRanks, chosen: Sequence[Any], in_slice: Any) -> dict[int, Any]:
         """Return a mask of the rows in the slice per rank, cut to the shortest."""
         shortest = min(len(rows) for rows in meeting.rows.values())
         of_rank = self._workload.template_of_rank
@@ -101,7 +102,7 @@ class Partners:
             for rank, rows in meeting.rows.items()
         }
 
-    def _open(self, meeting: Meeting, rank: int, at: int, kept: dict[int, Any]) -> Open:
+    def _open(self, meeting: MatchedRanks, rank: int, at: int, kept: dict[int, Any]) -> Open:
         partner = next(other for other, mask in kept.items() if not mask[at])
         return Open(
             meeting.description, rank, int(meeting.rows[rank][at]), partner, int(meeting.rows[partner][at])
@@ -121,15 +122,15 @@ def open_error(workload: Workload, pair: Open, count: int, in_slice: Any) -> Tra
     )
 
 
-def collectives(workload: Workload, groups: Groups) -> list[Meeting]:
+def collectives(workload: Workload, groups: WorkloadGroups) -> list[MatchedRanks]:
     """Return one meeting per used group, even if only one rank uses it."""
     names = [_rows_by_group(trace) for trace in workload.templates]
-    meetings: dict[tuple[Any, ...], Meeting] = {}
+    meetings: dict[tuple[Any, ...], MatchedRanks] = {}
     for rank, template in enumerate(workload.template_of_rank.tolist()):
         for name, rows in names[template].items():
             description = f"group {name}" if name else "the group of all ranks"
             instance = groups.instance(rank, name)
-            meetings.setdefault(instance, Meeting(description, {}, name)).rows[rank] = rows
+            meetings.setdefault(instance, MatchedRanks(description, {}, name)).rows[rank] = rows
     return list(meetings.values())
 
 
@@ -144,7 +145,7 @@ def _rows_by_group(trace: Trace) -> dict[str, Any]:
     return rows_of
 
 
-def _messages(workload: Workload) -> list[Meeting]:
+def _messages(workload: Workload) -> list[MatchedRanks]:
     """Return one meeting per channel between two ranks."""
     ends = [_rows_by_channel(trace) for trace in workload.templates]
     sides: dict[tuple[int, ...], list[tuple[int, Any]]] = defaultdict(list)
@@ -155,7 +156,7 @@ def _messages(workload: Workload) -> list[Meeting]:
             ranks = (rank, other) if is_send else (other, rank)
             sides[*ranks, tag, size].append((rank, rows))
     return [
-        Meeting(f"message from rank {key[0]} to rank {key[1]}", dict(pair))
+        MatchedRanks(f"message from rank {key[0]} to rank {key[1]}", dict(pair))
         for key, pair in sides.items()
         if len(pair) == 2 and pair[0][0] != pair[1][0]
     ]
@@ -188,7 +189,7 @@ class SizeEqualiser:
     def __init__(self, workload: Workload) -> None:
         self._sizes: dict[int, dict[int, int]] = {}  # rank -> row -> bytes
         self.uneven: Counter[str] = Counter()  # collectives by type
-        for meeting in collectives(workload, Groups(workload, {})):
+        for meeting in collectives(workload, WorkloadGroups(workload, {})):
             if len(meeting.rows) > 1:
                 self._look_at(workload, meeting.rows)
 

@@ -9,14 +9,14 @@ recorded rank may represent all ranks of a plan.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from converters.editing.files import Input
-from converters.editing.growth import Step
+from converters.editing.growth import GrowthStep
 from et_sim.basics.errors import TraceError, UsageError, did_you_mean
 from et_sim.basics.unique import unique
 from et_sim.trace import GroupRule
@@ -29,8 +29,7 @@ EXPERT_TENSOR, EXPERT_DATA = "etp", "edp"
 _FORM = "name axes and their sizes, as in tp=2,pp=2,dp=8"
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class GrowthAxis(Struct, frozen=True):
     """The places along an axis and their distance in ranks, before and after it grows."""
 
     name: str
@@ -40,13 +39,13 @@ class Axis:
     new_stride: int
 
     @property
-    def step(self) -> Step:
+    def step(self) -> GrowthStep:
         """Return the step of growth of the axis."""
         rule = GroupRule(self.size, self.stride)
-        return Step(self.size * self.stride, self.new_size // self.size, self.name, rule)
+        return GrowthStep(self.size * self.stride, self.new_size // self.size, self.name, rule)
 
 
-View = tuple[Axis, ...]  # all ranks by their places, the innermost axis first
+View = tuple[GrowthAxis, ...]  # all ranks by their places, the innermost axis first
 
 
 class PlanChange:
@@ -67,7 +66,7 @@ class PlanChange:
             )
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[GrowthStep]:
         """Return the steps, outer axes first, so that blocks of inner axes are still in place."""
         return _steps(self.views[0])
 
@@ -205,7 +204,7 @@ def _view(
 ) -> View:
     axes, stride, new_stride = [], 1, 1
     for name in order:
-        axes.append(Axis(renamed.get(name, name), old[name], stride, new[name], new_stride))
+        axes.append(GrowthAxis(renamed.get(name, name), old[name], stride, new[name], new_stride))
         stride, new_stride = stride * old[name], new_stride * new[name]
     return tuple(axes)
 
@@ -243,12 +242,14 @@ def _apart(places: Any) -> int | None:
     return int(steps[0]) if len(steps) == 1 else None
 
 
-def _rule(parts: Sequence[tuple[Axis, int]], apart: Mapping[str, int | None], *, is_new: bool) -> GroupRule:
+def _rule(
+    parts: Sequence[tuple[GrowthAxis, int]], apart: Mapping[str, int | None], *, is_new: bool
+) -> GroupRule:
     """Return the rule of members along axes; if only some places belong to it, its pattern ends with the
     axis.
     """
 
-    def place(axis: Axis) -> tuple[int, int]:
+    def place(axis: GrowthAxis) -> tuple[int, int]:
         return (axis.new_size, axis.new_stride) if is_new else (axis.size, axis.stride)
 
     def pieces() -> Iterator[tuple[int, int]]:

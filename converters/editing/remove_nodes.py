@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from converters.editing.files import Recorded, Rewiring, refuse_cycle
+from converters.editing.files import RecordedTrace, Rewiring, refuse_cycle
 from converters.files import watched
 from et_sim.basics.errors import TraceError
 from et_sim.trace import Trace
@@ -24,7 +24,7 @@ _MOST_STEPS = 400_000_000  # visited ancestors: some minutes
 _NONE: dict[int, int] = {}
 
 
-def remove_nodes(recorded: Recorded, keep: Any) -> Rewiring:
+def remove_nodes(recorded: RecordedTrace, keep: Any) -> Rewiring:
     """Return the dependencies of the rows for which `keep` holds after all others are removed."""
     trace = recorded.trace
     order = row_order(recorded)
@@ -37,7 +37,7 @@ def remove_nodes(recorded: Recorded, keep: Any) -> Rewiring:
     return walk.bridges
 
 
-def row_order(recorded: Recorded) -> Any:
+def row_order(recorded: RecordedTrace) -> Any:
     """Return all rows, each after its parents."""
     parent, child = edges(recorded.trace)
     count = len(recorded.trace)
@@ -65,7 +65,7 @@ class _Walk:
         self.data, self.ctrl = dependency_lists(trace)
         self.above: list[dict[int, int]] = [_NONE] * count
         self.given = [_NONE] * count  # per row that stays: ancestors it is known to wait for
-        self.chains = Chains(trace, trace.is_cpu.tolist())
+        self.chains = NodeChains(trace, trace.is_cpu.tolist())
         self.steps = 0
         self.source = trace.source
 
@@ -154,7 +154,7 @@ class _Walk:
             )
 
 
-class Chains:
+class NodeChains:
     """Nodes in chains: each link is a dependency, so that only the last ancestor of a chain counts."""
 
     def __init__(self, trace: Trace, side: list[bool]) -> None:

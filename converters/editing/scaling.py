@@ -9,13 +9,13 @@ shrinks. Other collectives are refused.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from converters.editing.files import Change, Input, Recorded, Rewiring, edited, set_attributes
+from converters.editing.files import Change, Input, RecordedTrace, Rewiring, edited, set_attributes
 from converters.editing.gradients import Gradients, add_gradients
 from converters.editing.groups import GroupRules, Names, rewritten_descriptions
 from converters.editing.growth import Growth
@@ -46,8 +46,7 @@ _NO_RULE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """A template of the larger workload: an old template with distances and names."""
 
     template: int
@@ -55,8 +54,7 @@ class Variant:
     names: Names
 
 
-@dataclass(slots=True)
-class Scaled:
+class Scaled(Struct):
     """The larger workload, which still has the old traces, and the files of its templates."""
 
     workload: Workload
@@ -137,7 +135,7 @@ def _distance(workload: Workload, template: int, users: Any, peer: int, growth: 
 
 
 def _write(
-    recorded: Recorded, variant: Variant, growth: Growth, gradients: Gradients | None
+    recorded: RecordedTrace, variant: Variant, growth: Growth, gradients: Gradients | None
 ) -> tuple[bytes, tuple[tuple[str, str], ...]]:
     trace = recorded.trace
     values: dict[int, dict[str, Any]] = {}

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from converters.editing.files import (
@@ -25,13 +25,13 @@ from converters.editing.files import (
     Edited,
     Input,
     Notes,
-    Recorded,
+    RecordedTrace,
     edited,
     set_attributes,
     sources_of,
     start_micros,
 )
-from converters.editing.groups import Groups, GroupsFile, groups_text, rewritten_descriptions
+from converters.editing.groups import GroupsFile, WorkloadGroups, groups_text, rewritten_descriptions
 from converters.editing.partners import Partners, open_error
 from converters.editing.remove_nodes import remove_nodes, row_order
 from converters.editing.stripping import dependency_notes
@@ -50,7 +50,7 @@ _OUTSIDE = -1
 _SHOWN = 8
 
 
-def iteration_of_rows(recorded: Recorded, markers: Sequence[str]) -> IntColumn:
+def iteration_of_rows(recorded: RecordedTrace, markers: Sequence[str]) -> IntColumn:
     """Return the number of every row's iteration; -1 if it comes after no marker."""
     trace = recorded.trace
     known = (_marked(trace, marker) for marker in markers)
@@ -71,7 +71,9 @@ def iteration_of_rows(recorded: Recorded, markers: Sequence[str]) -> IntColumn:
     return np.array(iteration, np.int64)
 
 
-def in_iterations(recorded: Recorded, markers: Sequence[str], wanted: Sequence[range]) -> tuple[Any, int]:
+def in_iterations(
+    recorded: RecordedTrace, markers: Sequence[str], wanted: Sequence[range]
+) -> tuple[Any, int]:
     """Return a mask of the rows in the wanted iterations, and the number of rows in no iteration."""
     iteration = iteration_of_rows(recorded, markers)
     present = unique(iteration[iteration != _OUTSIDE])
@@ -85,7 +87,7 @@ def in_iterations(recorded: Recorded, markers: Sequence[str], wanted: Sequence[r
     return chosen, int(outside.sum())
 
 
-def _missing(recorded: Recorded, piece: range, present: IntColumn) -> TraceError:
+def _missing(recorded: RecordedTrace, piece: range, present: IntColumn) -> TraceError:
     from et_sim.basics.units import format_ranks
 
     known = set(present.tolist())
@@ -97,7 +99,7 @@ def _missing(recorded: Recorded, piece: range, present: IntColumn) -> TraceError
     )
 
 
-def in_window(recorded: Recorded, starts: IntColumn, begin_us: float, end_us: float) -> Any:
+def in_window(recorded: RecordedTrace, starts: IntColumn, begin_us: float, end_us: float) -> Any:
     """Return a mask of the rows that started within [begin, end)."""
     is_timed = recorded.trace.kind != NodeKind.METADATA
     if bool(is_timed.any()) and not bool(starts[is_timed].any()):
@@ -149,8 +151,7 @@ def _candidates(trace: Trace) -> str:
     return f" (numbered here: {', '.join(several[:_SHOWN])})" if several else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """The limits of a slice; None means no limit."""
 
     iterations: tuple[range, ...] | None = None
@@ -168,7 +169,7 @@ def cut(given: Input, wanted: Wanted, prefix: str) -> Edited:
     ranks = _ranks(given, wanted)
     in_slice = np.isin(np.arange(workload.ranks), ranks)
     chosen, notes = _choose(given, wanted, in_slice)
-    groups = Groups(workload, wanted.groups)
+    groups = WorkloadGroups(workload, wanted.groups)
     partners = Partners(workload, groups)
     left_out = _close(partners, workload, chosen, in_slice) if wanted.drop_open else 0
     open_partner, count = partners.find_open(chosen, in_slice)
@@ -277,7 +278,7 @@ def _earliest(trace: Trace, starts: Any) -> int:
     return int(timed.min()) if len(timed) else 2**63 - 1
 
 
-def _write(recorded: Recorded, chosen: Any, new_rank: list[int]) -> tuple[bytes, Notes]:
+def _write(recorded: RecordedTrace, chosen: Any, new_rank: list[int]) -> tuple[bytes, Notes]:
     """Return one file, and the notes on its nodes and dependencies."""
     trace = recorded.trace
     bridges = remove_nodes(recorded, chosen)

@@ -17,14 +17,14 @@ by a later one are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
-from converters.editing.files import Change, Recorded, Rewiring, edited
-from converters.editing.remove_nodes import Chains, remove_nodes, row_order
+from converters.editing.files import Change, RecordedTrace, Rewiring, edited
+from converters.editing.remove_nodes import NodeChains, remove_nodes, row_order
 from converters.files import watched
 from et_sim.basics.errors import TraceError
 from et_sim.basics.units import format_ns, plural
@@ -40,8 +40,7 @@ _TIDY = 8  # collections beyond this size are tidied
 Times = dict[int, int]  # ancestor -> longest time of removed nodes since it ended
 
 
-@dataclass(slots=True)
-class Delays:
+class Delays(Struct):
     """New parents, where numbers from `len(trace)` on are the `extra` delays, and times of delays."""
 
     bridges: Rewiring = field(default_factory=Rewiring)
@@ -55,7 +54,7 @@ def durations_ns(trace: Trace) -> IntColumn:
     return np.where(exact, trace.duration_ns, 1000 * np.minimum(trace.duration_us, LONGEST_NS // 1000))
 
 
-def delay(recorded: Recorded, leaves: Any) -> Delays:
+def delay(recorded: RecordedTrace, leaves: Any) -> Delays:
     """Return the graph without the rows for which `leaves` holds, but with their time."""
     trace = recorded.trace
     order = row_order(recorded)
@@ -96,7 +95,7 @@ class _Walk:
         # of rows that stay: the least time from the beginning, and from the end of the first node of their
         # chain, until they end
         self.since_begin = [0] * count
-        self.chains = Chains(trace, self.leaves)
+        self.chains = NodeChains(trace, self.leaves)
         self.since_first = [0] * count
         self.number: dict[tuple[int, int], int] = {}  # of extra delays
 
@@ -211,15 +210,14 @@ def _merge(into: Times, other: Times) -> None:
 _NOT_OF_A_DELAY = frozenset(("duration_ns", "num_ops", "tensor_size", "inputs", "outputs"))
 
 
-@dataclass(frozen=True, slots=True)
-class Stripped:
+class Stripped(Struct, frozen=True):
     """A new file, and the notes on the nodes and dependencies of the old one."""
 
     content: bytes
     notes: tuple[tuple[str, str], ...]
 
 
-def strip(recorded: Recorded, *, keep_delays: bool) -> Stripped:
+def strip(recorded: RecordedTrace, *, keep_delays: bool) -> Stripped:
     """Return the trace without the operators of the host."""
     trace = recorded.trace
     leaves = trace.is_cpu & (trace.kind == NodeKind.COMP)
@@ -272,7 +270,7 @@ def _as_delay(node: Any, span: int) -> None:
     _set_span(node, span)
 
 
-def _extra(recorded: Recorded, delays: Delays) -> Iterator[Any]:
+def _extra(recorded: RecordedTrace, delays: Delays) -> Iterator[Any]:
     """Yield new nodes for time that is needed on one path only; they occupy no thread of the host."""
     ids = recorded.trace.node_id
     first = int(ids[-1]) + 1 if len(ids) else 0

@@ -8,21 +8,21 @@ ids continue from rank to rank.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct, field
 
 from converters.records import frame
 from et_sim.basics.errors import InputError
-from et_sim.layerfile.layer_file import Keyword, LayerFile, Phase
+from et_sim.layerfile.layer_file import Keyword, LayerFile, LayerPhase
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.schema import messages
 
 SCHEMA = "1.0.2-chakra.1.0.0"
 
 
-@dataclass(frozen=True, slots=True)
-class ChakraNode:
+class ChakraNode(Struct, frozen=True):
     """A node of rank 0: a computation with its time, or a collective with its type and size."""
 
     name: str
@@ -31,14 +31,14 @@ class ChakraNode:
     collective: tuple[int, int] | None = None
 
 
-class ChakraGraph(NamedTuple):
+class ChakraGraph(Struct, frozen=True):
     """The nodes of rank 0 in the order of their ids, which count from 0, and the parts of the file in
     them.
     """
 
     nodes: list[ChakraNode]
-    computed: set[tuple[int, Phase]]  # layers and phases that have computations
-    sent: set[tuple[int, Phase]]  # those that have collectives
+    computed: set[tuple[int, LayerPhase]]  # layers and phases that have computations
+    sent: set[tuple[int, LayerPhase]]  # those that have collectives
 
 
 def chakra_graph(layer_file: LayerFile, passes: int) -> ChakraGraph:
@@ -74,14 +74,13 @@ def _record(node: ChakraNode, first: int, at: int) -> Any:
     return record
 
 
-@dataclass(slots=True)
-class _Graph:
+class _Graph(Struct):
     """A builder of nodes; dependencies that are None are skipped."""
 
     file: LayerFile
     nodes: list[ChakraNode] = field(default_factory=list)
-    computed: set[tuple[int, Phase]] = field(default_factory=set)
-    sent: set[tuple[int, Phase]] = field(default_factory=set)
+    computed: set[tuple[int, LayerPhase]] = field(default_factory=set)
+    sent: set[tuple[int, LayerPhase]] = field(default_factory=set)
 
     def upwards(self) -> range:
         """Return the layers, the first one first."""
@@ -91,13 +90,13 @@ class _Graph:
         """Return the layers, the last one first."""
         return self.upwards()[::-1]
 
-    def compute(self, at: int, phase: Phase, after: Iterable[int | None]) -> int:
+    def compute(self, at: int, phase: LayerPhase, after: Iterable[int | None]) -> int:
         layer = self.file.layers[at]
         self.computed.add((at, phase))
         name = f"COMP_NODE_{layer.name}_{_SUFFIXES[phase]}"
         return self._add(ChakraNode(name, _known(after), layer.work(phase).compute_ns))
 
-    def communicate(self, at: int, phase: Phase, after: Iterable[int | None], infix: str = "") -> int:
+    def communicate(self, at: int, phase: LayerPhase, after: Iterable[int | None], infix: str = "") -> int:
         layer = self.file.layers[at]
         work = layer.work(phase)
         self.sent.add((at, phase))
@@ -114,7 +113,7 @@ def _known(after: Iterable[int | None]) -> tuple[int, ...]:
     return tuple(node for node in after if node is not None)
 
 
-_FORWARD, _INPUT, _WEIGHT = Phase.FORWARD, Phase.INPUT_GRADIENT, Phase.WEIGHT_GRADIENT
+_FORWARD, _INPUT, _WEIGHT = LayerPhase.FORWARD, LayerPhase.INPUT_GRADIENT, LayerPhase.WEIGHT_GRADIENT
 _SUFFIXES = MappingProxyType({_FORWARD: "FWD", _INPUT: "BWD_IG", _WEIGHT: "BWD_WG"})
 
 

@@ -22,24 +22,24 @@ weights. EMBEDDING is not a product: each of n columns of m rows is the sum of k
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
-from converters.layers.products import Product
+from converters.layers.products import ProductLine
 from et_sim.basics.errors import InputError, TraceError, UsageError
 from et_sim.basics.units import MOST_BYTES
 from et_sim.compute import Roofline
 from et_sim.compute.systolic import ClockedArray
 from et_sim.compute.systolic.layer import SystolicLayer
-from et_sim.compute.systolic.model import Report
-from et_sim.layerfile.layer_file import Keyword, Layer, LayerFile, Phase, PhaseWork
+from et_sim.compute.systolic.model import LayerReport
+from et_sim.layerfile.layer_file import Keyword, Layer, LayerFile, LayerPhase, PhaseWork
 from et_sim.trace.columns import CollectiveKind
 
 
-class Kernel(NamedTuple):
+class LayerKernel(NamedTuple):
     """The operation of one NPU in a phase; `lookups`: sums of looked-up values instead of a product."""
 
     rows: int
@@ -48,8 +48,7 @@ class Kernel(NamedTuple):
     lookups: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class ProductSharing(Struct, frozen=True):
     """The number of NPUs, and how products are shared between them."""
 
     npus: int
@@ -79,7 +78,7 @@ class Shape:
         return self.npus // self.packages
 
 
-class _Strategy(NamedTuple):
+class _Strategy(Struct, frozen=True):
     """The divisors of m, k and n, and (collective, its values, their divisors) by phase.
 
     Divisors and values are letters: P, G, L of the machine; "mn" is m times n. "" is one, or nothing.
@@ -111,7 +110,7 @@ _STRATEGIES = MappingProxyType(
 STRATEGIES = tuple(_STRATEGIES)
 _TENSOR, _EMBEDDING, _LOCAL = ("COLUMN", "ROW"), "EMBEDDING", "LOCAL"
 
-Timer = Callable[[Sequence[Kernel], int], list[int]]  # kernels and bytes of a value -> ns
+Timer = Callable[[Sequence[LayerKernel], int], list[int]]  # kernels and bytes of a value -> ns
 
 
 def roofline_timer(peak_tflops: float, memory_gbps: float) -> Timer:
@@ -121,7 +120,7 @@ def roofline_timer(peak_tflops: float, memory_gbps: float) -> Timer:
             raise UsageError(f"the {name} is {value}", remedy="give a number of more than 0")
     machine = Roofline(peak_tflops, memory_gbps)
 
-    def times(kernels: Sequence[Kernel], value_bytes: int) -> list[int]:
+    def times(kernels: Sequence[LayerKernel], value_bytes: int) -> list[int]:
         counts = [_counts(kernel) for kernel in kernels]
         worst = max(max(operations, values * value_bytes) for operations, values in counts)
         if worst > MOST_BYTES:
@@ -139,9 +138,9 @@ def roofline_timer(peak_tflops: float, memory_gbps: float) -> Timer:
 
 def systolic_timer(clocked: ClockedArray) -> Timer:
     """Return a timer of a systolic array, whose words are values of any size."""
-    known: dict[Kernel, int] = {}
+    known: dict[LayerKernel, int] = {}
 
-    def times(kernels: Sequence[Kernel], value_bytes: int) -> list[int]:  # noqa: ARG001
+    def times(kernels: Sequence[LayerKernel], value_bytes: int) -> list[int]:  # noqa: ARG001
         if any(kernel.lookups for kernel in kernels):
             raise UsageError(
                 f"{_EMBEDDING} is no product, and systolic arrays support products only",
@@ -151,13 +150,13 @@ def systolic_timer(clocked: ClockedArray) -> Timer:
             if kernel not in known:
                 name = f"{kernel.rows} x {kernel.inner} x {kernel.columns}"
                 layer = SystolicLayer.product(name, kernel.rows, kernel.columns, kernel.inner)
-                known[kernel] = clocked.duration_ns(Report(layer, clocked.array).cycles)
+                known[kernel] = clocked.duration_ns(LayerReport(layer, clocked.array).cycles)
         return [known[kernel] for kernel in kernels]
 
     return times
 
 
-def _counts(kernel: Kernel) -> tuple[int, int]:
+def _counts(kernel: LayerKernel) -> tuple[int, int]:
     """Return (operations, values moved) of a kernel."""
     rows, inner, columns, lookups = kernel
     if lookups:
@@ -165,7 +164,7 @@ def _counts(kernel: Kernel) -> tuple[int, int]:
     return 2 * rows * inner * columns, rows * inner + inner * columns + rows * columns
 
 
-def layers_of(products: Sequence[Product], shape: Shape, timer: Timer, source: str) -> LayerFile:
+def layers_of(products: Sequence[ProductLine], shape: ProductSharing, timer: Timer, source: str) -> LayerFile:
     """Return the layer file of these products, in their order."""
     named = [product.strategy or shape.strategy for product in products]
     keyword = _keyword(products, named, source)
@@ -174,7 +173,9 @@ def layers_of(products: Sequence[Product], shape: Shape, timer: Timer, source: s
         place = f"{source}, line {product.line}" if product.line else source
         try:
             times = timer(_kernels(product, named[at], shape), shape.value_bytes)
-            works = [PhaseWork(times[phase], *_exchange(product, named[at], phase, shape)) for phase in Phase]
+            works = [
+                PhaseWork(times[phase], *_exchange(product, named[at], phase, shape)) for phase in LayerPhase
+            ]
         except InputError as error:
             raise TraceError(error.cause, place=place, remedy=error.remedy) from None
         own_keyword = None
@@ -190,7 +191,7 @@ def layers_of(products: Sequence[Product], shape: Shape, timer: Timer, source: s
     )
 
 
-def rounded_up(products: Sequence[Product], shape: Shape) -> int:
+def rounded_up(products: Sequence[ProductLine], shape: ProductSharing) -> int:
     """Return the number of products that are divided with a remainder."""
     rounded = 0
     for product in products:
@@ -200,7 +201,7 @@ def rounded_up(products: Sequence[Product], shape: Shape) -> int:
     return rounded
 
 
-def _keyword(products: Sequence[Product], named: list[str], source: str) -> Keyword:
+def _keyword(products: Sequence[ProductLine], named: list[str], source: str) -> Keyword:
     """Return the training loop that fits these strategies."""
     kinds = set(named) - {_LOCAL}
     if _EMBEDDING in kinds:
@@ -227,7 +228,7 @@ def _keyword(products: Sequence[Product], named: list[str], source: str) -> Keyw
     return Keyword(kinds.pop()) if kinds else Keyword.DATA
 
 
-def _bottom(products: Sequence[Product], shape: Shape, source: str) -> int:
+def _bottom(products: Sequence[ProductLine], shape: ProductSharing, source: str) -> int:
     names = [product.name for product in products]
     if shape.last_bottom_layer not in names:
         raise UsageError(
@@ -240,7 +241,7 @@ def _bottom(products: Sequence[Product], shape: Shape, source: str) -> int:
     return names.index(shape.last_bottom_layer)
 
 
-def _kernels(product: Product, strategy: str, shape: Shape) -> list[Kernel]:
+def _kernels(product: ProductLine, strategy: str, shape: ProductSharing) -> list[LayerKernel]:
     """Return the kernels of an NPU: forward, input gradient, weight gradient."""
     divisors = _STRATEGIES[strategy].divisors
     m, k, n = (
@@ -248,12 +249,12 @@ def _kernels(product: Product, strategy: str, shape: Shape) -> list[Kernel]:
         for size, letter in zip((product.m, product.k, product.n), divisors, strict=True)
     )
     if strategy == _EMBEDDING:
-        return [Kernel(m, k, n, True)] * 3
-    return [Kernel(m, k, n), Kernel(m, n, k), Kernel(k, m, n)]
+        return [LayerKernel(m, k, n, True)] * 3
+    return [LayerKernel(m, k, n), LayerKernel(m, n, k), LayerKernel(k, m, n)]
 
 
 def _exchange(
-    product: Product, strategy: str, phase: Phase, shape: Shape
+    product: ProductLine, strategy: str, phase: LayerPhase, shape: ProductSharing
 ) -> tuple[CollectiveKind | None, int]:
     kind, letters, divisor = _STRATEGIES[strategy].exchanges[phase]
     if kind is None:
@@ -266,10 +267,10 @@ def _exchange(
     return kind, size
 
 
-def _divided(size: int, letter: str, shape: Shape) -> int:
+def _divided(size: int, letter: str, shape: ProductSharing) -> int:
     """Divide and round up."""
     return -(-size // _count(letter, shape))
 
 
-def _count(letter: str, shape: Shape) -> int:
+def _count(letter: str, shape: ProductSharing) -> int:
     return {"": 1, "P": shape.npus, "G": shape.packages, "L": shape.per_package}[letter]

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError, UsageError, did_you_mean
-from et_sim.compute.systolic.files import Layout, parse_topology
+from et_sim.compute.systolic.files import FileLayout, parse_topology
 from et_sim.layerfile.reading import shown
 
 _COLUMNS = ("layer", "m", "n", "k", "strategy")
@@ -30,8 +31,7 @@ _CONVOLUTION = 8  # columns
 _MOST = 1 << 40  # of m, n and k
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class ProductLine(Struct, frozen=True):
     """One line: the product of m x k and k x n of a layer, and its strategy ("": the default)."""
 
     name: str
@@ -42,7 +42,7 @@ class Product:
     line: int = 0
 
 
-def parse_products(text: str, source: str, strategies: tuple[str, ...]) -> list[Product]:
+def parse_products(text: str, source: str, strategies: tuple[str, ...]) -> list[ProductLine]:
     """Parse all products of a list, in order."""
     rows = _rows(text, source)
     line, header = next(rows, (1, []))
@@ -88,7 +88,7 @@ def _order(header: list[str], place: str) -> list[str]:
 
 def _product(
     row: list[str], line: int, order: list[str], source: str, strategies: tuple[str, ...]
-) -> Product:
+) -> ProductLine:
     place = f"{source}, line {line}"
     if len(row) > len(order):
         cause = f"{shown(row[len(order)])} is one more than the header has"
@@ -111,7 +111,7 @@ def _product(
         remedy = f"{did_you_mean(strategy.upper(), strategies)} known: {', '.join(strategies)}".strip()
         raise TraceError(f"there is no strategy {shown(strategy)}", place=at("strategy"), remedy=remedy)
     m, n, k = (_size(fields[column], column, at(column)) for column in ("m", "n", "k"))
-    return Product(name, m, n, k, strategy, line)
+    return ProductLine(name, m, n, k, strategy, line)
 
 
 def _size(text: str, column: str, place: str) -> int:
@@ -122,12 +122,12 @@ def _size(text: str, column: str, place: str) -> int:
     return int(text)
 
 
-def parse_convolutions(text: str, source: str, images: int) -> list[Product]:
+def parse_convolutions(text: str, source: str, images: int) -> list[ProductLine]:
     """Parse all layers of a list, in order, each with the given number of images."""
     if images < 1:
         raise UsageError(f"--images is {images}", remedy="give how many images all NPUs process in a step")
     products = []
-    for layer in parse_topology(text, source, Layout.CONVOLUTIONS):
+    for layer in parse_topology(text, source, FileLayout.CONVOLUTIONS):
         if len(layer.name.split()) != 1:
             raise TraceError(
                 f"{shown(layer.name)} cannot be the name of a layer",
@@ -141,5 +141,5 @@ def parse_convolutions(text: str, source: str, images: int) -> list[Product]:
                 remedy=f"give fewer images: {_MOST:,} pixels are the most",
             )
         line = int(layer.place.rpartition(" ")[2])
-        products.append(Product(layer.name, layer.rows * images, layer.columns, layer.inner, "", line))
+        products.append(ProductLine(layer.name, layer.rows * images, layer.columns, layer.inner, "", line))
     return products

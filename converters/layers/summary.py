@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
 from et_sim.basics.units import format_bytes, format_ns, plural
-from et_sim.layerfile.dimensions import Reach, reach_of
-from et_sim.layerfile.layer_file import LayerFile, Phase
+from et_sim.layerfile.dimensions import CollectiveReach, reach_of
+from et_sim.layerfile.layer_file import LayerFile, LayerPhase
 from et_sim.layerfile.passes import LayerProgram
 from et_sim.layerfile.statistics import Work, left_out_of, named, used
 
@@ -35,17 +35,19 @@ def notes_of(program: LayerProgram, passes: int) -> Iterator[Note]:
 def _reached(program: LayerProgram) -> Iterator[str]:
     """Yield collectives and bytes by their group, in order of first issue."""
     issued, file = program.collectives, program.layer_file
-    sizes_of: dict[Reach, list[int]] = {}
+    sizes_of: dict[CollectiveReach, list[int]] = {}
     for layer, phase, size in zip(issued.layer, issued.phase, issued.bytes.tolist(), strict=True):
         own_keyword = file.layers[layer].keyword
-        sizes_of.setdefault(reach_of(file.keyword, int(layer), own_keyword, Phase(phase)), []).append(size)
+        sizes_of.setdefault(reach_of(file.keyword, int(layer), own_keyword, LayerPhase(phase)), []).append(
+            size
+        )
     for reach, sizes in sizes_of.items():
         yield f"{format_bytes(sum(sizes))} in {plural(len(sizes), 'collective')} {reach.words}"
 
 
 def _unused(program: LayerProgram) -> Iterator[Note]:
     steps = program.steps
-    computed = set(zip(steps.layer.tolist(), map(Phase, steps.phase.tolist()), strict=True))
+    computed = set(zip(steps.layer.tolist(), map(LayerPhase, steps.phase.tolist()), strict=True))
     return unused(program.layer_file, computed, *used(program))
 
 
@@ -57,7 +59,7 @@ def unused(
     `computed` and `sent` are the layers and phases that have computations and collectives; `reasons` explain
     why collectives of the loop were left out.
     """
-    for phase in Phase:
+    for phase in LayerPhase:
         works = {at: layer.work(phase) for at, layer in enumerate(file.layers)}
         idle = [at for at, work in works.items() if work.compute_ns and (at, phase) not in computed]
         if idle:

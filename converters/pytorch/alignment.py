@@ -10,11 +10,11 @@ agree. The start with most matching elements wins, the first of equals.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 Numbers = npt.NDArray[np.int64]
 _RUN = 8  # names that identify a place together
@@ -26,8 +26,7 @@ _NEARLY_ALL = 0.98
 _MULTIPLIER = 0x9E3779B97F4A7C15
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sequence:
+class NameSequence(Struct, frozen=True, eq=False):
     """Names in order, and autograd's sequence numbers (-1: none)."""
 
     name: Numbers
@@ -36,12 +35,12 @@ class Sequence:
     def __len__(self) -> int:
         return len(self.name)
 
-    def chosen(self, rows: Any) -> Sequence:
+    def chosen(self, rows: Any) -> NameSequence:
         """Return the elements at some positions."""
-        return Sequence(self.name[rows], self.number[rows])
+        return NameSequence(self.name[rows], self.number[rows])
 
 
-def align(ours: Sequence, theirs: Sequence) -> tuple[Numbers, Numbers]:
+def align(ours: NameSequence, theirs: NameSequence) -> tuple[Numbers, Numbers]:
     """Return the positions that match, ascending in both sequences."""
     best = np.zeros(0, np.int64), np.zeros(0, np.int64)
     for shift in _shifts(ours, theirs):
@@ -53,7 +52,7 @@ def align(ours: Sequence, theirs: Sequence) -> tuple[Numbers, Numbers]:
     return best
 
 
-def _shifts(ours: Sequence, theirs: Sequence) -> Iterator[int]:
+def _shifts(ours: NameSequence, theirs: NameSequence) -> Iterator[int]:
     """Yield the shifts of `theirs` against `ours`, likely ones first."""
     here, there = _by_number(ours, theirs)
     if len(here) >= _AGAIN:
@@ -67,7 +66,7 @@ def _shifts(ours: Sequence, theirs: Sequence) -> Iterator[int]:
     yield from shifts[np.argsort(-votes, kind="stable")[:_PLACES]].tolist()
 
 
-def _by_number(ours: Sequence, theirs: Sequence) -> tuple[Numbers, Numbers]:
+def _by_number(ours: NameSequence, theirs: NameSequence) -> tuple[Numbers, Numbers]:
     """Return elements of equal name and equal sequence number that are unique on both sides."""
     first, second = (
         np.where(side.number > 0, side.name * (1 << 40) + side.number, -1 - at)

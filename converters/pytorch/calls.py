@@ -16,12 +16,13 @@ import functools
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from converters.pytorch.columns import NONE, ON_DEVICE, DeviceTrace, EventKind, HostTrace
 from et_sim.basics.unique import unique
@@ -31,8 +32,7 @@ from et_sim.trace.columns import CollectiveKind, NodeKind
 UNNAMED = "?"  # a kernel that communicates under an unknown operation
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class CommunicationKind(Struct, frozen=True):
     """The kind of a communication node and of its collective (None for messages, or unknown)."""
 
     node: NodeKind
@@ -51,11 +51,10 @@ class Operation:
         return self.node != NodeKind.COLL
 
 
-UNNAMED_OPERATION = Operation(NodeKind.COLL, None)
+UNNAMED_OPERATION = CommunicationKind(NodeKind.COLL, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class TrafficRules(Struct, frozen=True):
     """The rules for the bytes that operators move."""
 
     by_tensors: re.Pattern[str]
@@ -63,18 +62,17 @@ class Traffic:
     uses: Mapping[str, str]  # FILLS, REDUCES, …, by name without `aten::` and the last `_`
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class TraceRules(Struct, frozen=True):
     """The tables of `rules.toml`."""
 
-    operations: Mapping[str, Operation]  # by normalised name
+    operations: Mapping[str, CommunicationKind]  # by normalised name
     bookkeeping: frozenset[str]
     kernels: tuple[tuple[re.Pattern[str], str], ...]  # normalised name of an operation, or UNNAMED
     element_bytes: Mapping[str, int]
     runtime: Mapping[str, frozenset[str]]
-    traffic: Traffic
+    traffic: TrafficRules
 
-    def operation(self, name: str) -> Operation | None:
+    def operation(self, name: str) -> CommunicationKind | None:
         """Return the operation of a name such as `_allgather_base`, `nccl:all_reduce` or
         `c10d::allreduce_`.
         """
@@ -102,11 +100,11 @@ def normalised(name: str) -> str:
 
 
 @functools.cache
-def rules() -> Rules:
+def rules() -> TraceRules:
     """Read the rules, once per process."""
     with Path(__file__).with_name("rules.toml").open("rb") as file:
         content = tomllib.load(file)
-    return Rules(
+    return TraceRules(
         {name: _operation(kind) for name, kind in content["collective"].items()},
         frozenset(content["bookkeeping"]["names"]),
         tuple(
@@ -118,16 +116,16 @@ def rules() -> Rules:
     )
 
 
-def _traffic(content: Mapping[str, Any]) -> Traffic:
+def _traffic(content: Mapping[str, Any]) -> TrafficRules:
     by_tensors, others = (re.compile("|".join(content[key])) for key in ("by_tensors", "others"))
     uses = ("fills", "reduces", "gathers", "scatters")
-    return Traffic(by_tensors, others, {name: key.upper() for key in uses for name in content[key]})
+    return TrafficRules(by_tensors, others, {name: key.upper() for key in uses for name in content[key]})
 
 
-def _operation(name: str) -> Operation:
+def _operation(name: str) -> CommunicationKind:
     if name in ("send", "recv"):
-        return Operation(NodeKind[name.upper()], None)
-    return Operation(NodeKind.COLL, CollectiveKind[name.upper()])
+        return CommunicationKind(NodeKind[name.upper()], None)
+    return CommunicationKind(NodeKind.COLL, CollectiveKind[name.upper()])
 
 
 @entry(what="the reader of PyTorch traces", seconds=lambda lane, *_: len(lane) * 1e-6)
@@ -151,8 +149,7 @@ _HOST = (EventKind.OPERATOR, EventKind.ANNOTATION)
 WAITING = ("wait_stream", "wait_event", "wait_device", "wait_own")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Calls:
+class Calls(Struct, frozen=True, eq=False):
     """The calls, one row each, sorted by lane and start."""
 
     row: Rows  # of the device trace
@@ -189,8 +186,7 @@ class Calls:
         return calls
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Work:
+class DeviceWork(Struct, frozen=True, eq=False):
     """The work of the devices: rows of the device trace by lane (stream) and start."""
 
     row: Rows
@@ -204,14 +200,13 @@ class Work:
         return len(self.row)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Recording:
+class Recording(Struct, frozen=True, eq=False):
     """The input of a conversion; all times count from its beginning."""
 
     device: DeviceTrace
     host: HostTrace | None
     calls: Calls
-    work: Work
+    work: DeviceWork
     host_of_call: Rows  # row of the execution trace, or NONE
 
 
@@ -223,13 +218,13 @@ def running_most(lane: Rows, values: Times) -> Times:
     return most
 
 
-def device_work(device: DeviceTrace) -> Work:
+def device_work(device: DeviceTrace) -> DeviceWork:
     """Return all work of devices, with the event that launched it."""
     rows = np.flatnonzero(np.isin(device.kind, [int(kind) for kind in ON_DEVICE]))
     start = device.ts_ns[rows]
     rows = rows[np.lexsort((rows, start + device.dur_ns[rows], start, device.lane[rows]))]
     start = device.ts_ns[rows]
-    return Work(
+    return DeviceWork(
         rows,
         device.lane[rows].astype(np.int64),
         start,
@@ -239,7 +234,7 @@ def device_work(device: DeviceTrace) -> Work:
     )
 
 
-def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
+def host_calls(device: DeviceTrace, work: DeviceWork) -> tuple[Calls, DeviceWork]:
     """Return the calls of all threads, and the work with its calls."""
     is_call = np.isin(device.kind, [int(kind) for kind in _HOST])
     is_call[work.launch[work.launch != NONE]] = True

@@ -13,24 +13,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from converters.pytorch.calls import UNNAMED, UNNAMED_OPERATION, Calls, Flags, Recording, Work, rules
-from converters.pytorch.columns import ABSENT, COLLECTIVE_TEXTS, NONE, Collectives, DeviceTrace
+from converters.pytorch.calls import UNNAMED, UNNAMED_OPERATION, Calls, DeviceWork, Flags, Recording, rules
+from converters.pytorch.columns import ABSENT, COLLECTIVE_TEXTS, NONE, DeviceTrace, RecordedCollectives
 from converters.pytorch.communication import (
+    ArgumentValues,
     Communication,
     HostRecords,
-    Values,
     from_annotation,
     from_nccl,
     from_operator,
     shape_bytes,
 )
 from converters.pytorch.graph import Column, Rows
-from converters.pytorch.groups import Groups
+from converters.pytorch.groups import RankGroups
 from et_sim.trace.columns import CollectiveKind
 
 _ANNOTATIONS = ("nccl:", "gloo:", "mpi:", "ucc:")
@@ -39,12 +40,11 @@ _RECORD = "record_param_comms"
 ALONE = "collectives of a group of one rank, which move nothing"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Carriers:
+class Carriers(Struct, frozen=True, eq=False):
     """The communications and the work or calls that carry them."""
 
     communications: tuple[Communication, ...]
-    work: Work  # with extra rows for further messages of a kernel, and for work of workers
+    work: DeviceWork  # with extra rows for further messages of a kernel, and for work of workers
     of_work: Column  # index into `communications`, or NONE
     of_call: Rows
     by_worker: Column  # work of a worker
@@ -66,8 +66,7 @@ class Carriers:
         return numbers[self.of_work]
 
 
-@dataclass(slots=True)
-class _Records:
+class _Records(Struct):
     """The records of communication among the calls of the host."""
 
     device: DeviceTrace
@@ -106,7 +105,9 @@ class _Records:
         if at is None:
             return None
         table, texts = self.device.collectives, self.device.texts
-        given: dict[str, Any] = {name: int(getattr(table, name)[at]) for name in Collectives.__slots__}
+        given: dict[str, Any] = {
+            name: int(getattr(table, name)[at]) for name in RecordedCollectives.__struct_fields__
+        }
         for name in COLLECTIVE_TEXTS:
             given[name] = texts[given[name]].decode(errors="replace") if given[name] != ABSENT else ""
         return from_nccl(given)
@@ -137,14 +138,14 @@ class _Records:
             record = from_operator(name, self._values(call))
         return record
 
-    def _values(self, call: int) -> Values:
+    def _values(self, call: int) -> ArgumentValues:
         dims, types, values = self._arguments(call)
         sizes = shape_bytes(dims, types)
         kinds = [
             "Tensor" if size else "Int" if kind == "Scalar" else kind
             for size, kind in zip(sizes, types, strict=False)
         ]
-        return Values([_value(value) for value in values], kinds, dict(enumerate(sizes)), 0)
+        return ArgumentValues([_value(value) for value in values], kinds, dict(enumerate(sizes)), 0)
 
     def _arguments(self, call: int) -> tuple[list[Any], list[Any], list[Any]]:
         text = int(self.device.arguments[self.calls.row[call]])
@@ -152,7 +153,7 @@ class _Records:
         return arguments.get("dims") or [], arguments.get("types") or [], arguments.get("values") or []
 
 
-def find_carriers(given: Recording, groups: Groups) -> Carriers:
+def find_carriers(given: Recording, groups: RankGroups) -> Carriers:
     """Return all communication of a rank."""
     host = HostRecords(given.host) if given.host is not None else None
     records = _Records(given.device, given.calls, given.host_of_call, host)
@@ -162,11 +163,10 @@ def find_carriers(given: Recording, groups: Groups) -> Carriers:
     return search.result()
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     records: _Records
-    work: Work
-    groups: Groups
+    work: DeviceWork
+    groups: RankGroups
     communications: list[Communication] = field(default_factory=list)
     carried: dict[int, list[int]] = field(default_factory=dict)  # by work
     by_call: dict[int, int] = field(default_factory=dict)
@@ -343,11 +343,11 @@ class _Search:
         of_call = np.full(len(calls), NONE, np.int32)
         for call, communication in self.by_call.items():
             of_call[call] = communication
-        columns = {name: getattr(work, name)[index] for name in Work.__slots__}
+        columns = {name: getattr(work, name)[index] for name in DeviceWork.__struct_fields__}
         worker, operator, carried = np.array(self.begun, np.int64).reshape(-1, 3).T
         nothing = np.full(len(worker), NONE, np.int64)
         ends = calls.start_ns[worker] + self.records.device.dur_ns[calls.row[worker]]
-        theirs = Work(
+        theirs = DeviceWork(
             calls.row[worker],
             calls.lane[worker],
             calls.start_ns[worker],
@@ -360,7 +360,7 @@ class _Search:
         order = np.lexsort((columns["row"], columns["end_ns"], columns["start_ns"], columns["lane"]))
         return Carriers(
             tuple(self.communications),
-            Work(**{name: column[order] for name, column in columns.items()}),
+            DeviceWork(**{name: column[order] for name, column in columns.items()}),
             of_work[order],
             of_call,
             np.flatnonzero(order >= len(index)),

@@ -16,12 +16,12 @@ Conventions of every column:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 Numbers = npt.NDArray[np.signedinteger[Any]]
 Times = npt.NDArray[np.int64]
@@ -63,8 +63,7 @@ class EventKind(IntEnum):
 ON_DEVICE = frozenset({EventKind.KERNEL, EventKind.MEMCPY, EventKind.MEMSET, EventKind.ACCELERATOR})
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessGroup:
+class ProcessGroup(Struct, frozen=True):
     """A process group as a file describes it; `ranks` is empty if the group has all ranks or no list."""
 
     name: str
@@ -74,8 +73,7 @@ class ProcessGroup:
     backend: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tensors:
+class Tensors(Struct, frozen=True, eq=False):
     """The tensors among the inputs (or outputs) of each row, lists of tensors flattened.
 
     Those of row r are at `start[r] : start[r + 1]`, in order. Values that are no tensor, and missing tensors
@@ -90,8 +88,7 @@ class Tensors:
     device: Indices  # text (plain): "cuda:0", "cpu"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HostTrace:
+class HostTrace(Struct, frozen=True, eq=False):
     """A PyTorch execution trace: one row per node, in the order of the file (the order of finishing)."""
 
     path: str
@@ -132,8 +129,7 @@ class HostTrace:
         return len(self.node_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class EventLane(Struct, frozen=True):
     """A sequence of events: a thread of the host, or a stream of a device.
 
     For events of the host `device` and `stream` are ABSENT. Events of the device carry `process` and `thread`
@@ -146,8 +142,7 @@ class Lane:
     stream: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WaitColumns:
+class WaitColumns(Struct, frozen=True, eq=False):
     """The synchronisation events (EventKind.SYNC): the waiting stream or thread, and its target."""
 
     row: Indices  # of the event
@@ -157,16 +152,14 @@ class WaitColumns:
     record_correlation: Numbers  # correlation of the call that recorded the event
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Transfers:
+class CopyTransfers(Struct, frozen=True, eq=False):
     """The bytes that copies and memsets move."""
 
     row: Indices
     size_bytes: npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Collectives:
+class RecordedCollectives(Struct, frozen=True, eq=False):
     """Events with NCCL arguments: kernels, and the record_param_comms operators above them.
 
     Sizes are in elements of `dtype`. "wait" and barriers have rows if the file describes them.
@@ -202,8 +195,7 @@ COLLECTIVE_TEXTS = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceTrace:
+class DeviceTrace(Struct, frozen=True, eq=False):
     """A Kineto timeline: one row per kept event, in the order of the file.
 
     Left out, and counted in `dropped` as "phase/category", are: metadata and instants (M, i),
@@ -218,7 +210,7 @@ class DeviceTrace:
     base_ns: int  # add to a time to get nanoseconds of the epoch; 0 if the file's times are absolute
     names: tuple[str, ...]
     texts: tuple[bytes, ...]
-    lanes: tuple[Lane, ...]
+    lanes: tuple[EventLane, ...]
     groups: tuple[ProcessGroup, ...]  # of distributedInfo.pg_config
     device_properties: tuple[Mapping[str, Any], ...]  # as the file has them
     metadata: Mapping[str, Any]  # further members of the file's object that are no lists or objects
@@ -242,8 +234,8 @@ class DeviceTrace:
     # that the event belongs to (its own for operators, the launching one for device work); else None.
     node_id: Numbers | None
     waits: WaitColumns
-    transfers: Transfers
-    collectives: Collectives
+    transfers: CopyTransfers
+    collectives: RecordedCollectives
 
     def __len__(self) -> int:
         return len(self.ts_ns)

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
-from converters.pytorch.calls import UNNAMED_OPERATION, Operation, rules
+from msgspec import Struct
+from msgspec.structs import replace
+
+from converters.pytorch.calls import UNNAMED_OPERATION, CommunicationKind, rules
 from converters.pytorch.columns import ABSENT, HostNodeKind, HostTrace, Tensors
 from et_sim.trace.columns import CollectiveKind, NodeKind
 
@@ -26,11 +28,10 @@ _COMES_OUT = (CollectiveKind.SCATTER,)
 _ROOTED = (CollectiveKind.BROADCAST, CollectiveKind.REDUCE, CollectiveKind.SCATTER, CollectiveKind.GATHER)
 
 
-@dataclass(frozen=True, slots=True)
-class Communication:
+class Communication(Struct, frozen=True):
     """One collective or message from the view of one rank."""
 
-    operation: Operation
+    operation: CommunicationKind
     in_bytes: int
     out_bytes: int
     group: str = ""  # name; "" if missing
@@ -90,8 +91,7 @@ class Communication:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
+class ArgumentValues(Struct, frozen=True):
     """Arguments of a recorded operator: values and types side by side; bytes of the tensors by argument."""
 
     values: Sequence[Any]
@@ -100,7 +100,7 @@ class Values:
     out_bytes: int
 
 
-def from_record(given: Values, attributes: Mapping[str, Any]) -> Communication | None:
+def from_record(given: ArgumentValues, attributes: Mapping[str, Any]) -> Communication | None:
     """Convert `record_param_comms` of an execution trace; None if it transfers nothing or is unknown."""
     name, position = _operation_name(given, attributes)
     operation = rules().operation(name)
@@ -156,7 +156,7 @@ def from_nccl(arguments: Mapping[str, Any]) -> Communication | None:
     )
 
 
-def from_operator(name: str, given: Values) -> Communication | None:
+def from_operator(name: str, given: ArgumentValues) -> Communication | None:
     """Convert `c10d::*` and `_c10d_functional::*` by the order of their arguments."""
     operation = rules().operation(name)
     if operation is None or rules().is_bookkeeping(name):
@@ -218,7 +218,7 @@ def _elements(shape: Any) -> int:
     return product
 
 
-def _operation_name(given: Values, attributes: Mapping[str, Any]) -> tuple[str, int]:
+def _operation_name(given: ArgumentValues, attributes: Mapping[str, Any]) -> tuple[str, int]:
     """Return the collective's name, and its position among the values."""
     for at, kind in enumerate(given.types):
         if kind == "String" and at < len(given.values) and isinstance(given.values[at], str):
@@ -231,11 +231,11 @@ def _message_bytes(attributes: Mapping[str, Any], side: str) -> int:
     return max(0, int(attributes.get(f"{side}_msg_nelems", 0) or 0)) * each
 
 
-def _has_root(operation: Operation) -> bool:
+def _has_root(operation: CommunicationKind) -> bool:
     return operation.is_message or operation.collective in _ROOTED
 
 
-def _size_by_ratio(operation: Operation, in_bytes: int, out_bytes: int) -> int:
+def _size_by_ratio(operation: CommunicationKind, in_bytes: int, out_bytes: int) -> int:
     """Return the group's size: gathering multiplies the bytes by it, and scattering divides them."""
     small, large = sorted((in_bytes, out_bytes))
     grows = operation.collective in (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
@@ -274,8 +274,7 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(isinstance(item, str) for item in value)
 
 
-@dataclass(frozen=True, slots=True)
-class HostRecords:
+class HostRecords(Struct, frozen=True):
     """A reader of communication in rows of an execution trace."""
 
     host: HostTrace
@@ -298,11 +297,11 @@ class HostRecords:
         devices = {self.host.texts[text] for text in tensors.device[low:high].tolist() if text != ABSENT}
         return devices == {b"cpu"}
 
-    def _values(self, row: int) -> Values:
+    def _values(self, row: int) -> ArgumentValues:
         host = self.host
         values = self._json(int(host.input_values[row]))
         types = self._json(int(host.input_types[row]))
-        return Values(values, types, bytes_by_argument(host.inputs, row), _total(host.outputs, row))
+        return ArgumentValues(values, types, bytes_by_argument(host.inputs, row), _total(host.outputs, row))
 
     def _attributes(self, row: int) -> dict[str, Any]:
         text = int(self.host.attributes[row])

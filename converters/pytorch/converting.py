@@ -13,9 +13,10 @@ import ctypes
 import gzip
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from converters.pytorch.columns import DeviceTrace, HostTrace
 from converters.pytorch.emission import trace_bytes
@@ -42,8 +43,7 @@ Watch = Callable[[int], None]
 _READING = 0.75  # share of the time of a conversion
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class ConversionJob(Struct, frozen=True):
     """The files of one conversion; `linked` is a file that holds both recordings."""
 
     output: Path
@@ -59,17 +59,16 @@ class Job:
         return tuple(path for path in (self.host, self.device, self.linked) if path is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """The draft of a file, and its report."""
 
-    job: Job
+    job: ConversionJob
     draft: Path
     report: dict[str, Any]
     meetings: Meetings | None  # None: without times
 
 
-def convert(job: Job, draft: Path, watch: Watch | None = None) -> Done:
+def convert(job: ConversionJob, draft: Path, watch: Watch | None = None) -> Done:
     """Convert one rank into a draft of its output; `watch` receives the bytes done."""
     give_back_freed_arrays()
 
@@ -110,7 +109,7 @@ def convert_rank(
     return convert_untimed(host, without)
 
 
-def _read(job: Job, progress: Watch) -> tuple[HostTrace | None, DeviceTrace | None]:
+def _read(job: ConversionJob, progress: Watch) -> tuple[HostTrace | None, DeviceTrace | None]:
     if job.linked is not None:
         return read_linked(job.linked, progress=progress)
     before = 0

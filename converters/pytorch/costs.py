@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from converters.pytorch.calls import Recording, Work, rules
+from converters.pytorch.calls import DeviceWork, Recording, rules
 from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, EventKind, HostTrace, Tensors
 from converters.pytorch.communication import shape_bytes
 from converters.pytorch.formulas import Given, is_known, operations, output_elements, shape_of
-from converters.pytorch.graph import Column, Tally
+from converters.pytorch.graph import Column, EventTally
 from et_sim.basics.unique import groups_of, unique
 from et_sim.compute import datatype_named
 
@@ -127,8 +127,7 @@ _MOST = 1 << 62  # larger than any real shape
 _OPERATIONS_PER_NS, _BYTES_PER_NS = 20_000_000, 40_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Costs:
+class WorkCosts(Struct, frozen=True, eq=False):
     """Costs by work; -1 if unknown."""
 
     operations: Column
@@ -217,7 +216,7 @@ class _Operators:
         return figures
 
 
-def find_costs(given: Recording, tally: Tally) -> Costs:
+def find_costs(given: Recording, tally: EventTally) -> WorkCosts:
     """Return the costs of all work."""
     device, calls, work = given.device, given.calls, given.work
     operators = _Operators(given)
@@ -238,7 +237,7 @@ def find_costs(given: Recording, tally: Tally) -> Costs:
     computing = np.flatnonzero((operator != NONE) & (flops >= 0))
     groups, which = np.unique(operator[computing], return_inverse=True)
     datatype[computing] = operators.datatypes(groups)[which.reshape(-1)] if len(computing) else NONE
-    return Costs(
+    return WorkCosts(
         flops, np.where(own_bytes >= 0, own_bytes, size), operator, shape, datatype, tuple(operators.texts)
     )
 
@@ -269,7 +268,7 @@ def _formulas(given: Recording) -> Column:
     return formula
 
 
-def _operations(operators: _Operators, work: Work, formula: Column) -> Column:
+def _operations(operators: _Operators, work: DeviceWork, formula: Column) -> Column:
     """Return the operations of each kernel's formula, divided among its kernels."""
     with_formula = np.flatnonzero(formula != NONE)
     shares = np.full(len(work), NONE, np.int64)
@@ -279,7 +278,7 @@ def _operations(operators: _Operators, work: Work, formula: Column) -> Column:
     return shares
 
 
-def _bytes(operators: _Operators, operator: Column, own_bytes: Column, work: Work) -> Column:
+def _bytes(operators: _Operators, operator: Column, own_bytes: Column, work: DeviceWork) -> Column:
     """Return the bytes of each operator's tensors, divided among its work without a size of its own.
 
     An operator outside PyTorch describes one kernel only: of several, each share is unknown.
@@ -313,7 +312,7 @@ def _once_each(columns: tuple[Any, ...], figure: Callable[..., int]) -> Column:
     return of_rows
 
 
-def _shared(work: Work, rows: Column, group: Column, totals: Column) -> Column:
+def _shared(work: DeviceWork, rows: Column, group: Column, totals: Column) -> Column:
     """Return the total of each group, divided among its work in proportion to times; NONE if unknown.
 
     `rows` are the work, and `group` holds the group of each. Groups without time are divided equally.

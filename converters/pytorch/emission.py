@@ -11,14 +11,15 @@ import json
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from converters.pytorch.calls import UNNAMED_OPERATION
 from converters.pytorch.columns import NONE
 from converters.pytorch.communication import UNKNOWN, Communication
-from converters.pytorch.graph import ON_HOST, Column, Link, Role
+from converters.pytorch.graph import ON_HOST, Column, Link, RunPart
 from converters.pytorch.rank import EMPTY, ConvertedRank, Lookup, gap_names
 from converters.pytorch.wire_rows import (
     NAME_FIELD,
@@ -26,8 +27,8 @@ from converters.pytorch.wire_rows import (
     TEXT_PIECES,
     TYPES_FIELD,
     VALUES_FIELD,
-    Block,
     EncodedFields,
+    RowBlock,
     list_attribute,
     number_attribute,
     number_head,
@@ -68,14 +69,14 @@ _AT = {name: at for at, (name, _) in enumerate(_NUMBERS)}
 _COMMUNICATION, _SCHEMA, _OPERATOR, _SHAPE, _DATATYPE = range(TEXT_PIECES, TEXT_PIECES + 5)
 _WORDS = {"layer_shape": _SHAPE, "dtype": _DATATYPE}
 _NAMES = {
-    Role.REST: "rest of operators",
-    Role.LAUNCH_REST: "rest of launches",
-    Role.METADATA: "## process_group:init ##",
+    RunPart.REST: "rest of operators",
+    RunPart.LAUNCH_REST: "rest of launches",
+    RunPart.METADATA: "## process_group:init ##",
 }
 _MARKED = {
     "gap": EMPTY,
-    "launch": (Role.LAUNCH, Role.LAUNCH_REST, Role.WAIT),
-    "copy": (Role.COPY, Role.FILL),
+    "launch": (RunPart.LAUNCH, RunPart.LAUNCH_REST, RunPart.WAIT),
+    "copy": (RunPart.COPY, RunPart.FILL),
 }
 _DESTINED = (CollectiveKind.REDUCE, CollectiveKind.GATHER)
 
@@ -119,7 +120,7 @@ class _Only(IntEnum):
     WORK = 3
 
 
-class _Table(NamedTuple):
+class _Table(Struct, frozen=True):
     """The part of a row at one place, chosen by a column of a recording."""
 
     place: int
@@ -136,7 +137,7 @@ class _Writer:
         self.rank = rank
         self.book = EncodedFields()
         self._heads = np.array([self.book.add(number_head(*number)) for number in _NUMBERS], np.int64)
-        self._names = np.array([self.book.add(_name(_NAMES.get(role, ""))) for role in Role], np.int64)
+        self._names = np.array([self.book.add(_name(_NAMES.get(role, ""))) for role in RunPart], np.int64)
         self._tables = [*self._of_host(), *self._of_device(), *self._of_costs()]
         self._gaps = self._gap_pieces()
         kinds = [int(communication.operation.node) for communication in rank.communications]
@@ -209,7 +210,7 @@ class _Writer:
         pieces = np.array([self.book.add(_name(name)) for name in names], np.int64)
         return np.where(name != NONE, pieces[name], NONE)
 
-    def block(self, first: int, last: int) -> Block:
+    def block(self, first: int, last: int) -> RowBlock:
         """Return the rows from `first` to before `last`."""
         graph, rows = self.rank.graph, slice(first, last)
         kinds = self._kinds(rows)
@@ -219,7 +220,7 @@ class _Writer:
         bounds = np.searchsorted(graph.after, np.arange(first, last + 1, dtype=np.int32)).astype(np.int64)
         low, high = int(bounds[0]), int(bounds[-1])
         value, has_value = self._values(rows, duration)
-        return Block(
+        return RowBlock(
             plain.astype(np.int64),
             bounds - low,
             graph.before[low:high].astype(np.int64) + 1,
@@ -238,10 +239,10 @@ class _Writer:
         if self._gaps is not None:
             is_gap = self._gaps[rows] != NONE
             piece[is_gap, 0] = self._gaps[rows][is_gap]
-        piece[role == Role.METADATA, 1] = self._groups
+        piece[role == RunPart.METADATA, 1] = self._groups
         piece[:, _COMMUNICATION] = self._communications[self.rank.communication[rows]]
         allowed = {
-            _Only.CALLS: np.isin(role, (Role.OPERATOR, Role.UNTIMED)),
+            _Only.CALLS: np.isin(role, (RunPart.OPERATOR, RunPart.UNTIMED)),
             _Only.BARE: self.rank.described_by[rows] == NONE,
             _Only.WORK: graph.work[rows] != NONE,
         }
@@ -255,7 +256,7 @@ class _Writer:
 
     def _kinds(self, rows: slice) -> Column:
         kinds = np.full(len(self.rank.graph.role[rows]), int(NodeKind.COMP), np.int64)
-        kinds[self.rank.graph.role[rows] == Role.METADATA] = NodeKind.METADATA
+        kinds[self.rank.graph.role[rows] == RunPart.METADATA] = NodeKind.METADATA
         which = self.rank.communication[rows]
         return np.where(which != NONE, self._kind_of[which], kinds)
 
@@ -275,7 +276,7 @@ class _Writer:
         for name, roles in _MARKED.items():
             put(name, 1, np.isin(role, [int(marked_role) for marked_role in roles]))
         put("comm_size_unknown", 1, (which != NONE) & self._is_unsized[which])
-        put("duration_ns", duration, rank.is_timed & (role != Role.METADATA))
+        put("duration_ns", duration, rank.is_timed & (role != RunPart.METADATA))
         for name, lookup in rank.numbers.items():
             numbers = lookup[rows]
             put(name, numbers, numbers >= 0)

@@ -18,15 +18,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from sortedcontainers import SortedKeyList
 
-from converters.pytorch.calls import Calls, Flags, Recording, Work, named
+from converters.pytorch.calls import Calls, DeviceWork, Flags, Recording, named
 from converters.pytorch.columns import NONE, DeviceTrace, EventKind
 from converters.pytorch.graph import Column
 from converters.pytorch.latencies import before_on_stream
@@ -37,11 +37,10 @@ _MOST_KEPT = 256  # events without a waiting stream
 _LAUNCH, _RECORD, _WAIT, _HOST_WAIT, _STREAM = range(5)
 
 
-@dataclass(slots=True)
-class Launches:
+class Launches(Struct):
     """Work in the order of launching, over all streams and for each."""
 
-    work: Work
+    work: DeviceWork
     launched_ns: Column  # by work; negative: before the recording, in the order of beginning
     on_device: Flags  # by work; the others are workers of the host
     is_early: Flags  # by work: launched before the recording
@@ -54,7 +53,7 @@ class Launches:
             self.by_lane[lane] = self.launched_ns[rows].tolist(), rows.tolist()
 
     @classmethod
-    def of(cls, device: DeviceTrace, work: Work) -> Launches:
+    def of(cls, device: DeviceTrace, work: DeviceWork) -> Launches:
         """Return the launches of a recording.
 
         Work without a launch that began before all launched work of its stream was launched before the
@@ -94,8 +93,7 @@ class Launches:
         return last if last != NONE and self.work.end_ns[last] <= ended_by else NONE
 
 
-@dataclass(slots=True)
-class Pending:
+class Pending(Struct):
     """The waits of streams from calls, in the order of calls: moments and work."""
 
     by_lane: dict[int, SortedKeyList] = field(
@@ -111,8 +109,7 @@ class Pending:
         return [work for _, work in self.by_lane[lane].irange_key(first, last, inclusive=(False, False))]
 
 
-@dataclass(frozen=True, slots=True)
-class Concluded:
+class Concluded(Struct, frozen=True):
     """The conclusions from the order of calls."""
 
     awaited: list[tuple[int, int]]  # work, and work of another stream that waits for it
@@ -121,8 +118,7 @@ class Concluded:
     pending: Pending
 
 
-@dataclass(slots=True)
-class _Thread:
+class _Thread(Struct):
     """The state of a thread while its calls are visited."""
 
     lane: int = NONE  # stream of its last launch
@@ -131,8 +127,7 @@ class _Thread:
     fresh: _Event | None = None  # recorded by its last call
 
 
-@dataclass(slots=True)
-class _Event:
+class _Event(Struct):
     lane: int  # stream
     work: int  # the last on it
     within: int  # call in which it was recorded

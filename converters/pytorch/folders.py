@@ -14,13 +14,14 @@ import gzip
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
+from msgspec.structs import replace
+
 from converters.pytorch.columns import ABSENT
-from converters.pytorch.converting import Done, Job, convert
+from converters.pytorch.converting import ConversionJob, Done, convert
 from converters.pytorch.graph import Link
 from converters.pytorch.meetings import settle
 from converters.pytorch.reading import Identity, identify
@@ -180,7 +181,9 @@ _ENDINGS = (".json", ".json.gz", ".gz")
 Report = Callable[[int], None]  # bytes of inputs that are done
 
 
-def jobs_of_folder(folder: Path, prefix: str, without: frozenset[Link]) -> tuple[list[Job], list[str]]:
+def jobs_of_folder(
+    folder: Path, prefix: str, without: frozenset[Link]
+) -> tuple[list[ConversionJob], list[str]]:
     """Return one job per rank, in the order of ranks, and remarks on the files that are left."""
     notes: list[str] = []
     known: list[tuple[Path, Identity]] = []
@@ -197,7 +200,7 @@ def jobs_of_folder(folder: Path, prefix: str, without: frozenset[Link]) -> tuple
             place=str(folder),
             remedy="name a folder with files such as et_0.json.gz and kineto_0.json.gz",
         )
-    jobs: dict[int, Job] = {}
+    jobs: dict[int, ConversionJob] = {}
     for path, identity in known:
         _take(jobs, path, identity.kind, identity.rank, prefix, without)
     for path, identity in unknown:
@@ -241,9 +244,9 @@ def _candidates(folder: Path) -> list[Path]:
 
 
 def _take(
-    jobs: dict[int, Job], path: Path, kind: str, rank: int, prefix: str, without: frozenset[Link]
+    jobs: dict[int, ConversionJob], path: Path, kind: str, rank: int, prefix: str, without: frozenset[Link]
 ) -> None:
-    job = jobs.setdefault(rank, Job(Path(f"{prefix}.{rank}.et"), without=without))
+    job = jobs.setdefault(rank, ConversionJob(Path(f"{prefix}.{rank}.et"), without=without))
     taken = getattr(job, kind)
     if taken is not None:
         raise TraceError(
@@ -254,13 +257,13 @@ def _take(
     jobs[rank] = _with(job, kind, path)
 
 
-def _with(job: Job, kind: str, path: Path) -> Job:
+def _with(job: ConversionJob, kind: str, path: Path) -> ConversionJob:
     files: dict[str, Any] = {kind: path}
     return replace(job, **files)
 
 
 def convert_all(
-    jobs: list[Job], processes: int, progress: Report, notes: list[str] | None = None
+    jobs: list[ConversionJob], processes: int, progress: Report, notes: list[str] | None = None
 ) -> list[Done]:
     """Convert all ranks, return them in the order of `jobs`, and add remarks on all of them to `notes`."""
     refuse_overwriting(jobs)
@@ -276,7 +279,7 @@ def convert_all(
     return finished
 
 
-def _converted(draft_of: Mapping[Job, Path], processes: int, progress: Report) -> list[Done]:
+def _converted(draft_of: Mapping[ConversionJob, Path], processes: int, progress: Report) -> list[Done]:
     jobs = list(draft_of)
     sizes = {job: sum(path.stat().st_size for path in job.inputs) for job in jobs}
     count = min(processes, len(jobs))
@@ -303,7 +306,7 @@ def _converted(draft_of: Mapping[Job, Path], processes: int, progress: Report) -
     return finished
 
 
-def refuse_overwriting(jobs: list[Job]) -> None:
+def refuse_overwriting(jobs: list[ConversionJob]) -> None:
     """Refuse outputs that are also inputs: they would destroy recordings that cannot be repeated."""
     inputs = {path.resolve() for job in jobs for path in job.inputs}
     for job in jobs:
@@ -313,7 +316,7 @@ def refuse_overwriting(jobs: list[Job]) -> None:
             )
 
 
-def job_of_file(path: Path, output: Path, without: frozenset[Link]) -> Job:
+def job_of_file(path: Path, output: Path, without: frozenset[Link]) -> ConversionJob:
     """Return the job of a single file."""
     identity = identify(path)
     if identity.kind == "other":
@@ -322,4 +325,4 @@ def job_of_file(path: Path, output: Path, without: frozenset[Link]) -> Job:
             place=str(path),
             remedy="give an execution trace or a Kineto timeline, or a folder of them",
         )
-    return _with(Job(output, without=without), identity.kind, path)
+    return _with(ConversionJob(output, without=without), identity.kind, path)

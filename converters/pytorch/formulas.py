@@ -11,17 +11,17 @@ The attribute `layer_shape` describes products, convolutions and attention in wo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.compute.operations import read_shape
 from et_sim.trace import shapes
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """One call as recorded; missing parts are empty."""
 
     shapes: Sequence[Any]

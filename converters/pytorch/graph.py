@@ -9,12 +9,12 @@ and every dependency leads to a later row, so there is no cycle.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from converters.pytorch.columns import NONE
 from et_sim.compiled.entry_points import entry
@@ -50,8 +50,7 @@ def longest_path(last: int, decided_by: Any, path: Any) -> int:
 _NAMED = 3  # examples in a remark
 
 
-@dataclass(slots=True)
-class Tally:
+class EventTally(Struct):
     """Counts of remarkable events, with a few examples."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -75,7 +74,7 @@ Column = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.signedinteger[Any]]  # numbers of rows or nodes; 32 bits save memory in large graphs
 
 
-class Role(IntEnum):
+class RunPart(IntEnum):
     """The parts of a run that nodes represent."""
 
     OPERATOR = 0  # an operator's own time, until it calls another one or ends
@@ -114,21 +113,20 @@ class Link(IntEnum):
         return self.name.lower().replace("_", "-")
 
 
-GAPS = (Role.REST, Role.GAP, Role.LAUNCH_GAP, Role.STREAM_GAP)
+GAPS = (RunPart.REST, RunPart.GAP, RunPart.LAUNCH_GAP, RunPart.STREAM_GAP)
 ON_HOST = (
-    Role.OPERATOR,
-    Role.MARKER,
-    Role.LAUNCH,
-    Role.LAUNCH_REST,
-    Role.WAIT,
+    RunPart.OPERATOR,
+    RunPart.MARKER,
+    RunPart.LAUNCH,
+    RunPart.LAUNCH_REST,
+    RunPart.WAIT,
     *GAPS,
-    Role.METADATA,
-    Role.UNTIMED,
+    RunPart.METADATA,
+    RunPart.UNTIMED,
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Graph:
+class RecordedGraph(Struct, frozen=True, eq=False):
     """The rows in the order of their start."""
 
     role: npt.NDArray[np.uint8]
@@ -157,11 +155,10 @@ class Graph:
         return ends, decisive
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """Nodes and dependencies while they are collected; indices are in the order of adding."""
 
-    tally: Tally
+    tally: EventTally
     role: list[Any] = field(default_factory=list)
     start_ns: list[Column] = field(default_factory=list)
     end_ns: list[Column] = field(default_factory=list)
@@ -198,7 +195,7 @@ class Draft:
         both = (before != NONE) & (after != NONE)
         self.links.append((kind, before[both], after[both], though_late))
 
-    def finished(self, without: frozenset[Link], position: Any) -> Graph:
+    def finished(self, without: frozenset[Link], position: Any) -> RecordedGraph:
         """Return the graph without some kinds of dependencies.
 
         `position` orders nodes without duration at one instant.
@@ -209,7 +206,7 @@ class Draft:
         rank[order] = np.arange(len(order), dtype=np.int32)
         before, after, kind = self._links(rank, start, end, without)
         del rank
-        return Graph(
+        return RecordedGraph(
             np.concatenate(self.role)[order],
             start[order],
             end[order],

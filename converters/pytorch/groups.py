@@ -8,22 +8,23 @@ which a simulation takes as all ranks.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace, ProcessGroup
 from converters.pytorch.communication import UNKNOWN, Communication
-from converters.pytorch.graph import Tally
+from converters.pytorch.graph import EventTally
 
 DEFAULT = "0"
 
 
-@dataclass(slots=True)
-class Groups:
+class RankGroups(Struct):
     """Members by name, of the groups that this rank is in; () means all ranks."""
 
     rank: int
     world: int  # UNKNOWN if neither recording has it
-    tally: Tally
+    tally: EventTally
     members: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def resolve(self, communication: Communication) -> Communication:
@@ -92,12 +93,12 @@ class Groups:
         return {name: ranks for ranks, name in names.items()}
 
 
-def collect_groups(host: HostTrace | None, device: DeviceTrace | None, tally: Tally) -> Groups:
+def collect_groups(host: HostTrace | None, device: DeviceTrace | None, tally: EventTally) -> RankGroups:
     """Return the groups that both recordings describe."""
     rank = next((t.rank for t in (device, host) if t is not None and t.rank != ABSENT), ABSENT)
     described = [*(group for trace in (device, host) if trace is not None for group in trace.groups)]
     world = device.world_size if device is not None and device.world_size != ABSENT else _world(described)
-    groups = Groups(rank, world, tally)
+    groups = RankGroups(rank, world, tally)
     for group in described:
         ranks = tuple(group.ranks)
         if not ranks and group.size not in (ABSENT, world) and world != UNKNOWN:
@@ -107,7 +108,7 @@ def collect_groups(host: HostTrace | None, device: DeviceTrace | None, tally: Ta
     return groups
 
 
-def learn_world(groups: Groups, largest: int) -> None:
+def learn_world(groups: RankGroups, largest: int) -> None:
     """Take the largest group, of this size, as all ranks, if the number of ranks is not recorded."""
     if groups.world == UNKNOWN and largest > 0:
         groups.world = largest

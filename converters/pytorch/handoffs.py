@@ -24,11 +24,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
-from converters.pytorch.calls import Calls, Work
+from converters.pytorch.calls import Calls, DeviceWork
 from converters.pytorch.columns import NONE, DeviceTrace
 from converters.pytorch.graph import Column, Draft, Link
 from converters.pytorch.threads import Threads
@@ -40,8 +40,7 @@ _CHANCE = 0.05  # greatest probability of the same place by accident
 _AUTOGRAD = "autograd::engine::evaluate_function"
 
 
-@dataclass(frozen=True, slots=True)
-class _Reason:
+class _Reason(Struct, frozen=True):
     """Another thread that may have ended a gap."""
 
     gap: int  # position in the chains
@@ -139,7 +138,7 @@ _SHORTEST_WAIT_NS = 1_000
 _SOON_NS = 100_000  # after the end of a collective, within which a waiting thread resumes
 
 
-def link_groups(draft: Draft, work: Work, by_worker: Column, group: Column, work_node: Column) -> None:
+def link_groups(draft: Draft, work: DeviceWork, by_worker: Column, group: Column, work_node: Column) -> None:
     """Keep consecutive collectives of one group in order, on any worker."""
     order = by_worker[np.lexsort((work.end_ns[by_worker], work.start_ns[by_worker], group[by_worker]))]
     before, after = order[:-1], order[1:]
@@ -148,7 +147,7 @@ def link_groups(draft: Draft, work: Work, by_worker: Column, group: Column, work
 
 
 def link_workers(
-    draft: Draft, threads: Threads, calls: Calls, work: Work, by_worker: Column, work_node: Column
+    draft: Draft, threads: Threads, calls: Calls, work: DeviceWork, by_worker: Column, work_node: Column
 ) -> None:
     """Add dependencies from the work of workers to the thread that issued it."""
     issued = by_worker[work.call[by_worker] != NONE]

@@ -16,9 +16,9 @@ other streams end work all the time, a distance has little weight.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from converters.pytorch.calls import Flags
 from converters.pytorch.columns import NONE
@@ -33,8 +33,7 @@ _ENOUGH = 5  # samples that permit a shorter reach than usual
 _LONGEST_NS = 100_000  # a longer time is no latency
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class LongestDelay(Struct, frozen=True):
     """The longest time from an end to the start of work that awaited it."""
 
     ns: int
@@ -48,7 +47,7 @@ class Reach:
         return f"{within}, as {self.samples:,} that began late; {100 * self.accidents:.0f} % by accident"
 
 
-def find_reach(distance: Column, ends: Column, window: Column) -> Reach:
+def find_reach(distance: Column, ends: Column, window: Column) -> LongestDelay:
     """Return the reach of samples: the distance from the last end, the number of ends, and the time in which
     they fell.
     """
@@ -62,15 +61,14 @@ def find_reach(distance: Column, ends: Column, window: Column) -> Reach:
     excess = np.where(distance <= _LONGEST_NS, total - accidents / SELDOM, 0)
     at = int(np.argmax(excess)) if len(excess) else 0
     if not len(excess) or excess[at] <= 0 or (at + 1 < _ENOUGH and distance[at] < _USUAL_NS):
-        return Reach(_USUAL_NS)
-    return Reach(int(distance[at]), at + 1, float(accidents[at] / total[at]))
+        return LongestDelay(_USUAL_NS)
+    return LongestDelay(int(distance[at]), at + 1, float(accidents[at] / total[at]))
 
 
 _LATE_NS = 15_000  # delay after all known causes from which work is late
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ends:
+class _Ends(Struct, frozen=True, eq=False):
     """The ends of another stream while late work could have begun but did not, by piece of late work."""
 
     cause: Column  # the last work that ended, or NONE
@@ -78,8 +76,7 @@ class _Ends:
     count: Column  # number of ends
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LateWork:
+class LateWork(Struct, frozen=True, eq=False):
     """Work that began late, and the time from which it could have begun."""
 
     launches: Launches
@@ -90,7 +87,7 @@ class LateWork:
     def _start_ns(self) -> Column:
         return self.launches.work.start_ns[self.row]
 
-    def reach(self) -> Reach:
+    def reach(self) -> LongestDelay:
         """Return the longest time from the end of work to the start of work that awaited it."""
         last, count = np.full(len(self.row), NONE), np.zeros(len(self.row), np.int64)
         for other in self._other_streams():

@@ -11,12 +11,12 @@ came before the launch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from converters.pytorch.calls import Calls, Flags, Recording, Work, named, running_most
+from converters.pytorch.calls import Calls, DeviceWork, Flags, Recording, named, running_most
 from converters.pytorch.columns import NONE, EventKind
 from converters.pytorch.graph import Column
 from et_sim.basics.unique import unique
@@ -27,8 +27,7 @@ _LONG_AGO = -(1 << 62)
 Pairs = tuple[Column, Column]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Latencies:
+class Latencies(Struct, frozen=True, eq=False):
     """The usual latencies."""
 
     arrival_ns: Column  # by work: when its launch permitted its start
@@ -74,7 +73,7 @@ def find_latencies(given: Recording, awaited: Pairs) -> Latencies:
     return Latencies(arrival, turn, _median((start - happened)[by_event], turn))
 
 
-def before_on_stream(work: Work) -> Column:
+def before_on_stream(work: DeviceWork) -> Column:
     """Return by work when all earlier work of its stream had ended."""
     latest = np.full(len(work), _LONG_AGO)
     if len(work):

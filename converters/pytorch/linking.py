@@ -12,13 +12,13 @@ spans are compared, too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from converters.pytorch.alignment import Sequence, align
+from converters.pytorch.alignment import NameSequence, align
 from converters.pytorch.calls import Calls, Rows
 from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, HostNodeKind, HostTrace
 from et_sim.basics.errors import TraceError
@@ -32,8 +32,7 @@ _VOTES = 100_000  # most operators that vote
 _LIKELY = 0.3  # share of a thread's names that must occur on a lane for a comparison
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Links:
+class HostCallPairs(Struct, frozen=True, eq=False):
     """Pairs of host rows and calls."""
 
     host_of_call: Rows  # host row, or NONE
@@ -58,8 +57,7 @@ class Links:
         return self.linked / self.device_operators if self.device_operators else 1.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sides:
+class _Sides(Struct, frozen=True, eq=False):
     """Both sides with names in one numbering."""
 
     host: Rows  # rows that can be linked, by id
@@ -73,7 +71,7 @@ def operators_of(host: HostTrace) -> Any:
     return np.flatnonzero(~np.isin(host.kind, [int(node_sort) for node_sort in _WITHOUT_CALLS]))
 
 
-def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> Links:
+def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> HostCallPairs:
     """Find the pairs of rows and calls."""
     sides = _sides(host, device, calls)
     best, name = _no_pairs(), "nothing fits"
@@ -93,7 +91,7 @@ def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> Links:
             best, name = links, way_name
     host_of_call = np.full(len(calls), NONE, np.int32)
     host_of_call[best[1]] = best[0]
-    return Links(host_of_call, name, np.sort(sides.host), len(sides.call), len(best[0]))
+    return HostCallPairs(host_of_call, name, np.sort(sides.host), len(sides.call), len(best[0]))
 
 
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # host rows, calls
@@ -171,8 +169,8 @@ def _usual_shift(ours: Pairs, theirs: Pairs) -> int | None:
 def _by_names(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides) -> Pairs:
     """Return the pairs of aligned names, for pairs of threads and lanes that match best."""
     threads, lanes = host.thread[sides.host], calls.lane[sides.call]
-    ours = Sequence(sides.host_name, host.sequence[sides.host].astype(np.int64))
-    theirs = Sequence(sides.call_name, device.sequence[calls.row[sides.call]].astype(np.int64))
+    ours = NameSequence(sides.host_name, host.sequence[sides.host].astype(np.int64))
+    theirs = NameSequence(sides.call_name, device.sequence[calls.row[sides.call]].astype(np.int64))
     candidates: list[tuple[int, int, int, Pairs]] = []
     for thread in unique(threads).tolist():
         here = np.flatnonzero(threads == thread)
@@ -209,7 +207,7 @@ _LEEWAY = 1.1  # factor by which the linked span may exceed that of the executio
 _LEEWAY_NS = 50_000_000
 
 
-def doubts(host: HostTrace, device: DeviceTrace, calls: Calls, links: Links) -> Iterator[str]:
+def doubts(host: HostTrace, device: DeviceTrace, calls: Calls, links: HostCallPairs) -> Iterator[str]:
     """Yield reasons to doubt that the two recordings belong together."""
     if device.node_id is not None:  # one file
         return
@@ -227,7 +225,7 @@ def doubts(host: HostTrace, device: DeviceTrace, calls: Calls, links: Links) -> 
         yield f"{took}"
 
 
-def refuse_unrelated(host: HostTrace, device: DeviceTrace, links: Links, doubts: list[str]) -> None:
+def refuse_unrelated(host: HostTrace, device: DeviceTrace, links: HostCallPairs, doubts: list[str]) -> None:
     """Raise an error for the first of some doubts."""
     if doubts:
         linked = "" if "operators" in doubts[0] else f"; {_rate(links)}"
@@ -238,13 +236,13 @@ def refuse_unrelated(host: HostTrace, device: DeviceTrace, links: Links, doubts:
         )
 
 
-def _rate(links: Links) -> str:
+def _rate(links: HostCallPairs) -> str:
     smaller = max(min(links.host_operators, links.device_operators), 1)
     share = f"{100 * links.linked / smaller:.0f} %"
     return f"{links.linked:,} of {smaller:,} operators of the smaller one link ({share})"
 
 
-def _longer(host: HostTrace, calls: Calls, links: Links) -> str:
+def _longer(host: HostTrace, calls: Calls, links: HostCallPairs) -> str:
     """Return a sentence if the linked span is longer than the recorded one, else ""."""
     linked = links.host_of_call != NONE
     recorded_ns = (host.finish_ms - host.start_ms) * 1_000_000

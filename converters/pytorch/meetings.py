@@ -9,13 +9,13 @@ collectives do not connect all ranks, messages between kernels are used, too: bo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from converters.pytorch.columns import NONE
-from converters.pytorch.graph import Column, Role
+from converters.pytorch.graph import Column, RunPart
 from converters.pytorch.rank import ConvertedRank
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns
@@ -33,8 +33,7 @@ _CLEAR = 5  # recorded clocks are corrected if corrected ones agree this many ti
 _VAGUE = 0.05  # of the time recorded: clocks that agree no better do not determine the starts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Series:
+class Series(Struct, frozen=True, eq=False):
     """The collectives of one group on one rank, in order."""
 
     kind: Column  # CollectiveKind
@@ -44,8 +43,7 @@ class Series:
     bytes: Column  # NONE: unknown
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Meetings:
+class Meetings(Struct, frozen=True, eq=False):
     """The collectives of one rank, and the time of its recording."""
 
     begin_ns: int
@@ -93,7 +91,7 @@ def _messages(rank: ConvertedRank, rows: Column, which: Column) -> dict[tuple[in
         communication = rank.communications[at]
         if (
             communication.operation.collective is not None
-            or rank.graph.role[row] != Role.KERNEL
+            or rank.graph.role[row] != RunPart.KERNEL
             or communication.peer < 0
         ):
             continue
@@ -106,8 +104,7 @@ def _messages(rank: ConvertedRank, rows: Column, which: Column) -> dict[tuple[in
     return {ends: np.array(moments, np.int64) for ends, moments in ends_of.items()}
 
 
-@dataclass(slots=True)
-class Settled:
+class Settled(Struct):
     """The results of the comparison, by rank in the order given."""
 
     start_ns: list[int]

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, HostTrace
 from converters.pytorch.communication import Communication
-from converters.pytorch.graph import Column, Graph, Link, Role, Rows, Tally
-from converters.pytorch.linking import Links
+from converters.pytorch.graph import Column, EventTally, Link, RecordedGraph, Rows, RunPart
+from converters.pytorch.linking import HostCallPairs
 
 
 class Lookup:
@@ -62,14 +62,13 @@ def taken(values: Any, index: Any) -> Column:
     return entries
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ConvertedRank:
+class ConvertedRank(Struct, frozen=True, eq=False):
     """Columns by row of the graph; -1 if a row has no entry."""
 
-    graph: Graph
+    graph: RecordedGraph
     host: HostTrace | None
     device: DeviceTrace | None
-    links: Links | None
+    links: HostCallPairs | None
     is_timed: bool
     rank: int  # -1 if unknown
     groups: Mapping[str, tuple[int, ...]]
@@ -79,7 +78,7 @@ class ConvertedRank:
     operator_event: Lookup  # row of the device trace that holds the arguments; for work, that of its operator
     described_by: Lookup  # row of the execution trace that holds the arguments
     numbers: Mapping[str, Lookup]  # attributes
-    tally: Tally  # counts of parts left out, inferred or unexpected
+    tally: EventTally  # counts of parts left out, inferred or unexpected
     measured_ns: int
     begin_ns: int  # start by the clock of the recording; 0 without times
     described_as: Mapping[str, str]  # metadata of the file
@@ -89,15 +88,15 @@ class ConvertedRank:
     texts: tuple[str, ...] = ()
 
 
-EMPTY = (Role.GAP, Role.LAUNCH_GAP, Role.STREAM_GAP)
+EMPTY = (RunPart.GAP, RunPart.LAUNCH_GAP, RunPart.STREAM_GAP)
 _LONGEST = 5  # number of entries that are listed one by one
 
 
-def row_lanes(graph: Graph, device: DeviceTrace, event: Lookup) -> Column:
+def row_lanes(graph: RecordedGraph, device: DeviceTrace, event: Lookup) -> Column:
     """Return the thread or stream of every row as an index into the lanes; NONE if unknown."""
     row_event = event[:]
     lane = np.where(row_event != NONE, device.lane[row_event], NONE)
-    pairs = np.flatnonzero(np.isin(graph.role[graph.before], (Role.LAUNCH_GAP, Role.STREAM_GAP)))
+    pairs = np.flatnonzero(np.isin(graph.role[graph.before], (RunPart.LAUNCH_GAP, RunPart.STREAM_GAP)))
     lane[graph.before[pairs][::-1]] = lane[graph.after[pairs]][::-1]  # of several, the first
     order = np.flatnonzero(graph.kind == Link.THREAD_ORDER)
     before, after = graph.before[order], graph.after[order]
@@ -113,7 +112,7 @@ def row_lanes(graph: Graph, device: DeviceTrace, event: Lookup) -> Column:
     return lane
 
 
-def gap_names(graph: Graph, device: DeviceTrace, event: Lookup) -> tuple[Column, tuple[str, ...]]:
+def gap_names(graph: RecordedGraph, device: DeviceTrace, event: Lookup) -> tuple[Column, tuple[str, ...]]:
     """Return the names of the gaps of a graph: by row an index into names, NONE for other rows."""
     row_event = event[:]
     lane = np.where(row_event != NONE, device.lane[row_event], NONE)
@@ -125,12 +124,12 @@ def gap_names(graph: Graph, device: DeviceTrace, event: Lookup) -> tuple[Column,
     _continue_threads(graph, of_gap, len(lane_names) - 1)
     of_gap[graph.before[pairs][::-1]] = lane[graph.after[pairs]][::-1]  # of several, the first
     names = tuple(f"{_words(role)}{of}" for role in EMPTY for of in lane_names)
-    place = np.zeros(len(Role), np.int64)
+    place = np.zeros(len(RunPart), np.int64)
     place[[int(role) for role in EMPTY]] = np.arange(len(EMPTY)) * len(lane_names)
     return np.where(is_gap, place[graph.role] + of_gap, NONE), names
 
 
-def _continue_threads(graph: Graph, lane: Column, unknown: int) -> None:
+def _continue_threads(graph: RecordedGraph, lane: Column, unknown: int) -> None:
     """Give gaps at the end of a thread the lane of their predecessor: a call, or the rest of one."""
     order = np.flatnonzero(graph.kind == Link.THREAD_ORDER)
     before, after = graph.before[order], graph.after[order]
@@ -139,7 +138,7 @@ def _continue_threads(graph: Graph, lane: Column, unknown: int) -> None:
         lane[after[is_continued]] = lane[before[is_continued]]
 
 
-def explained(graph: Graph, device: DeviceTrace | None, event: Lookup, path: Rows) -> dict[str, Any]:
+def explained(graph: RecordedGraph, device: DeviceTrace | None, event: Lookup, path: Rows) -> dict[str, Any]:
     """Return the gaps on the longest path (its rows, the last first) by name, and the longest of them."""
     duration = (graph.end_ns - graph.start_ns)[path]
     total = int(duration.sum())
@@ -175,7 +174,7 @@ def _name_of_row(device: DeviceTrace, event: Lookup, row: int) -> str:
     return device.names[device.name[event_of_row]] if event_of_row != NONE else ""
 
 
-def _words(role: Role) -> str:
+def _words(role: RunPart) -> str:
     return role.name.lower().replace("_", " ")
 
 

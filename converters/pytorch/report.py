@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.columns import NONE, DeviceTrace, EventKind
-from converters.pytorch.graph import Column, Graph, Link, Role, Rows, longest_path
+from converters.pytorch.graph import Column, Link, RecordedGraph, Rows, RunPart, longest_path
 from converters.pytorch.groups import DEFAULT
 from converters.pytorch.rank import ConvertedRank, Lookup, explained
 from et_sim.basics.unique import unique
@@ -68,10 +68,10 @@ def _recorded(rank: ConvertedRank) -> dict[str, Any]:
     }
 
 
-def _roles(graph: Graph) -> dict[str, dict[str, int]]:
+def _roles(graph: RecordedGraph) -> dict[str, dict[str, int]]:
     duration = graph.end_ns - graph.start_ns
     totals = {}
-    for role in Role:
+    for role in RunPart:
         of_role = graph.role == role
         if of_role.any():
             totals[_plain_name(role)] = {"nodes": int(of_role.sum()), "ns": int(duration[of_role].sum())}
@@ -140,15 +140,15 @@ def _time(rank: ConvertedRank) -> dict[str, Any]:
     }
 
 
-def _busy(graph: Graph) -> int:
+def _busy(graph: RecordedGraph) -> int:
     """Return the time in which some device worked."""
-    rows = np.flatnonzero((graph.work != NONE) & (graph.role != Role.COMMUNICATION))
+    rows = np.flatnonzero((graph.work != NONE) & (graph.role != RunPart.COMMUNICATION))
     until = np.maximum.accumulate(graph.end_ns[rows])
     before = np.insert(until[:-1], 0, 0) if len(rows) else until
     return int(np.maximum(until - np.maximum(graph.start_ns[rows], before), 0).sum())
 
 
-def _path(graph: Graph, ends: Column, decisive: Rows) -> Rows:
+def _path(graph: RecordedGraph, ends: Column, decisive: Rows) -> Rows:
     """Return the nodes that determined the end of the last one, the last first."""
     path = np.empty(len(graph), np.int32)
     decided_by = np.where(decisive >= 0, graph.before[decisive] if len(graph.before) else decisive, NONE)
@@ -157,17 +157,17 @@ def _path(graph: Graph, ends: Column, decisive: Rows) -> Rows:
     return nodes
 
 
-def _by_role(graph: Graph, path: Rows) -> dict[str, int]:
+def _by_role(graph: RecordedGraph, path: Rows) -> dict[str, int]:
     """Return the time by role along a path."""
-    times = np.zeros(len(Role), np.int64)
+    times = np.zeros(len(RunPart), np.int64)
     np.add.at(times, graph.role[path], (graph.end_ns - graph.start_ns)[path])
-    total = dict(zip(Role, times.tolist(), strict=True))
+    total = dict(zip(RunPart, times.tolist(), strict=True))
     order = sorted(total, key=lambda role: (-total[role], role.name))
     return {_plain_name(role): total[role] for role in order if total[role]}
 
 
 def _nodes(rank: ConvertedRank) -> Counter[NodeKind]:
-    is_metadata = rank.graph.role == Role.METADATA
+    is_metadata = rank.graph.role == RunPart.METADATA
     communicates = rank.communication != NONE
     counts = Counter(
         {
@@ -182,7 +182,9 @@ def _nodes(rank: ConvertedRank) -> Counter[NodeKind]:
 
 
 def _costs(rank: ConvertedRank) -> dict[str, int]:
-    is_kernel = np.isin(rank.graph.role, (Role.KERNEL, Role.COPY, Role.FILL)) & (rank.communication == NONE)
+    is_kernel = np.isin(rank.graph.role, (RunPart.KERNEL, RunPart.COPY, RunPart.FILL)) & (
+        rank.communication == NONE
+    )
     nothing = Lookup(rank.graph.role)
     operations, size = (rank.numbers.get(name, nothing)[is_kernel] for name in ("num_ops", "tensor_size"))
     took = (rank.graph.end_ns - rank.graph.start_ns)[is_kernel]
@@ -227,7 +229,7 @@ def _plain(subject: str) -> str:
     return known.get(phase, f"events of category {category}" if category else subject)
 
 
-def _plain_name(role: Role) -> str:
+def _plain_name(role: RunPart) -> str:
     return role.name.lower().replace("_", " ")
 
 

@@ -10,28 +10,27 @@ work that had ended, and its successors wait for all of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from converters.pytorch.calls import Calls, Flags, Recording, Work
+from converters.pytorch.calls import Calls, DeviceWork, Flags, Recording
 from converters.pytorch.columns import NONE, EventKind
-from converters.pytorch.graph import Column, Draft, Link, Role
+from converters.pytorch.graph import Column, Draft, Link, RunPart
 from converters.pytorch.latencies import Latencies, Pairs
 from converters.pytorch.threads import STEP, Threads
 
 _ROLE_OF = {
-    EventKind.KERNEL: Role.KERNEL,
-    EventKind.MEMCPY: Role.COPY,
-    EventKind.MEMSET: Role.FILL,
-    EventKind.ACCELERATOR: Role.ACCELERATOR,
-    EventKind.ANNOTATION: Role.COMMUNICATION,  # of a worker
+    EventKind.KERNEL: RunPart.KERNEL,
+    EventKind.MEMCPY: RunPart.COPY,
+    EventKind.MEMSET: RunPart.FILL,
+    EventKind.ACCELERATOR: RunPart.ACCELERATOR,
+    EventKind.ANNOTATION: RunPart.COMMUNICATION,  # of a worker
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Streams:
+class Streams(Struct, frozen=True, eq=False):
     """Nodes of the draft: those of the work, and the gaps before it."""
 
     node: Column  # by work
@@ -57,7 +56,7 @@ def add_streams(
     of this work among nodes without duration.
     """
     device, calls, work = given.device, given.calls, given.work
-    role = np.array([_ROLE_OF.get(EventKind(kind), Role.KERNEL) for kind in range(len(EventKind))])
+    role = np.array([_ROLE_OF.get(EventKind(kind), RunPart.KERNEL) for kind in range(len(EventKind))])
     node = draft.add(role[device.kind[work.row]], work.start_ns, work.end_ns, work=np.arange(len(work)))
     own_position = base + np.arange(len(work)) * STEP
     launches, arrival = _launch_nodes(draft, calls, work, threads, latencies.arrival_ns)
@@ -81,7 +80,7 @@ def add_streams(
     return Streams(node, np.concatenate([own_position, gap]))
 
 
-def _keep_order(draft: Draft, work: Work, node: Column, communications: Column) -> None:
+def _keep_order(draft: Draft, work: DeviceWork, node: Column, communications: Column) -> None:
     """Keep the communication of one stream in order, even if it overlaps in the recording."""
     before, after = communications[:-1], communications[1:]
     overlaps = (work.lane[before] == work.lane[after]) & (work.end_ns[before] > work.start_ns[after])
@@ -120,8 +119,8 @@ def _gaps(
     lasts = np.where(decides, start[after], moment) - end[before]
     gap_of = fits & (lasts > 0)
     lone = late[~anchored[node[late]]]
-    role = np.where(kind[gap_of] == Link.LAUNCH, Role.LAUNCH_GAP, Role.STREAM_GAP)
-    role = np.concatenate([role, np.full(len(lone), Role.STREAM_GAP)])
+    role = np.where(kind[gap_of] == Link.LAUNCH, RunPart.LAUNCH_GAP, RunPart.STREAM_GAP)
+    role = np.concatenate([role, np.full(len(lone), RunPart.STREAM_GAP)])
     opens = np.concatenate([end[before[gap_of]], np.zeros(len(lone), np.int64)])
     closes = np.concatenate([(end[before] + lasts)[gap_of], start[node[lone]]])
     target = np.concatenate([after[gap_of], node[lone]])
@@ -134,7 +133,7 @@ def _gaps(
         draft.link(link, gaps[of_kind], target[of_kind])
     draft.link(Link.STREAM_ORDER, gaps[len(target) - len(lone) :], node[lone])
     draft.tally.count("launches of work that began before the recording", len(lone))
-    is_worker = np.concatenate(draft.role)[after] == Role.COMMUNICATION
+    is_worker = np.concatenate(draft.role)[after] == RunPart.COMMUNICATION
     remark = f"gaps of streams longer than {_LONG_GAP_NS // 1000} us that nothing explains"
     draft.tally.count(remark, int(((left > _LONG_GAP_NS) & ~is_worker).sum()))
     first = node[0] if len(node) else 0
@@ -143,7 +142,7 @@ def _gaps(
 
 
 def _launch_nodes(
-    draft: Draft, calls: Calls, work: Work, threads: Threads, arrival: Column
+    draft: Draft, calls: Calls, work: DeviceWork, threads: Threads, arrival: Column
 ) -> tuple[Column, Column]:
     """Return the predecessor of each piece of work (its launching call, or that call's predecessor), and the
     time at which it permits the start.
@@ -155,7 +154,7 @@ def _launch_nodes(
     node = work.call.copy()  # node i is call i
     launched = np.flatnonzero(node != NONE)
     rest = threads.after(node[launched])
-    ends = (rest != NONE) & (np.concatenate(draft.role)[rest] == Role.LAUNCH_REST)
+    ends = (rest != NONE) & (np.concatenate(draft.role)[rest] == RunPart.LAUNCH_REST)
     ends &= threads.end_of[rest] <= arrival[launched]
     node[launched[ends]] = rest[ends]
     early = launched[np.concatenate(draft.end_ns)[node[launched]] > work.start_ns[launched]]
@@ -173,7 +172,7 @@ def _launch_nodes(
     return node, arrival
 
 
-def stream_order(work: Work) -> Pairs:
+def stream_order(work: DeviceWork) -> Pairs:
     """Return pairs of work: each comes after the last work of its stream, all of it if that overlapped."""
     same = work.lane[1:] == work.lane[:-1]
     overlaps = same & (work.end_ns[:-1] > work.start_ns[1:])
@@ -186,7 +185,7 @@ def stream_order(work: Work) -> Pairs:
     return np.concatenate(before), np.concatenate(after)
 
 
-def _overlapping(work: Work, overlapped: Column) -> Any:
+def _overlapping(work: DeviceWork, overlapped: Column) -> Any:
     """Return the additional pairs around overlaps: from the last that had ended, to all that still ran."""
     before: list[int] = []
     after: list[int] = []

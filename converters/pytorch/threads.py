@@ -12,21 +12,20 @@ begins at the end of the awaited work: the rest is its own time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from converters.pytorch.calls import Calls, Flags, Work, running_most
+from converters.pytorch.calls import Calls, DeviceWork, Flags, running_most
 from converters.pytorch.columns import NONE
-from converters.pytorch.graph import Column, Draft, Link, Role, Rows
+from converters.pytorch.graph import Column, Draft, Link, Rows, RunPart
 from et_sim.basics.unique import unique
 
 STEP = 5  # positions for each call: its node, its own rest, its caller's, the gap after it, the gap before it
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Threads:
+class Threads(Struct, frozen=True, eq=False):
     """Nodes of the draft, thread by thread in the order of time."""
 
     node: Rows  # in chains
@@ -76,7 +75,9 @@ class Threads:
         return nodes
 
 
-def add_threads(draft: Draft, calls: Calls, work: Work, arrival_ns: Column, waited_until: Column) -> Threads:
+def add_threads(
+    draft: Draft, calls: Calls, work: DeviceWork, arrival_ns: Column, waited_until: Column
+) -> Threads:
     """Add the nodes of all threads with their chains; node i of the draft is call i.
 
     `arrival_ns` is the time at which the launch of each piece of work permitted its start, `waited_until` the
@@ -88,21 +89,21 @@ def add_threads(draft: Draft, calls: Calls, work: Work, arrival_ns: Column, wait
     ends = np.append(calls.start_ns[1:], 0)
     until = np.where(is_last, running_most(calls.lane, calls.end_ns), ends)
     start, end = _own_time(calls, work, arrival_ns, until, waited_until, is_mark)
-    role = np.full(len(calls), Role.LAUNCH, np.uint8)
-    role[calls.is_operator] = Role.OPERATOR
-    role[is_mark] = Role.MARKER
-    role[waited_until != NONE] = Role.WAIT
+    role = np.full(len(calls), RunPart.LAUNCH, np.uint8)
+    role[calls.is_operator] = RunPart.OPERATOR
+    role[is_mark] = RunPart.MARKER
+    role[waited_until != NONE] = RunPart.WAIT
     nodes = draft.add(role, start, end, call=np.arange(len(calls)))
     worked = np.maximum(np.minimum(covered, until), end)
     own_position = nodes * STEP
     lane = calls.lane
     parts = [(nodes, lane, np.zeros(len(nodes), bool), own_position)]
-    returned = np.where(role == Role.LAUNCH, np.maximum(np.minimum(calls.end_ns, until), end), end)
+    returned = np.where(role == RunPart.LAUNCH, np.maximum(np.minimum(calls.end_ns, until), end), end)
     outlasting = np.flatnonzero(returned > end)
     parts.append(
         _part(
             draft,
-            Role.LAUNCH_REST,
+            RunPart.LAUNCH_REST,
             lane[outlasting],
             end[outlasting],
             returned[outlasting],
@@ -113,7 +114,7 @@ def add_threads(draft: Draft, calls: Calls, work: Work, arrival_ns: Column, wait
     parts.append(
         _part(
             draft,
-            Role.REST,
+            RunPart.REST,
             lane[outlasting],
             returned[outlasting],
             worked[outlasting],
@@ -124,7 +125,7 @@ def add_threads(draft: Draft, calls: Calls, work: Work, arrival_ns: Column, wait
     parts.append(
         _part(
             draft,
-            Role.GAP,
+            RunPart.GAP,
             lane[outlasting],
             worked[outlasting],
             until[outlasting],
@@ -132,7 +133,9 @@ def add_threads(draft: Draft, calls: Calls, work: Work, arrival_ns: Column, wait
         )
     )
     first = np.flatnonzero(np.insert(is_last[:-1], 0, True) & (start > 0)) if len(calls) else outlasting[:0]
-    parts.append(_part(draft, Role.GAP, lane[first], start[first] * 0, start[first], own_position[first] - 1))
+    parts.append(
+        _part(draft, RunPart.GAP, lane[first], start[first] * 0, start[first], own_position[first] - 1)
+    )
     columns = list(zip(*parts, strict=True))
     del parts, covered, until, worked, returned, start, end
     order = np.lexsort((np.concatenate(columns[3]), np.concatenate(columns[1]))).astype(np.int32)
@@ -144,13 +147,13 @@ def add_threads(draft: Draft, calls: Calls, work: Work, arrival_ns: Column, wait
     return threads
 
 
-def _part(draft: Draft, role: Role, lane: Rows, start: Column, end: Column, position: Rows) -> Any:
+def _part(draft: Draft, role: RunPart, lane: Rows, start: Column, end: Column, position: Rows) -> Any:
     node = draft.add(role, start, end)
-    return node, lane, np.full(len(node), role == Role.GAP), position
+    return node, lane, np.full(len(node), role == RunPart.GAP), position
 
 
 def _own_time(
-    calls: Calls, work: Work, arrival_ns: Column, until: Column, waited_until: Column, is_mark: Flags
+    calls: Calls, work: DeviceWork, arrival_ns: Column, until: Column, waited_until: Column, is_mark: Flags
 ) -> tuple[Column, Column]:
     """Return the start and the end of each call's node."""
     start = calls.start_ns.copy()

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
-from converters.pytorch.calls import Calls, Recording, Work, device_work, host_calls
+from converters.pytorch.calls import Calls, DeviceWork, Recording, device_work, host_calls
 from converters.pytorch.carriers import Carriers, find_carriers
 from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, EventKind, HostTrace
-from converters.pytorch.costs import Costs, find_costs
+from converters.pytorch.costs import WorkCosts, find_costs
 from converters.pytorch.data_links import link_data
-from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Tally
-from converters.pytorch.groups import Groups, collect_groups
+from converters.pytorch.graph import Column, Draft, EventTally, Link, RecordedGraph, RunPart
+from converters.pytorch.groups import RankGroups, collect_groups
 from converters.pytorch.handoffs import link_groups, link_handoffs, link_workers
-from converters.pytorch.linking import Links, doubts, link, refuse_unrelated
+from converters.pytorch.linking import HostCallPairs, doubts, link, refuse_unrelated
 from converters.pytorch.rank import ConvertedRank, Lookup, row_lanes, taken
 from converters.pytorch.streams import add_streams
 from converters.pytorch.threads import STEP, add_threads
-from converters.pytorch.waits import Waits, find_waits
+from converters.pytorch.waits import RecordedWaits, find_waits
 from et_sim.basics.errors import TraceError
 
-_Spans = TypeVar("_Spans", Calls, Work)
+_Spans = TypeVar("_Spans", Calls, DeviceWork)
 WHOLE = 0.8  # share of the timeline's operators that must be linked for all of it to be converted
 
 
@@ -36,7 +36,7 @@ def convert_timed(
     """Link the recordings, order and connect their nodes; unrelated recordings are refused, unless forced."""
     device, calls, work = _from_its_beginning(device)
     links = link(host, device, calls) if host is not None else None
-    tally = Tally()
+    tally = EventTally()
     if host is not None and links is not None:
         all_doubts = list(doubts(host, device, calls, links))
         if not force:
@@ -51,7 +51,7 @@ def convert_timed(
 
 
 def _connected(
-    given: Recording, links: Links | None, groups: Groups, without: frozenset[Link]
+    given: Recording, links: HostCallPairs | None, groups: RankGroups, without: frozenset[Link]
 ) -> ConvertedRank:
     """Find the dependencies and the attributes of all nodes."""
     tally = groups.tally
@@ -73,7 +73,7 @@ def _nothing_timed(device: DeviceTrace) -> TraceError:
     )
 
 
-def _from_its_beginning(device: DeviceTrace) -> tuple[DeviceTrace, Calls, Work]:
+def _from_its_beginning(device: DeviceTrace) -> tuple[DeviceTrace, Calls, DeviceWork]:
     """Return the timeline with times from its first call or work on, with its calls and work."""
     timed = [int(kind) for kind in EventKind if kind not in (EventKind.DEVICE_ANNOTATION, EventKind.OVERHEAD)]
     rows = np.isin(device.kind, timed)
@@ -96,7 +96,7 @@ def _shifted_spans(spans: _Spans, by_ns: int) -> _Spans:
     return replace(spans, start_ns=spans.start_ns - by_ns, end_ns=spans.end_ns - by_ns)
 
 
-def _within(given: Recording, links: Links, tally: Tally) -> tuple[Recording, Links]:
+def _within(given: Recording, links: HostCallPairs, tally: EventTally) -> tuple[Recording, HostCallPairs]:
     """Return the part that the execution trace covers, if the timeline is much longer."""
     calls, work, linked = given.calls, given.work, links.host_of_call != NONE
     low, high = int(calls.start_ns[linked].min()), int(calls.end_ns[linked].max())
@@ -107,9 +107,9 @@ def _within(given: Recording, links: Links, tally: Tally) -> tuple[Recording, Li
     tally.count("work of devices that calls outside of it launched", int((~launched).sum()))
     number = np.append(np.cumsum(keep) - 1, NONE)  # the last entry belongs to NONE
     number[:-1][~keep] = NONE
-    kept = Calls(**{name: getattr(calls, name)[keep] for name in Calls.__slots__})
+    kept = Calls(**{name: getattr(calls, name)[keep] for name in Calls.__struct_fields__})
     kept = replace(_shifted_spans(kept, low), parent=number[kept.parent])
-    rest = Work(**{name: getattr(work, name)[launched] for name in Work.__slots__})
+    rest = DeviceWork(**{name: getattr(work, name)[launched] for name in DeviceWork.__struct_fields__})
     rest = replace(_shifted_spans(rest, low), call=number[rest.call])
     operators = int((kept.is_operator | kept.is_annotation).sum())
     inside = replace(links, host_of_call=links.host_of_call[keep], device_operators=operators)
@@ -117,8 +117,8 @@ def _within(given: Recording, links: Links, tally: Tally) -> tuple[Recording, Li
 
 
 def _graph(
-    given: Recording, carriers: Carriers, waits: Waits, groups: Groups, without: frozenset[Link]
-) -> tuple[Graph, dict[str, tuple[int, ...]]]:
+    given: Recording, carriers: Carriers, waits: RecordedWaits, groups: RankGroups, without: frozenset[Link]
+) -> tuple[RecordedGraph, dict[str, tuple[int, ...]]]:
     calls, work = given.calls, given.work
     draft = Draft(groups.tally)
     threads = add_threads(draft, calls, work, waits.latencies.arrival_ns, waits.until_ns)
@@ -138,13 +138,13 @@ def _graph(
     del threads, streams  # large, and no longer needed
     described = groups.described()
     if described:
-        draft.add(Role.METADATA, np.zeros(1, np.int64), np.zeros(1, np.int64))
+        draft.add(RunPart.METADATA, np.zeros(1, np.int64), np.zeros(1, np.int64))
         position = np.append(position, np.int32(-STEP))
     return draft.finished(without, position), described
 
 
 def _columns(
-    given: Recording, carriers: Carriers, costs: Costs, graph: Graph, groups: Groups
+    given: Recording, carriers: Carriers, costs: WorkCosts, graph: RecordedGraph, groups: RankGroups
 ) -> ConvertedRank:
     device, host, calls, work = given.device, given.host, given.calls, given.work
     host_of_call = given.host_of_call
@@ -181,7 +181,7 @@ def _columns(
     )
 
 
-def _numbers(given: Recording, costs: Costs, graph: Graph) -> dict[str, Lookup]:
+def _numbers(given: Recording, costs: WorkCosts, graph: RecordedGraph) -> dict[str, Lookup]:
     """Return the attributes that are numbers."""
     device, host, calls, work = given.device, given.host, given.calls, given.work
     role, call, of_work = graph.role, graph.call, graph.work
@@ -204,7 +204,7 @@ def _numbers(given: Recording, costs: Costs, graph: Graph) -> dict[str, Lookup]:
     }
 
 
-def _left_out(device: DeviceTrace, calls: Calls, work: Work) -> dict[str, int]:
+def _left_out(device: DeviceTrace, calls: Calls, work: DeviceWork) -> dict[str, int]:
     """Return the number of events that are no nodes, by reason."""
     is_none = np.ones(len(device), np.bool_)
     is_none[calls.row] = is_none[work.row] = False
@@ -218,7 +218,7 @@ def _left_out(device: DeviceTrace, calls: Calls, work: Work) -> dict[str, int]:
     return {reason: count for reason, count in counts.items() if count}
 
 
-def _with_zero(costs: Costs) -> Column:
+def _with_zero(costs: WorkCosts) -> Column:
     """Return zero operations if only the bytes are known, so that a roofline model uses the bytes."""
     only_bytes = (costs.operations == NONE) & (costs.tensor_bytes >= 0)
     operations: Column = np.where(only_bytes, 0, costs.operations)
@@ -229,7 +229,7 @@ def _of_lanes(device: DeviceTrace, attribute: str) -> Column:
     return np.array([getattr(lane, attribute) for lane in device.lanes], np.int64)
 
 
-def _about(device: DeviceTrace, host: HostTrace | None, groups: Groups) -> dict[str, str]:
+def _about(device: DeviceTrace, host: HostTrace | None, groups: RankGroups) -> dict[str, str]:
     """Return the metadata of the written file."""
     facts = {
         "converter": "et-convert pytorch",

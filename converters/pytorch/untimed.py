@@ -15,8 +15,8 @@ from converters.pytorch.carriers import ALONE
 from converters.pytorch.columns import NONE, HostNodeKind, HostTrace
 from converters.pytorch.communication import UNKNOWN, Communication, HostRecords
 from converters.pytorch.data_links import write_read_pairs
-from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Tally
-from converters.pytorch.groups import Groups, collect_groups, learn_world
+from converters.pytorch.graph import Column, Draft, EventTally, Link, RecordedGraph, RunPart
+from converters.pytorch.groups import RankGroups, collect_groups, learn_world
 from converters.pytorch.linking import operators_of
 from converters.pytorch.rank import ConvertedRank, Lookup
 from et_sim.basics.errors import TraceError
@@ -27,7 +27,7 @@ def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> 
     """Convert the nodes, in the order of their ids."""
     if not len(operators_of(host)):
         raise TraceError("holds no operator", place=host.path, remedy="record while the model runs")
-    groups = collect_groups(host, None, Tally())
+    groups = collect_groups(host, None, EventTally())
     rows = operators_of(host)
     rows = rows[np.argsort(host.node_id[rows], kind="stable")]
     parent = parent_rows(host)
@@ -72,12 +72,12 @@ def _graph(
     parent: Column,
     has_groups: bool,
     without: frozenset[Link],
-    tally: Tally,
-) -> Graph:
+    tally: EventTally,
+) -> RecordedGraph:
     """Return the graph of the rows in order, with a node for the groups before them."""
     draft = Draft(tally)
     nothing = np.zeros(len(rows), np.int64)
-    nodes = draft.add(Role.UNTIMED, nothing, nothing, call=rows)
+    nodes = draft.add(RunPart.UNTIMED, nothing, nothing, call=rows)
     node_of = np.full(len(host) + 1, NONE, np.int64)  # the last entry belongs to NONE
     node_of[rows] = nodes
     draft.link(Link.CALL_TREE, node_of[parent[rows]], nodes)
@@ -86,7 +86,7 @@ def _graph(
     position = np.arange(len(rows))
     draft.link(Link.DATA, *write_read_pairs(host, rows, position, lane))
     if has_groups:
-        draft.add(Role.METADATA, nothing[:1], nothing[:1])
+        draft.add(RunPart.METADATA, nothing[:1], nothing[:1])
         position = np.append(position, -1)
     return draft.finished(without, position)
 
@@ -120,7 +120,7 @@ def find_cycle(parent: Column) -> list[int]:
     return best
 
 
-def _report_cycle(host: HostTrace, parent: Column, tally: Tally) -> None:
+def _report_cycle(host: HostTrace, parent: Column, tally: EventTally) -> None:
     cycle = find_cycle(parent)
     if cycle:
         remark = "nodes that call each other in a circle (what runs against the order of ids is dropped)"
@@ -130,7 +130,7 @@ def _report_cycle(host: HostTrace, parent: Column, tally: Tally) -> None:
 
 
 def _communications(
-    host: HostTrace, read: dict[int, Communication | None], parent: Column, groups: Groups
+    host: HostTrace, read: dict[int, Communication | None], parent: Column, groups: RankGroups
 ) -> tuple[list[Communication], Column]:
     """Return the communications, and by row the one that it carries: of nested ones, the innermost."""
     around: set[int] = set()

@@ -11,14 +11,13 @@ inferred waits are counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
-from converters.pytorch.calls import WAITING, Calls, Recording, Work, named
+from converters.pytorch.calls import WAITING, Calls, DeviceWork, Recording, named
 from converters.pytorch.columns import NONE, DeviceTrace, EventKind
 from converters.pytorch.events import RETURN_NS, Concluded, Launches, Pending, conclude
-from converters.pytorch.graph import Column, Tally
+from converters.pytorch.graph import Column, EventTally
 from converters.pytorch.late_work import find_late_work
 from converters.pytorch.latencies import Latencies, Pairs, before_on_stream, find_latencies
 
@@ -27,8 +26,7 @@ _PAGEABLE = "Pageable"  # in names of copies
 _FULL_QUEUE = 64  # pieces of work under way; queues of devices hold some hundred
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Waits:
+class RecordedWaits(Struct, frozen=True, eq=False):
     """The recorded and inferred waits."""
 
     awaited: Pairs  # work, and its successor
@@ -37,7 +35,7 @@ class Waits:
     latencies: Latencies
 
 
-def find_waits(given: Recording, tally: Tally) -> Waits:
+def find_waits(given: Recording, tally: EventTally) -> RecordedWaits:
     """Return all waits of the timeline."""
     device, calls, work = given.device, given.calls, given.work
     launches = Launches.of(device, work)
@@ -59,7 +57,7 @@ def find_waits(given: Recording, tally: Tally) -> Waits:
     until, host_after = _host_waits(device, calls, launches, concluded, pending, not_yet, tally)
     held = _held_launches(device, calls, launches, until, tally)
     both = tuple(np.concatenate(side) for side in zip(host_after, held, strict=True))
-    return Waits(awaited, (both[0], both[1]), until, find_latencies(given, awaited))
+    return RecordedWaits(awaited, (both[0], both[1]), until, find_latencies(given, awaited))
 
 
 def _waits_for_events(device: DeviceTrace, calls: Calls) -> dict[int, int]:
@@ -79,7 +77,7 @@ def _waits_for_events(device: DeviceTrace, calls: Calls) -> dict[int, int]:
 
 
 def _recorded(
-    device: DeviceTrace, launches: Launches, pending: Pending, tally: Tally
+    device: DeviceTrace, launches: Launches, pending: Pending, tally: EventTally
 ) -> list[tuple[int, int]]:
     """Return the waits of streams that the timeline describes."""
     waits, texts = device.waits, device.texts
@@ -115,7 +113,7 @@ def _host_waits(
     concluded: Concluded,
     pending: Pending,
     not_yet: dict[int, int],
-    tally: Tally,
+    tally: EventTally,
 ) -> tuple[Column, Pairs]:
     """Return the end of the awaited work by call, and pairs of work and the call that returned after it."""
     until = np.full(len(calls), NONE, np.int64)
@@ -170,7 +168,7 @@ def _likeliest(launches: Launches, targets: list[int], start: int, lane: int) ->
 
 
 def _held_launches(
-    device: DeviceTrace, calls: Calls, launches: Launches, until: Column, tally: Tally
+    device: DeviceTrace, calls: Calls, launches: Launches, until: Column, tally: EventTally
 ) -> Pairs:
     """Return long launches that returned soon after work had ended, with that work, and add to `until`.
 
@@ -261,7 +259,7 @@ def _stream_of(device: DeviceTrace, lane: int, lane_of: dict[tuple[int, int], in
     return lane_of.get((lane_meant.device, lane_meant.stream), lane)
 
 
-def _work_of_calls(work: Work) -> dict[int, list[int]]:
+def _work_of_calls(work: DeviceWork) -> dict[int, list[int]]:
     work_of: dict[int, list[int]] = {}
     for at in np.flatnonzero(work.call != NONE).tolist():
         work_of.setdefault(int(work.call[at]), []).append(at)

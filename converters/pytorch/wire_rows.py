@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from converters.pytorch.columns import NONE
 from converters.pytorch.graph import Column
@@ -30,14 +31,14 @@ _MOST_OF_NUMBER = 10  # bytes
 Numbers = npt.NDArray[np.int64]
 
 
-class Pieces(NamedTuple):
+class Pieces(Struct, frozen=True):
     """Encoded fields one after another; piece p is `data[start[p] : start[p + 1]]`."""
 
     data: npt.NDArray[np.uint8]
     start: Numbers
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Some rows of a trace, in the order of writing."""
 
     plain: Numbers  # by row: id, type, start and duration in microseconds
@@ -83,7 +84,7 @@ def _close(out: Any, begin: int, end: int) -> int:
 
 
 @compiled
-def _put_dependencies(out: Any, at: int, block: Block, row: int, control: int) -> int:
+def _put_dependencies(out: Any, at: int, block: RowBlock, row: int, control: int) -> int:
     begin = end = _put(out, at, (CONTROL if control else DATA) << 3 | 2)
     for index in range(block.first[row], block.first[row + 1]):
         if block.is_control[index] == control:
@@ -100,7 +101,7 @@ def _put_number(out: Any, at: int, field: int, value: Any) -> int:
 
 
 @compiled
-def _put_io(out: Any, at: int, block: Block, row: int, pieces: Pieces, side: int) -> int:
+def _put_io(out: Any, at: int, block: RowBlock, row: int, pieces: Pieces, side: int) -> int:
     begin = end = _put(out, at, (INPUTS + side) << 3 | 2)
     for part in range(IO_PIECES):
         number = block.piece[row, 1 + side * IO_PIECES + part]
@@ -110,7 +111,7 @@ def _put_io(out: Any, at: int, block: Block, row: int, pieces: Pieces, side: int
 
 
 @compiled
-def _put_record(out: Any, at: int, block: Block, row: int, pieces: Pieces) -> int:
+def _put_record(out: Any, at: int, block: RowBlock, row: int, pieces: Pieces) -> int:
     at = _put(out, at, ID << 3)
     at = _put(out, at, block.plain[row, 0])
     if block.piece[row, NAME_PIECE] >= 0:
@@ -134,7 +135,7 @@ def _put_record(out: Any, at: int, block: Block, row: int, pieces: Pieces) -> in
 
 
 @entry(what="the writer of traces", seconds=lambda block, *_: len(block.plain) * 2e-4)
-def write_rows(block: Block, pieces: Pieces, out: Any) -> int:
+def write_rows(block: RowBlock, pieces: Pieces, out: Any) -> int:
     """Write all rows, each after its length; `out` has `room` for them. Return the number of bytes."""
     at = 0
     for row in range(len(block.plain)):
@@ -142,7 +143,7 @@ def write_rows(block: Block, pieces: Pieces, out: Any) -> int:
     return at
 
 
-def room(block: Block, pieces: Pieces) -> int:
+def room(block: RowBlock, pieces: Pieces) -> int:
     """Return an upper bound of the bytes of the rows."""
     size = np.append(np.diff(pieces.start), 0)  # the last entry is for "no piece"
     numbers = int((size[block.head] + 2 * _MOST_OF_NUMBER).sum())

@@ -15,7 +15,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,13 @@ from fit_bands import (
     read_judged,
 )
 from msgspec import structs
+from msgspec.structs import replace
 from study_page import table, write_study
 
 from et_sim.validation.predictions import predictions
-from et_sim.validation.row import Iteration, Row
+from et_sim.validation.row import Row, TrainingStep
 from et_sim.validation.rows import Errors
-from et_sim.views.drawing.planes import Kind, measured_picture
+from et_sim.views.drawing.planes import MeasuredKind, measured_picture
 
 FOLDER = Path(__file__).parents[1]
 PAGE, KEPT, PICTURE = FOLDER / "accuracy.md", FOLDER / "accuracy.json", "accuracy.svg"
@@ -52,7 +52,7 @@ def quick_rows() -> list[Row]:
 
 
 def _is_quick(row: Row) -> bool:
-    if not isinstance(row.job, Iteration):
+    if not isinstance(row.job, TrainingStep):
         return row.job is not None
     return row.job.plan.ranks < QUICK and (row.number - 1) % EVERY == 0
 
@@ -68,7 +68,7 @@ def mapes(found: Iterable[dict[str, Any]]) -> dict[str, float]:
 
 def without_software(row: Row) -> Row:
     """Return a row as if its source did not name the software."""
-    assert isinstance(row.job, Iteration)
+    assert isinstance(row.job, TrainingStep)
     job = structs.replace(row.job, software="", plan=replace(row.job.plan, software=""))
     return structs.replace(row, job=job)
 
@@ -196,7 +196,7 @@ def _picture(found: Sequence[dict[str, Any]]) -> str:
             points = kinds.setdefault(row["kind"].replace("_", "-"), [])
             points.append((row["measured_us"], row["predicted_us"]))
     mape = {name: Errors.of([p / m for m, p in points]).mape for name, points in kinds.items()}
-    panels = [Kind(name, mape[name], points) for name, points in kinds.items()]
+    panels = [MeasuredKind(name, mape[name], points) for name, points in kinds.items()]
     return measured_picture(sorted(panels, key=lambda panel: -panel.mape))
 
 

@@ -5,10 +5,11 @@ Not here: predictions (`et_sim.validation`), bands (`fit_bands`), and the page (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from et_sim.validation.row import Collective, Iteration, Row
+from msgspec import Struct
+
+from et_sim.validation.row import Collective, Row, TrainingStep
 from et_sim.validation.rows import measured_rows, shipped
 
 CITED = Path(__file__).parents[2] / "tests" / "measurements"
@@ -44,8 +45,7 @@ STEPS_FITTED = (TORCHTITAN, BLACKWELL)  # one factor on kernels; the energy of a
 GPUS = ("GB200", "GB300", "A100", "H100", "H200", "B200", "V100", "H20", "MI300X", "MI325X", "MI355X")
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """A line of the table: rows that were measured alike, and whether presets are fitted to them."""
 
     name: str
@@ -62,7 +62,7 @@ def public_rows() -> list[Row]:
 
 def line_of(row: Row) -> Line | None:
     """Return where a row belongs; None: it is no measurement that can be predicted."""
-    if isinstance(row.job, Iteration):
+    if isinstance(row.job, TrainingStep):
         name = ITERATIONS.get(row.table) or _of_step(row, row.job)
         return Line(name, row.table in FITTED or name in STEPS_FITTED)
     if isinstance(row.job, Collective):
@@ -73,7 +73,7 @@ def line_of(row: Row) -> Line | None:
     return Line(KERNELS[row.table] + parts.get(row.size_class, ""), row.table in FITTED)
 
 
-def _of_step(row: Row, job: Iteration) -> str:
+def _of_step(row: Row, job: TrainingStep) -> str:
     if row.table == "llm_foundry_mpt":
         return f"training steps, MPT under FSDP, {'H100' if 'h100' in row.hardware else 'A100'}"
     if job.model.sequence >= LONG:

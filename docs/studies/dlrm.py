@@ -17,13 +17,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import dlrm_setup as setup
 from dlrm_setup import FULL, MIB, SYSTEMS, Scale
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 import et_sim
 
@@ -42,8 +43,7 @@ MODELS = ("analytical", "flow", "packet")
 Found = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     """A run: its name in the page, and what it is made of."""
 
     name: tuple[Any, ...]
@@ -52,12 +52,12 @@ class Point:
     network: dict[str, Any]
     model: str = "packet"
     same_order: tuple[int, int] | None = None  # ranks and bytes
-    digest: str = field(init=False, default="")
+    digest: str = ""
 
     def __post_init__(self) -> None:
         parts = (self.layers, self.system, self.network, self.model, self.same_order)
         found = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-        object.__setattr__(self, "digest", found[:16])
+        force_setattr(self, "digest", found[:16])
 
 
 def lone(

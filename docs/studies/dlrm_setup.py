@@ -6,10 +6,11 @@ Not here: which runs the study makes, and what it shows of them (`dlrm`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim import TraceBuilder, Workload, write_workload
 
@@ -28,8 +29,7 @@ WINDOW = 500_000
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """The size of the study."""
 
     ranks: int  # of the lone all-reduce

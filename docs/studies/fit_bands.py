@@ -28,11 +28,13 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median, pstdev
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.uncertainty import (
     ASSUMED,
@@ -44,7 +46,7 @@ from et_sim.basics.uncertainty import (
     SOFTWARE,
     WHOLE,
     Composition,
-    Term,
+    ErrorTerm,
     Trait,
 )
 from et_sim.machine.accuracy import DEFAULTS, LIBRARY, SMALL_LIBRARY, TRAITS, of_other_machines, of_software
@@ -62,12 +64,11 @@ WIDE = 2.0  # the upper end by the lower one: a wider band does not count as met
 FEWEST = 2  # sources that a term is fitted to: of fewer, the default holds
 MANY = 20  # rows of one software, from which on it has a term of its own
 DIGITS = 3
-Terms = Mapping[str, Term]
+Terms = Mapping[str, ErrorTerm]
 Key = TypeVar("Key", bound=Hashable)
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """A row that was predicted."""
 
     family: str
@@ -137,7 +138,7 @@ def _class(name: str, terms: Terms) -> str:
     return f"{name} {basis}" if name in ON_A_NODE and basis != CALIBRATED else name
 
 
-def _of_trait(trait: Trait, terms: Terms, device: str) -> Term:
+def _of_trait(trait: Trait, terms: Terms, device: str) -> ErrorTerm:
     """Return the term of a trait: of software, its own on this device if there is one."""
     own = terms.get(of_software(trait.item, device)) if trait.of == SOFTWARE else None
     return own or terms.get(trait.of, trait.term)
@@ -183,7 +184,7 @@ def quantile(values: Sequence[tuple[float, float]], share: float) -> float:
     return before[1]
 
 
-def fitted(rows: Sequence[Judged]) -> dict[str, Term]:
+def fitted(rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
     """Return the terms that rows lead to; a class of too few sources keeps its default."""
     terms = {name: DEFAULTS[name] for name in ORDER if name in DEFAULTS}
     evidence = [row for row in rows if row.is_evidence]
@@ -196,7 +197,7 @@ def fitted(rows: Sequence[Judged]) -> dict[str, Term]:
     return terms | _own(terms, rows)
 
 
-def _own(terms: Terms, rows: Sequence[Judged]) -> dict[str, Term]:
+def _own(terms: Terms, rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
     """Return terms of software with many rows on one device, but for those that `terms` have.
 
     They hold on this device only: on others the software has the spread between software.
@@ -214,12 +215,12 @@ def _matters(row: Judged, name: str, later: Collection[str]) -> bool:
     return row.share(name) >= MATTERS and all(row.share(other) < MATTERS for other in later)
 
 
-def _term(name: str, terms: Terms, chosen: Sequence[Judged]) -> Term:
+def _term(name: str, terms: Terms, chosen: Sequence[Judged]) -> ErrorTerm:
     """Return a class's term: with it, `LEVEL` of the rows are in their bands.
 
     Sources have equal weights.
     """
-    without = {**terms, name: Term(ASSUMED, 0.0, 0.0)}
+    without = {**terms, name: ErrorTerm(ASSUMED, 0.0, 0.0)}
     sizes = Counter(row.source for row in chosen)
     weights = [1 / sizes[row.source] for row in chosen]
     rows = [(row, row.with_terms(without)) for row in chosen]
@@ -236,7 +237,7 @@ def _term(name: str, terms: Terms, chosen: Sequence[Judged]) -> Term:
     width = max(quantile(list(zip(enough, weights, strict=True)), LEVEL), LEAST)
     medians = [median(row.error for row in some) for some in _by(lambda row: row.source, chosen).values()]
     common = min(pstdev(medians), width)
-    return Term(
+    return ErrorTerm(
         ASSUMED if name == ASSUMED_SOFTWARE else MODELLED,
         round(math.sqrt(width**2 - common**2), DIGITS),
         round(common, DIGITS),
@@ -245,8 +246,7 @@ def _term(name: str, terms: Terms, chosen: Sequence[Judged]) -> Term:
     )
 
 
-@dataclass(frozen=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """The rows of a family inside their bands, whose terms were fitted without the family."""
 
     family: str

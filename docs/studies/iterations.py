@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from plots import Axis, Line, lines
 from study_page import table, write_study
 
 from et_sim.validation.predictions import predictions
-from et_sim.validation.row import Iteration, Row
+from et_sim.validation.row import Row, TrainingStep
 from et_sim.validation.rows import read_rows
 
 FOLDER = Path(__file__).parent
@@ -25,12 +25,11 @@ PICTURE = "iterations.svg"
 MEGATRON, VTRAIN = "megatron_seqpar_table5", "vtrain_multi"
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True):
     """An iteration that was measured."""
 
     row: Row
-    job: Iteration
+    job: TrainingStep
 
     def predicted_s(self) -> float:
         """Return the simulated time of the iteration."""
@@ -42,11 +41,10 @@ class Run:
 def runs(name: str) -> list[Run]:
     """Return the rows of one of the two tables."""
     rows = [row for row in read_rows(ROWS) if row.table == name]
-    return [Run(row, row.job) for row in rows if isinstance(row.job, Iteration)]
+    return [Run(row, row.job) for row in rows if isinstance(row.job, TrainingStep)]
 
 
-@dataclass(frozen=True)
-class Errors:
+class Errors(Struct, frozen=True):
     """The errors of predictions against measurements."""
 
     ratios: tuple[float, ...]  # predicted by measured

@@ -9,11 +9,12 @@ Not here: the memory model (docs/memory.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from plots import Axis, Bar, Group, Line, lines, stacked_bars
 from study_page import table, write_study
 
@@ -28,8 +29,7 @@ PARTS = ("compute", "exposed memory", "exposed communication", "other")
 VALUE, STATES = 2, 12  # bytes of a weight or gradient; of a parameter's copy and moments in the optimizer
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(Struct, frozen=True):
     """Pairs of a dense layer and one of experts; sizes of their matrices, and the tokens of a GPU."""
 
     pairs: int = 32
@@ -55,8 +55,7 @@ class Model:
         return self.pairs * (self.experts * self.expert + self.dense)
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """Nodes of GPUs; bandwidths in GB/s."""
 
     nodes: int = 16
@@ -70,8 +69,7 @@ class Machine:
     sharing: str = FAIR  # of its units
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     """One simulation: the iteration's time and its parts, means over GPUs, in seconds."""
 
     seconds: float

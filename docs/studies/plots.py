@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from xml.sax.saxutils import escape
+
+from msgspec import Struct
 
 WIDTH, HEIGHT = 760, 400
 LEFT, RIGHT, TOP, BOTTOM = 74, 20, 66, 62
@@ -32,8 +33,7 @@ svg { --ground: #ffffff; --ink: #24292f; --grid: #d8dee4; }
 </style>"""
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """One bar: its parts from the bottom up, and what stands below and above it."""
 
     label: str
@@ -41,24 +41,21 @@ class Bar:
     above: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Bars that stand together, with a name below them."""
 
     label: str
     bars: Sequence[Bar]
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """The quantity of an axis; values on a logarithmic one are above zero."""
 
     label: str
     is_log: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line through its points (x, y)."""
 
     name: str
@@ -105,8 +102,7 @@ def lines(title: str, across: Axis, up: Axis, series: Sequence[Line]) -> str:
     return _closed(drawn)
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
+class _Scale(Struct, frozen=True):
     """Values from `low` to `high` on pixels from `begin` to `end`."""
 
     low: float

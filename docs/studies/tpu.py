@@ -6,12 +6,13 @@ Not here: what a step computes (`tpu_setup`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from plots import Axis, Bar, Group, Line, lines, stacked_bars
 from study_page import table, write_study
 from tpu_setup import IMAGES, NPUS, VALUE_BYTES, Product, Step, resnet, transformer
@@ -37,8 +38,7 @@ SYSTEM = {
 WORKLOADS = {"ResNet-50": resnet, "transformer layer": transformer}
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """The settings that differ between runs."""
 
     side: int
@@ -73,8 +73,7 @@ class Machine:
         }
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """A step: what it takes, and what it is spent on, in the order of PARTS."""
 
     step_ns: int

@@ -6,8 +6,9 @@ A convolution is the product of its windows with its filters. Not here: machines
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from et_sim import TraceBuilder, Workload
 
@@ -51,8 +52,7 @@ class Product(NamedTuple):
         return Product(f"{self.name} weight gradient", self.inner, self.columns, self.rows)
 
 
-@dataclass(slots=True)
-class Step:
+class Step(Struct):
     """A step of every NPU: kernels one after the other, and collectives."""
 
     build: TraceBuilder

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 from plots import Axis, Bar, Group, Line, lines, stacked_bars
 from study_page import table, write_study
 
@@ -38,8 +38,7 @@ SCHEDULING = {
 SIZE, GROWTH = 512, 8
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """Dimensions of NPUs, innermost first, and what an NPU has in each of them, in GB/s."""
 
     name: str
@@ -75,8 +74,7 @@ FOUR = SHAPES[-1]
 FAST = replace(FOUR, gbps=(1000, *FOUR.gbps[1:]))  # with a first dimension that is on a wafer
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Struct, frozen=True):
     """A workload; its innermost `shared` ranks share the model's layers, and collectives have `chunks`."""
 
     name: str
@@ -85,8 +83,7 @@ class Job:
     chunks: int = 16
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     """One simulation, in milliseconds."""
 
     whole: float

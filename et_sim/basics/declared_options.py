@@ -20,12 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 
 
-class Option(NamedTuple):
+class Option(Struct, frozen=True):
     """A field that is an option; it is required if it has no default."""
 
     flags: str = ""  # replace the field's name, as in "-o --output"
@@ -35,26 +37,26 @@ class Option(NamedTuple):
     least: int | None = None  # limit of a number
 
 
-class Argument(NamedTuple):
+class Argument(Struct, frozen=True):
     """A field that is an argument; it is optional if it has a default."""
 
     choices: Sequence[str] | None = None
     words: str | None = None
 
 
-class Group(NamedTuple):
+class OptionGroup(Struct, frozen=True):
     """Options below a title; those of the group without a title exclude each other."""
 
     title: str = ""
 
 
-class Hidden(NamedTuple):
+class Hidden(Struct, frozen=True):
     """Another name of an option, which help does not show."""
 
     flag: str
 
 
-EITHER = Group()
+EITHER = OptionGroup()
 Count = Annotated[int | None, Option(least=1)]
 MISSING = object()  # a default
 PREFIX = "PREFIX"  # the beginning of file names
@@ -77,10 +79,10 @@ class Command:
 
 def declare(parser: argparse.ArgumentParser, declared: type[Command]) -> None:
     """Add the fields of a class to a parser."""
-    groups: dict[Group, Any] = {}
+    groups: dict[OptionGroup, Any] = {}
     for name, hint in sorted(fields_of(declared).items(), key=_has_title):
         target: Any = parser
-        for group in _of_type(Group, hint):
+        for group in _of_type(OptionGroup, hint):
             target = groups[group] = groups.get(group) or _group(parser, group)
         names, settings = _add_argument_settings(name, hint, getattr(declared, name, MISSING))
         target.add_argument(*names, **settings)
@@ -97,14 +99,14 @@ def fields_of(declared: type[Command]) -> dict[str, Any]:
 
 def _has_title(field: tuple[str, Any]) -> bool:
     """Return whether an option has a titled group; these come last."""
-    return any(group.title for group in _of_type(Group, field[1]))
+    return any(group.title for group in _of_type(OptionGroup, field[1]))
 
 
 def _of_type(kind: Any, hint: Any) -> list[Any]:
     return [entry for entry in hint.__metadata__ if isinstance(entry, kind)]
 
 
-def _group(parser: argparse.ArgumentParser, group: Group) -> Any:
+def _group(parser: argparse.ArgumentParser, group: OptionGroup) -> Any:
     return parser.add_argument_group(group.title) if group.title else parser.add_mutually_exclusive_group()
 
 

@@ -18,14 +18,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
-
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec.structs import asdict
 
 LEVEL = 0.8  # the share of true times within the band
 QUANTILE = 1.2815515655446004  # of the normal distribution, exceeded by a tenth
@@ -40,8 +38,7 @@ DIGITS = 6
 Errors = Mapping[tuple[Any, ...], float]  # standard errors of independent sources
 
 
-@quick_dataclass(frozen=True)
-class Term:
+class ErrorTerm(Struct, frozen=True):
     """Errors of one class of time."""
 
     basis: str  # one of BASES
@@ -55,10 +52,10 @@ class Term:
         return {name: value for name, value in asdict(self).items() if name != "rows" or value}
 
     @staticmethod
-    def read(content: Mapping[str, Any]) -> Term:
+    def read(content: Mapping[str, Any]) -> ErrorTerm:
         """Return the term of an `as_dict` result, which may have more keys."""
         random, common, bias = (content[name] for name in ("random", "common", "bias"))
-        return Term(content["basis"], random, common, bias, content.get("rows", 0))
+        return ErrorTerm(content["basis"], random, common, bias, content.get("rows", 0))
 
 
 class UncertainPart(Struct, frozen=True):
@@ -74,7 +71,7 @@ class Trait(Struct, frozen=True):
 
     of: str  # class of the errors
     item: str  # such as the name of the software; equal ones have equal errors
-    term: Term
+    term: ErrorTerm
     job: str = ""  # the random part belongs to it; equal jobs have equal errors, runs without a job their own
 
 
@@ -82,16 +79,16 @@ class Composition(Struct, frozen=True, dict=True):
     """Composition of a time; shares add up to 1."""
 
     device: str  # device with these errors
-    whole: Term
-    terms: Mapping[str, Term]  # of the classes of its parts
+    whole: ErrorTerm
+    terms: Mapping[str, ErrorTerm]  # of the classes of its parts
     parts: tuple[UncertainPart, ...]
     traits: tuple[Trait, ...] = ()
 
     @staticmethod
     def of(
         device: str,
-        whole: Term,
-        terms: Mapping[str, Term],
+        whole: ErrorTerm,
+        terms: Mapping[str, ErrorTerm],
         amounts: Mapping[tuple[str, str], float],
         traits: Iterable[Trait] = (),
     ) -> Composition | None:
@@ -191,15 +188,15 @@ class Composition(Struct, frozen=True, dict=True):
     @staticmethod
     def read(content: Mapping[str, Any]) -> Composition:
         """Return the composition of an `as_dict` result."""
-        terms = {entry["class"]: Term.read(entry) for entry in content["classes"]}
+        terms = {entry["class"]: ErrorTerm.read(entry) for entry in content["classes"]}
         parts = tuple(
             UncertainPart(entry["class"], entry["item"], entry["share"]) for entry in content["parts"]
         )
         traits = tuple(
-            Trait(entry["class"], entry["item"], Term.read(entry), entry.get("job", ""))
+            Trait(entry["class"], entry["item"], ErrorTerm.read(entry), entry.get("job", ""))
             for entry in content.get("traits", ())
         )
-        return Composition(content["device"], Term.read(content["whole"]), terms, parts, traits)
+        return Composition(content["device"], ErrorTerm.read(content["whole"]), terms, parts, traits)
 
 
 def _sums(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:

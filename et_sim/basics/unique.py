@@ -33,7 +33,7 @@ def unique_rows(*columns: npt.ArrayLike) -> npt.NDArray[Any]:
     return np.stack([column[first] for column in arrays], axis=1)
 
 
-class Groups(Struct, frozen=True, eq=False):
+class EqualRows(Struct, frozen=True, eq=False):
     """Groups of equal rows, ascending by their columns."""
 
     first: Any  # the first row of each
@@ -58,15 +58,15 @@ class Groups(Struct, frozen=True, eq=False):
         return most
 
 
-def groups_of(*columns: Any) -> Groups:
+def groups_of(*columns: Any) -> EqualRows:
     """Return the groups of rows that are equal in all of these columns of integers."""
     of_row, count = _numbered(*_packed(columns))
     first = np.empty(count, np.int64)
     first[of_row[::-1]] = np.arange(len(of_row))[::-1]  # the last assignment to a group remains
-    return Groups(first, of_row)
+    return EqualRows(first, of_row)
 
 
-def groups_of_rows(rows: Any) -> Groups:
+def groups_of_rows(rows: Any) -> EqualRows:
     """Return the groups of equal rows of a matrix, however many columns are the same in all rows."""
     varying = rows[:, (rows != rows[:1]).any(axis=0)]
     return groups_of(np.zeros(len(rows), np.int64), *varying.T)

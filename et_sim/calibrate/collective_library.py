@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
 from et_sim.machine.collective_library import Calibration, Call, Library
 from et_sim.machine.collective_library.candidates import Candidate
 from et_sim.machine.collective_library.choice import ALL_TO_ALL
-from et_sim.machine.collective_library.constants import NVLS, NVLS_TREE, Protocol
+from et_sim.machine.collective_library.constants import NVLS, NVLS_TREE, LibraryProtocol
 
 MIB = 1 << 20
 FEWEST_SIZES = 8
@@ -32,7 +32,7 @@ RIDGE_LOSS = 0.1  # |ln| beyond which a row has less weight
 WITHIN_WIRE = 1.02  # tolerance of the line rate, for rounding in logs
 
 
-class Measured(Struct, frozen=True):
+class MeasuredCollective(Struct, frozen=True):
     """A measured collective that ran alone; bytes as nccl-tests counts them."""
 
     call: Call
@@ -40,7 +40,7 @@ class Measured(Struct, frozen=True):
     place: str = ""
 
 
-class Way(Struct, frozen=True):
+class AlgorithmClass(Struct, frozen=True):
     """A class of algorithms, its fitted factors, and the starts of fits."""
 
     name: str
@@ -48,7 +48,7 @@ class Way(Struct, frozen=True):
     starts: tuple[dict[str, float], ...]
 
 
-RINGS = Way(
+RINGS = AlgorithmClass(
     "rings and trees on a node",
     (
         "base_ll",
@@ -64,10 +64,10 @@ RINGS = Way(
     ),
     ({"copy": 800.0, "start_simple": 5.0},),
 )
-SWITCHES = Way(
+SWITCHES = AlgorithmClass(
     "reductions by switches", ("nvls_step", "nvls_bandwidth", "nvls_copy"), ({"nvls_copy": 2000.0},)
 )
-PAIRS_WAY = Way(
+PAIRS_WAY = AlgorithmClass(
     "copies of all pairs",
     (
         "pairs_base",
@@ -83,7 +83,7 @@ PAIRS_WAY = Way(
         {"pairs_copy": 3.0, "pairs_bandwidth_short": 0.5, "pairs_start": 2.0},
     ),
 )
-BETWEEN = Way("groups on several nodes", ("between_latency", "between_bandwidth"), ({},))
+BETWEEN = AlgorithmClass("groups on several nodes", ("between_latency", "between_bandwidth"), ({},))
 WAYS = (RINGS, SWITCHES, PAIRS_WAY, BETWEEN)
 # Factors that are not determined without sizes from `LARGE` on, or without measured protocols.
 OF_LARGE = (
@@ -97,13 +97,13 @@ OF_LARGE = (
 )
 OF_STEPS = ("step_ll", "step_ll128", "step_simple")  # one number of ranks cannot separate them from launches
 OF_PROTOCOL = {
-    Protocol.LL: ("base_ll", "step_ll", "bandwidth_ll"),
-    Protocol.LL128: ("step_ll128", "bandwidth_ll128"),
-    Protocol.SIMPLE: ("step_simple", "bandwidth_simple", "copy", "start_simple"),
+    LibraryProtocol.LL: ("base_ll", "step_ll", "bandwidth_ll"),
+    LibraryProtocol.LL128: ("step_ll128", "bandwidth_ll128"),
+    LibraryProtocol.SIMPLE: ("step_simple", "bandwidth_simple", "copy", "start_simple"),
 }
 
 
-class Fit(Struct, frozen=True):
+class LibraryFit(Struct, frozen=True):
     """The result of a fit, its number of rows, and the factors that they do not determine."""
 
     calibration: Calibration
@@ -113,7 +113,7 @@ class Fit(Struct, frozen=True):
     kept: tuple[str, ...] = ()  # classes that keep the machine's factors, as a fit is worse
 
 
-def fit(library: Library, rows: Sequence[Measured]) -> Fit:
+def fit(library: Library, rows: Sequence[MeasuredCollective]) -> LibraryFit:
     """Return the calibration nearest to the rows; refuse rows that cannot separate its factors."""
     _refuse_too_fast(library, rows)
     calibration, fitted, unknown = library.calibration, list[str](), list[str]()
@@ -131,15 +131,15 @@ def fit(library: Library, rows: Sequence[Measured]) -> Fit:
         free = _free(library, way, rows_of_way, unknown)
         calibration = _nearest(replace(library, calibration=calibration), way, free, rows_of_way)
         fitted += free
-    return Fit(calibration, tuple(fitted), len(rows), tuple(unknown))
+    return LibraryFit(calibration, tuple(fitted), len(rows), tuple(unknown))
 
 
-def ratios(library: Library, rows: Sequence[Measured]) -> list[float]:
+def ratios(library: Library, rows: Sequence[MeasuredCollective]) -> list[float]:
     """Return the ratios of predicted to measured times."""
     return [library.choice(row.call).time_us / row.us for row in rows]
 
 
-def left_out(library: Library, rows: Sequence[Measured]) -> list[tuple[Measured, float]]:
+def left_out(library: Library, rows: Sequence[MeasuredCollective]) -> list[tuple[MeasuredCollective, float]]:
     """Return rows with the ratios that a fit to the other rows predicts.
 
     Each number of ranks between the smallest and the largest is left out in turn. With only two numbers,
@@ -163,7 +163,7 @@ def left_out(library: Library, rows: Sequence[Measured]) -> list[tuple[Measured,
     return pairs
 
 
-def _way_of(library: Library, row: Measured) -> Way:
+def _way_of(library: Library, row: MeasuredCollective) -> AlgorithmClass:
     if row.call.kind == ALL_TO_ALL:
         return PAIRS_WAY if row.call.nodes == 1 else BETWEEN
     if row.call.nodes > 1:
@@ -177,8 +177,11 @@ RUN_TO_RUN = 1.0  # percent of E: the noise of rows outside a fit
 
 
 def without_worse(
-    library: Library, fitting: Fit, rows: Sequence[Measured], unseen: Sequence[tuple[Measured, float]]
-) -> Fit:
+    library: Library,
+    fitting: LibraryFit,
+    rows: Sequence[MeasuredCollective],
+    unseen: Sequence[tuple[MeasuredCollective, float]],
+) -> LibraryFit:
     """Return the fit without the factors that make it worse than the machine above 200 us.
 
     It is judged by the fitted rows, and by the rows that were left out, if a class has any. For rings and
@@ -196,7 +199,7 @@ def without_worse(
         )
         if not names or not (after[0] > before[0] + SHOWN or after[1] > before[1] + RUN_TO_RUN):
             continue
-        restored = [name for name in names if name not in OF_PROTOCOL[Protocol.LL]]
+        restored = [name for name in names if name not in OF_PROTOCOL[LibraryProtocol.LL]]
         trial = _restored(library, calibration, restored)
         if _percent(ratios(replace(library, calibration=trial), long)) > before[0] + SHOWN:
             restored = names
@@ -208,7 +211,7 @@ def without_worse(
             f"{way.name}{rest}: above {LONG_US:g} us the fit has an error E of {after[which]:.1f} %, the "
             f"unchanged machine {before[which]:.1f} %"
         )
-    return Fit(calibration, fitted, fitting.rows, fitting.unknown, tuple(kept))
+    return LibraryFit(calibration, fitted, fitting.rows, fitting.unknown, tuple(kept))
 
 
 def _restored(library: Library, calibration: Calibration, names: Sequence[str]) -> Calibration:
@@ -222,8 +225,8 @@ def _percent(ratios_of: Sequence[float]) -> float:
 
 
 def as_taken(
-    library: Library, fitting: Fit, unseen: Sequence[tuple[Measured, float]]
-) -> list[tuple[Measured, float]]:
+    library: Library, fitting: LibraryFit, unseen: Sequence[tuple[MeasuredCollective, float]]
+) -> list[tuple[MeasuredCollective, float]]:
     """Return left-out rows with their ratios, the unchanged machine's for classes that keep its factors."""
     kept = [way for way in WAYS if any(reason.startswith(way.name) for reason in fitting.kept)]
     calibrated = replace(library, calibration=fitting.calibration)
@@ -233,7 +236,7 @@ def as_taken(
     ]
 
 
-def _check_rows(way: Way, rows: Sequence[Measured]) -> None:
+def _check_rows(way: AlgorithmClass, rows: Sequence[MeasuredCollective]) -> None:
     if len({row.call.size for row in rows}) < FEWEST_SIZES:
         raise InputError(
             f"{way.name}: {len({row.call.size for row in rows})} sizes were measured, and a fit requires "
@@ -243,7 +246,7 @@ def _check_rows(way: Way, rows: Sequence[Measured]) -> None:
         )
 
 
-def _refuse_too_fast(library: Library, rows: Sequence[Measured]) -> None:
+def _refuse_too_fast(library: Library, rows: Sequence[MeasuredCollective]) -> None:
     """Refuse rows that are faster than the links of this machine."""
     for row in rows:
         n, wires = row.call.ranks, library.wires
@@ -260,7 +263,9 @@ def _refuse_too_fast(library: Library, rows: Sequence[Measured]) -> None:
             )
 
 
-def _free(library: Library, way: Way, rows: Sequence[Measured], unknown: list[str]) -> list[str]:
+def _free(
+    library: Library, way: AlgorithmClass, rows: Sequence[MeasuredCollective], unknown: list[str]
+) -> list[str]:
     """Return the factors that the rows determine."""
     without: set[str] = set()
     if max(row.call.size for row in rows) < LARGE:
@@ -281,7 +286,9 @@ def _free(library: Library, way: Way, rows: Sequence[Measured], unknown: list[st
     return [name for name in way.fields if name not in without]
 
 
-def _nearest(library: Library, way: Way, free: Sequence[str], rows: Sequence[Measured]) -> Calibration:
+def _nearest(
+    library: Library, way: AlgorithmClass, free: Sequence[str], rows: Sequence[MeasuredCollective]
+) -> Calibration:
     """Return the least squares of |ln|, with each factor drawn towards its start."""
     from et_sim.calibrate.fitting import least_squares
 
@@ -320,7 +327,7 @@ def _nearest(library: Library, way: Way, free: Sequence[str], rows: Sequence[Mea
     return best[1]
 
 
-def _predictor(library: Library, row: Measured) -> Callable[[Calibration], float]:
+def _predictor(library: Library, row: MeasuredCollective) -> Callable[[Calibration], float]:
     """Return a function from a calibration to the time of a row; the choice does not depend on it."""
     call, group = row.call, row.call.group
     if call.kind == ALL_TO_ALL:

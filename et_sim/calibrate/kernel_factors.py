@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from et_sim.compute.device import ATTENTION, PRODUCTS
 from et_sim.compute.operations import Shape
@@ -28,7 +28,7 @@ PROLOGUE, QUERY_PROLOGUE, LAUNCH_NS, SPLIT_NS = 2.0, 128.0, 2000.0, 2000.0
 QUANTISE = "quantise"
 
 
-class Family(Struct, frozen=True):
+class OperationFamily(Struct, frozen=True):
     """A family of operations, and the indices of the numbers in their shapes by which rows are left out."""
 
     name: str
@@ -41,17 +41,17 @@ class Family(Struct, frozen=True):
 
 
 FAMILIES = (
-    Family("products", PRODUCTS, ((1, 2), (0, 1), (4, 5))),
-    Family("attention", ATTENTION, ((1,), (1,))),
-    Family("norms", ("layernorm", "rmsnorm"), ((0, 1), (0, 1))),
-    Family("softmax", ("softmax",), ((0, 1),)),
-    Family("elementwise", ("elementwise",), ((0,),)),
-    Family("quantisation", ("quantise",), ((0, 1),)),
-    Family("embedding", ("embedding",), ((0, 1),)),
+    OperationFamily("products", PRODUCTS, ((1, 2), (0, 1), (4, 5))),
+    OperationFamily("attention", ATTENTION, ((1,), (1,))),
+    OperationFamily("norms", ("layernorm", "rmsnorm"), ((0, 1), (0, 1))),
+    OperationFamily("softmax", ("softmax",), ((0, 1),)),
+    OperationFamily("elementwise", ("elementwise",), ((0,),)),
+    OperationFamily("quantisation", ("quantise",), ((0, 1),)),
+    OperationFamily("embedding", ("embedding",), ((0, 1),)),
 )
 
 
-def family_of(kind: str) -> Family:
+def family_of(kind: str) -> OperationFamily:
     """Return the family of a kind of operation."""
     return next(family for family in FAMILIES if kind in family.kinds)
 
@@ -72,7 +72,7 @@ class Target(Struct, frozen=True):
     `lead` is the kind that was measured; `datatype` is empty for the device's own peak.
     """
 
-    family: Family
+    family: OperationFamily
     lead: str
     datatype: str = ""
     includes: frozenset[str] = frozenset()  # kinds of kernels that measured times include
@@ -93,7 +93,11 @@ class Target(Struct, frozen=True):
 
 
 def target_of(
-    device: RooflineDevice, family: Family, lead: str, datatype: str, includes: frozenset[str] = frozenset()
+    device: RooflineDevice,
+    family: OperationFamily,
+    lead: str,
+    datatype: str,
+    includes: frozenset[str] = frozenset(),
 ) -> Target:
     """Return the target for rows of a datatype: the device itself if the datatype has the same peak."""
     own = device.peaks.get(device.datatype)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
 from et_sim.basics.unique import unique_rows
@@ -22,7 +22,7 @@ from et_sim.calibrate.fitting import least_squares
 from et_sim.calibrate.kernel_factors import (
     FAMILIES,
     Factor,
-    Family,
+    OperationFamily,
     Target,
     factors,
     one_factor,
@@ -47,7 +47,7 @@ CACHES = 1 << 29  # bytes that no cache holds
 FEW_VALUES = 16  # most values that are left out one by one
 
 
-class Measured(Struct, frozen=True):
+class MeasuredKernel(Struct, frozen=True):
     """A measured kernel that ran alone."""
 
     shape: str
@@ -61,14 +61,14 @@ class Measured(Struct, frozen=True):
 class Kernels(Struct, frozen=True, eq=False):
     """Measured kernels as a trace, for the device's own model."""
 
-    rows: tuple[Measured, ...]
+    rows: tuple[MeasuredKernel, ...]
     shapes: tuple[Shape, ...]
     trace: Trace  # a node of each row, and then the included kernels
     owners: IntColumn  # the row of each included kernel
     _known: dict[str, Operation] = field(default_factory=dict)
 
     @staticmethod
-    def of(rows: Sequence[Measured]) -> Kernels:
+    def of(rows: Sequence[MeasuredKernel]) -> Kernels:
         """Build the trace, and check the shapes."""
         build = TraceBuilder(source="measured kernels")
         for row in rows:
@@ -96,7 +96,7 @@ class Kernels(Struct, frozen=True, eq=False):
         total = np.bincount(of_row, launch + np.maximum(arithmetic, traffic), len(which))
         return total / (np.array([self.rows[at].us for at in which.tolist()]) * 1000)
 
-    def families(self, device: RooflineDevice) -> Iterator[tuple[Family, IntColumn]]:
+    def families(self, device: RooflineDevice) -> Iterator[tuple[OperationFamily, IntColumn]]:
         """Yield families and their rows, separately for datatypes with figures of their own."""
         for family in FAMILIES:
             apart: dict[str, list[int]] = {}
@@ -107,7 +107,7 @@ class Kernels(Struct, frozen=True, eq=False):
             for _, which in sorted(apart.items()):
                 yield family, np.array(which, np.int64)
 
-    def target(self, device: RooflineDevice, family: Family, which: IntColumn) -> Target:
+    def target(self, device: RooflineDevice, family: OperationFamily, which: IntColumn) -> Target:
         """Return the target of the fit to rows of a family and a datatype."""
         first = int(which[0])
         included = (shape.partition(" ")[0] for at in which.tolist() for shape in self.rows[at].included)
@@ -116,7 +116,7 @@ class Kernels(Struct, frozen=True, eq=False):
         )
 
 
-class Fit(Struct, frozen=True):
+class FittedDevice(Struct, frozen=True):
     """The fitted device, the rows of the fit, and the figures that they do not determine."""
 
     device: RooflineDevice
@@ -125,7 +125,7 @@ class Fit(Struct, frozen=True):
     unknown: tuple[str, ...]
 
 
-def fit(device: RooflineDevice, kernels: Kernels, *, takes_few: bool = False) -> Fit:
+def fit(device: RooflineDevice, kernels: Kernels, *, takes_few: bool = False) -> FittedDevice:
     """Return the device nearest to the rows; refuse rows faster than the device's peaks.
 
     Too few rows for the figures of a family are refused as well, unless `takes_few`: then they determine one
@@ -154,12 +154,12 @@ def fit(device: RooflineDevice, kernels: Kernels, *, takes_few: bool = False) ->
         unknown.append(f"datatypes but {' and '.join(types)}: not measured; they keep the same figures")
     others = {shape.kind for shape in kernels.shapes} - {kind for known in FAMILIES for kind in known.kinds}
     unknown += [f"{kind}: no figure to fit" for kind in sorted(others)]
-    return Fit(device, fitted, np.concatenate(taken), tuple(unknown))
+    return FittedDevice(device, fitted, np.concatenate(taken), tuple(unknown))
 
 
 def left_out(
     device: RooflineDevice, kernels: Kernels, *, takes_few: bool = False
-) -> Iterator[tuple[Measured, float]]:
+) -> Iterator[tuple[MeasuredKernel, float]]:
     """Yield rows with the ratios of a fit to rows that share none of their sizes.
 
     Rows are left out by N and K for products, by heads for attention, by all sizes for others: one value at a
@@ -178,7 +178,7 @@ def left_out(
 class _Fold(Struct, frozen=True, eq=False):
     """Rows that are left out, and the rows of the fit."""
 
-    family: Family
+    family: OperationFamily
     held: IntColumn
     rest: IntColumn
     is_coarse: bool
@@ -199,13 +199,18 @@ def _judging(given: tuple[RooflineDevice, Kernels]) -> Callable[[_Fold], list[fl
     return judge
 
 
-def _is_few(device: RooflineDevice, family: Family, kernels: Kernels, which: IntColumn) -> bool:
+def _is_few(device: RooflineDevice, family: OperationFamily, kernels: Kernels, which: IntColumn) -> bool:
     """Check whether rows are too few for all figures of their family."""
     return len(which) < FEWEST_ROWS * len(factors(device, kernels.target(device, family, which)))
 
 
 def _fit_family(
-    device: RooflineDevice, family: Family, kernels: Kernels, which: IntColumn, *, is_coarse: bool = False
+    device: RooflineDevice,
+    family: OperationFamily,
+    kernels: Kernels,
+    which: IntColumn,
+    *,
+    is_coarse: bool = False,
 ) -> tuple[RooflineDevice, dict[str, float], list[str]]:
     if not len(which):
         raise InputError(f"{family.name}: no row is left", remedy="measure more sizes")
@@ -266,7 +271,9 @@ def _nearest(start: RooflineDevice, free: Sequence[Factor], kernels: Kernels, wh
     return least_squares(residuals, [0.0] * len(free), most=math.log(MOST_FACTOR), loss=LOSS, highest=highest)
 
 
-def _folds(kernels: Kernels, family: Family, which: IntColumn) -> Iterator[tuple[IntColumn, IntColumn]]:
+def _folds(
+    kernels: Kernels, family: OperationFamily, which: IntColumn
+) -> Iterator[tuple[IntColumn, IntColumn]]:
     """Yield rows that are left out, and rows that share none of their sizes."""
     keys = np.array([family.sizes_of(kernels.shapes[at]) for at in which.tolist()], np.int64)
     ranks = [np.unique(column, return_inverse=True)[1] for column in keys.T]
@@ -282,7 +289,7 @@ def _folds(kernels: Kernels, family: Family, which: IntColumn) -> Iterator[tuple
         yield which[is_held.all(axis=0)], which[~is_held.any(axis=0)]
 
 
-def _one_datatype(family: Family, kernels: Kernels, which: IntColumn) -> None:
+def _one_datatype(family: OperationFamily, kernels: Kernels, which: IntColumn) -> None:
     names = sorted({kernels.rows[at].datatype for at in which.tolist()})
     if len(names) > 1:
         raise InputError(

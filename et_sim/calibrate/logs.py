@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.basics.errors import InputError, UsageError, unreadable
-from et_sim.calibrate.collective_library import Measured
+from et_sim.calibrate.collective_library import MeasuredCollective
 from et_sim.machine.collective_library import Call
 from et_sim.machine.collective_library.choice import ALL_TO_ALL
 from et_sim.machine.collective_library.constants import (
@@ -45,9 +45,9 @@ _IN_NAMES = (  # words in names of files, without separators, the longest first
 _RANK = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\b")
 
 
-def read_all(paths: Sequence[Path]) -> tuple[list[Measured], tuple[str, ...]]:
+def read_all(paths: Sequence[Path]) -> tuple[list[MeasuredCollective], tuple[str, ...]]:
     """Return the rows of files and folders, and the reasons why files in folders were left out."""
-    rows, left = list[Measured](), list[str]()
+    rows, left = list[MeasuredCollective](), list[str]()
     for path in paths:
         if not path.is_dir():
             rows += read_measured(path)
@@ -77,7 +77,7 @@ def _kind_of_name(name: str) -> str:
     return kinds[0] if len(kinds) == 1 else ""
 
 
-def read_measured(path: Path) -> list[Measured]:
+def read_measured(path: Path) -> list[MeasuredCollective]:
     """Return all rows of a file in any of these forms."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -87,7 +87,9 @@ def read_measured(path: Path) -> list[Measured]:
         ) from error
     if path.suffix.lower() == ".json":
         measured = [
-            Measured(_call(row.job), row.measured_us or 0.0, f"{path}: table {row.table}, row {row.number}")
+            MeasuredCollective(
+                _call(row.job), row.measured_us or 0.0, f"{path}: table {row.table}, row {row.number}"
+            )
             for row in read_rows(path)
             if isinstance(row.job, Collective)
         ]
@@ -188,7 +190,7 @@ def _call(job: Collective) -> Call:
     return Call(job.kind, job.gpus, job.nodes or 1, job.bytes, datatype_named(job.datatype) or "")
 
 
-def _csv(path: Path, text: str) -> Iterator[Measured]:
+def _csv(path: Path, text: str) -> Iterator[MeasuredCollective]:
     rows = csv.DictReader(io.StringIO(text))
     for number, row in enumerate(rows, 2):
         place = f"{path}, line {number}"
@@ -202,7 +204,7 @@ def _csv(path: Path, text: str) -> Iterator[Measured]:
         yield _checked(kind, ranks, nodes, size, row["dtype"], us, place)
 
 
-def _log(path: Path, text: str) -> Iterator[Measured]:
+def _log(path: Path, text: str) -> Iterator[MeasuredCollective]:
     kind, hosts, columns = _kind_of_name(path.stem), list[str](), list[str]()
     for number, line in enumerate(text.splitlines(), 1):
         words = line.lstrip("# ").split()
@@ -237,7 +239,9 @@ def _refuse_without_head(path: Path, kind: str, hosts: Sequence[str]) -> None:
         raise InputError("no ranks are listed", place=str(path), remedy="keep the lines # Rank … of the log")
 
 
-def _checked(kind: str, ranks: int, nodes: int, size: int, datatype: str, us: float, place: str) -> Measured:
+def _checked(
+    kind: str, ranks: int, nodes: int, size: int, datatype: str, us: float, place: str
+) -> MeasuredCollective:
     if kind not in COLLECTIVES:
         raise InputError(
             f"collective {kind!r} is not known", place=place, remedy=f"known: {', '.join(COLLECTIVES)}"
@@ -248,4 +252,4 @@ def _checked(kind: str, ranks: int, nodes: int, size: int, datatype: str, us: fl
             place=place,
             remedy="give two or more ranks, equally many on each node, and bytes and times above 0",
         )
-    return Measured(Call(kind, ranks, nodes, size, datatype_named(datatype) or ""), us, place)
+    return MeasuredCollective(Call(kind, ranks, nodes, size, datatype_named(datatype) or ""), us, place)

@@ -15,7 +15,7 @@ from typing import Any
 from et_sim.basics.errors import InputError, UsageError
 from et_sim.basics.uncertainty import CALIBRATED
 from et_sim.calibrate.kernel_factors import family_of, target_of
-from et_sim.calibrate.kernels import Measured
+from et_sim.calibrate.kernels import MeasuredKernel
 from et_sim.documents.keys import keys_of
 from et_sim.machine.accuracy import OPERATIONS, small_kind
 from et_sim.machine.datatypes import datatype_named
@@ -25,7 +25,7 @@ from et_sim.machine.presets import as_one_file, preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.machine.roofline import RooflineDevice
 from et_sim.validation.predictions import machine_named
-from et_sim.validation.row import Kernel, Row
+from et_sim.validation.row import KernelRow, Row
 from et_sim.validation.rows import read_rows
 
 COMMON = 0.03  # error of runs and versions on one machine: E 1.3 to 7 %
@@ -91,9 +91,9 @@ def _digest(path: Path) -> str:
 
 def read_kernels(
     path: Path, machine: str, tables: Sequence[str] = ()
-) -> tuple[list[Measured], tuple[str, ...]]:
+) -> tuple[list[MeasuredKernel], tuple[str, ...]]:
     """Read the rows of a machine, and describe the tables that are left out."""
-    rows = [row for row in read_rows(path) if isinstance(row.job, Kernel)]
+    rows = [row for row in read_rows(path) if isinstance(row.job, KernelRow)]
     known = {row.table: row for row in rows}
     for name in tables:
         if name not in known:
@@ -125,8 +125,8 @@ def _is_of(machine: str, row: Row) -> bool:
     return named is not None and as_one_file(named).get("known-as") == words
 
 
-def _measured(path: Path, row: Row) -> Measured:
-    assert isinstance(row.job, Kernel)
+def _measured(path: Path, row: Row) -> MeasuredKernel:
+    assert isinstance(row.job, KernelRow)
     assert row.measured_us is not None
     place = f"{path}: table {row.table}, row {row.number}"
     datatype = datatype_named(row.job.datatype) if row.job.datatype else ""
@@ -135,7 +135,7 @@ def _measured(path: Path, row: Row) -> Measured:
             f"dtype {row.job.datatype!r} is not known", place=place, remedy="name one such as bf16, fp8, fp32"
         )
     size_class = row.kind if row.size_class == "all" else f"{row.kind}, {row.size_class}"
-    return Measured(row.what, datatype, row.measured_us, place, size_class, row.job.included)
+    return MeasuredKernel(row.what, datatype, row.measured_us, place, size_class, row.job.included)
 
 
 NAME = "kernels"
@@ -153,7 +153,7 @@ def device_of(machine: str) -> RooflineDevice:
     return rules[0].settings.at_full_clock  # single kernels are too short for the power cap
 
 
-def accuracy_of(device: RooflineDevice, held_out: Iterable[tuple[Measured, float]]) -> dict[str, Any]:
+def accuracy_of(device: RooflineDevice, held_out: Iterable[tuple[MeasuredKernel, float]]) -> dict[str, Any]:
     """Return the device's `accuracy` of classes of kernels, from rows outside the fit.
 
     Datatypes that have figures of their own are separate.

@@ -19,8 +19,8 @@ from msgspec import Struct, field
 
 from et_sim.basics.errors import InputError, UsageError
 from et_sim.basics.group_names import group_key
-from et_sim.calibrate.collective_library import Measured as Collective
-from et_sim.calibrate.kernels import Measured
+from et_sim.calibrate.collective_library import MeasuredCollective as Collective
+from et_sim.calibrate.kernels import MeasuredKernel
 from et_sim.calibrate.logs import COLLECTIVES
 from et_sim.compute.device import ATTENTION
 from et_sim.compute.registry import is_recorded, recorded_ns
@@ -47,14 +47,14 @@ class FittedPart(Struct, frozen=True):
     us: float
 
 
-class Recording(Struct, frozen=True, eq=False):
+class RecordingRows(Struct, frozen=True, eq=False):
     """The rows of a recording, and the counts of everything else."""
 
     source: str
     files: tuple[Path, ...]
     parts: Mapping[str, FittedPart]
-    kernels: tuple[Measured, ...]
-    counts: Mapping[Measured, int]
+    kernels: tuple[MeasuredKernel, ...]
+    counts: Mapping[MeasuredKernel, int]
     repeats: float  # E in percent, of equal kernels against their median; 0 if there are none
     collectives: tuple[Collective, ...]
     calls: Mapping[Call, int]
@@ -64,7 +64,7 @@ class Recording(Struct, frozen=True, eq=False):
     )  # number of collectives that are not rows, by reason
 
 
-def read_recording(prefix: str, ranks: int, node: int) -> Recording:
+def read_recording(prefix: str, ranks: int, node: int) -> RecordingRows:
     """Read all traces of a prefix: `ranks` ranks (0: as many as there are traces) on nodes of `node`."""
     paths = traces_of(prefix)
     if not paths:
@@ -92,7 +92,7 @@ def read_recording(prefix: str, ranks: int, node: int) -> Recording:
     counts = {_row(prefix, *key, times): len(times) for key, times in sorted(kernels.rows.items())}
     spread = [us / median(times) for times in kernels.rows.values() for us in times]
     rows, left = collectives.rows(prefix)
-    return Recording(
+    return RecordingRows(
         prefix,
         tuple(paths.values()),
         {name: FittedPart(len(times), sum(times)) for name, times in kernels.took.items() if times},
@@ -106,11 +106,11 @@ def read_recording(prefix: str, ranks: int, node: int) -> Recording:
     )
 
 
-def _row(source: str, shape: str, datatype: str, times: Sequence[float]) -> Measured:
+def _row(source: str, shape: str, datatype: str, times: Sequence[float]) -> MeasuredKernel:
     kind = shape.partition(" ")[0]
     size = size_of_kernel(kind, shape)
     place = f"{source}: {len(times)} x {shape}"
-    return Measured(shape, datatype, median(times), place, kind if size == "all" else f"{kind}, {size}")
+    return MeasuredKernel(shape, datatype, median(times), place, kind if size == "all" else f"{kind}, {size}")
 
 
 class _Kernels:

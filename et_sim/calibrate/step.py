@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.api import execute
 from et_sim.basics.errors import InputError
@@ -45,7 +45,7 @@ PEAKS = "peaks"
 ABOVE_IDLE = 1.1  # of the idle power: the lowest cap
 
 
-class Figure(Struct, frozen=True):
+class FittedFigure(Struct, frozen=True):
     """A figure of a machine that may be fitted; the search varies it as a slowdown, with which time rises."""
 
     change: Callable[[Machine, float], Machine]  # the machine with a slowdown, or with a host's time
@@ -109,18 +109,20 @@ def _cap(file: Mapping[str, Any], rate: float) -> dict[str, Any]:
     return {"device": {"compute": {CAP: f"{watts:.6g}W"}}}
 
 
-FIGURES: Mapping[str, Figure] = MappingProxyType(
+FIGURES: Mapping[str, FittedFigure] = MappingProxyType(
     {
-        HOST_TIME: Figure(_with_host, lambda _, value: {"host-time": f"{value:g}ns"}),
-        SOFTWARE_FACTOR: Figure(_with_factor, lambda _, value: {"time-factors": [{"kernels": value}]}),
-        DEVICE_RATE: Figure(lambda machine, slow: _with_rates(machine, slow, "peak of "), _peaks, True),
-        MEMORY_RATE: Figure(lambda machine, slow: _with_rates(machine, slow, "bandwidth of "), _memory, True),
-        POWER_RATE: Figure(_with_power, _cap, True),
+        HOST_TIME: FittedFigure(_with_host, lambda _, value: {"host-time": f"{value:g}ns"}),
+        SOFTWARE_FACTOR: FittedFigure(_with_factor, lambda _, value: {"time-factors": [{"kernels": value}]}),
+        DEVICE_RATE: FittedFigure(lambda machine, slow: _with_rates(machine, slow, "peak of "), _peaks, True),
+        MEMORY_RATE: FittedFigure(
+            lambda machine, slow: _with_rates(machine, slow, "bandwidth of "), _memory, True
+        ),
+        POWER_RATE: FittedFigure(_with_power, _cap, True),
     }
 )
 
 
-class Step(Struct, frozen=True):
+class FittedStep(Struct, frozen=True):
     """The figure that was found, and the simulated times with and without it."""
 
     figure: str
@@ -130,7 +132,7 @@ class Step(Struct, frozen=True):
     runs: int
 
 
-def find(name: str, job: str, options: RunOptions, measured_ns: float) -> Step:
+def find(name: str, job: str, options: RunOptions, measured_ns: float) -> FittedStep:
     """Return the figure of this name with which a job takes the measured time."""
     if name == HOST_TIME:
         return _find_host_time(job, options, measured_ns)
@@ -142,7 +144,7 @@ def with_figure(machine: Machine, name: str, value: float) -> Machine:
     return FIGURES[name].change(machine, FIGURES[name].value(value))
 
 
-def simulated_with(step: Step, job: str, options: RunOptions) -> int:
+def simulated_with(step: FittedStep, job: str, options: RunOptions) -> int:
     """Return the time of another job with a figure that was found."""
     return _Simulated(job, options, lambda value: lambda machine: with_figure(machine, step.figure, value))(
         step.value
@@ -154,7 +156,7 @@ def error_of(pairs: Sequence[tuple[float, float]]) -> float:
     return 100 * (math.exp(sum(abs(math.log(one / other)) for one, other in pairs) / len(pairs)) - 1)
 
 
-def _find_host_time(job: str, options: RunOptions, measured_ns: float) -> Step:
+def _find_host_time(job: str, options: RunOptions, measured_ns: float) -> FittedStep:
     simulated = _Simulated(job, options, lambda value: lambda machine: _with_host(machine, value))
     before = simulated(0.0)
     if before > measured_ns * (1 + NEAR):
@@ -167,7 +169,7 @@ def _find_host_time(job: str, options: RunOptions, measured_ns: float) -> Step:
             "measurement",
         )
     if before >= measured_ns * (1 - NEAR):
-        return Step(HOST_TIME, 0.0, before, before, simulated.runs)
+        return FittedStep(HOST_TIME, 0.0, before, before, simulated.runs)
     high = FIRST_HOST_NS
     while simulated(high) < measured_ns:
         if high == FIRST_HOST_NS and simulated(LONGEST_HOST_NS) == before:
@@ -186,16 +188,16 @@ def _find_host_time(job: str, options: RunOptions, measured_ns: float) -> Step:
             )
         high = min(4 * high, LONGEST_HOST_NS)
     value = _between(simulated, 0.0, high, measured_ns)
-    return Step(HOST_TIME, value, before, simulated(value), simulated.runs)
+    return FittedStep(HOST_TIME, value, before, simulated(value), simulated.runs)
 
 
-def _find_slowdown(name: str, job: str, options: RunOptions, measured_ns: float) -> Step:
+def _find_slowdown(name: str, job: str, options: RunOptions, measured_ns: float) -> FittedStep:
     """Return a factor with which the job takes the measured time; communication keeps its own time."""
     figure = FIGURES[name]
     simulated = _Simulated(job, options, lambda value: lambda machine: figure.change(machine, value))
     before = simulated(1.0)
     if abs(before - measured_ns) <= NEAR * measured_ns:
-        return Step(name, 1.0, before, before, simulated.runs)
+        return FittedStep(name, 1.0, before, before, simulated.runs)
     low, high = (1.0, LARGEST_FACTOR) if before < measured_ns else (1 / LARGEST_FACTOR, 1.0)
     least, most = simulated(low), simulated(high)
     if least == most:
@@ -215,7 +217,7 @@ def _find_slowdown(name: str, job: str, options: RunOptions, measured_ns: float)
         )
     slowdown = _between(simulated, low, high, measured_ns)
     value = float(f"{figure.value(slowdown):.5g}")
-    return Step(name, value, before, simulated(slowdown), simulated.runs)
+    return FittedStep(name, value, before, simulated(slowdown), simulated.runs)
 
 
 class _Simulated:

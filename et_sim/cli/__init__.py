@@ -24,7 +24,7 @@ from et_sim.basics.terminal import visible_streams
 from et_sim.cli.progress import UnreadError
 from et_sim.compiled.compile_status import CompileStatus
 from et_sim.compiled.entry_points import watching_compilation
-from et_sim.documents.recognise import SIMULATOR, Kind, kind_of, refuse_misplaced
+from et_sim.documents.recognise import SIMULATOR, FileKind, kind_of, refuse_misplaced
 
 # Commands and their purpose, by heading.
 COMMANDS = {
@@ -149,7 +149,7 @@ def carry_out(options: Any) -> int:
     """Run the command; if it fails on the files of a run, report their damage."""
     refuse_misplaced(vars(options), SIMULATOR)
     given = [vars(options)[name] for name in ("directory", "a", "b") if name in vars(options)]
-    runs = [path for path in given if kind_of(Path(path)) is Kind.RUN]
+    runs = [path for path in given if kind_of(Path(path)) is FileKind.RUN]
     try:
         with _wrong_figures_refused() if runs else nullcontext():
             status: int = options.run(options)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Struct
 
 from et_sim.cli.calibrate_report import ALL, FitErrors, FitOptions, by_class, conclude
 
 if TYPE_CHECKING:
-    from et_sim.calibrate.kernels import Fit, Measured
+    from et_sim.calibrate.kernels import FittedDevice, MeasuredKernel
     from et_sim.machine.roofline import RooflineDevice
 
-Ratios = Sequence[tuple["Measured", float]]  # with the ratio of predicted to measured
+Ratios = Sequence[tuple["MeasuredKernel", float]]  # with the ratio of predicted to measured
 
 
 class Options(FitOptions):
@@ -38,18 +39,17 @@ def run(options: Options) -> int:
     return conclude(options, data, text, lambda: fit.written([options.file]))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KernelFit:
+class KernelFit(Struct, frozen=True, eq=False):
     """A fit, and its errors on the fitted rows and on rows that were left out."""
 
     machine: str
     before: RooflineDevice
-    result: Fit
+    result: FittedDevice
     fitted: Ratios
     held_out: Ratios
 
     @staticmethod
-    def of(machine: str, rows: Sequence[Measured], *, takes_few: bool = False) -> KernelFit:
+    def of(machine: str, rows: Sequence[MeasuredKernel], *, takes_few: bool = False) -> KernelFit:
         """Fit a machine's device."""
         from et_sim.calibrate.kernels import Kernels, fit, left_out
         from et_sim.calibrate.machine_file import device_of

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec.structs import asdict, replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.cli.calibrate_report import ALL, FitErrors, FitOptions, conclude
 
 if TYPE_CHECKING:
-    from et_sim.calibrate.collective_library import Measured
+    from et_sim.calibrate.collective_library import MeasuredCollective
     from et_sim.machine.collective_library import Library
 
 MIB = 1 << 20
@@ -86,7 +87,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     ]
 
 
-def _of_racks(machine: str, rows: Sequence[Measured]) -> list[Measured]:
+def _of_racks(machine: str, rows: Sequence[MeasuredCollective]) -> list[MeasuredCollective]:
     """Return the rows with nodes as the machine counts them: racks, where hosts are their trays."""
     from msgspec.structs import replace as changed
 
@@ -98,7 +99,7 @@ def _of_racks(machine: str, rows: Sequence[Measured]) -> list[Measured]:
     return [changed(row, call=changed(row.call, nodes=-(-row.call.ranks // known["node"]))) for row in rows]
 
 
-def _library(machine: str, rows: Sequence[Measured], logged: dict[str, Any]) -> Library:
+def _library(machine: str, rows: Sequence[MeasuredCollective], logged: dict[str, Any]) -> Library:
     """Return the library of the machine with as many nodes as were measured."""
     from et_sim.machine.presets import entry, preset, unchanged
     from et_sim.machine.readers import read_machine
@@ -134,7 +135,7 @@ def _accuracy(held_out: Ratios) -> dict[str, Any]:
     return {name: accuracy_entry(ratios) for name, ratios in ratios_by_name.items()}
 
 
-Ratios = Sequence[tuple["Measured", float]]
+Ratios = Sequence[tuple["MeasuredCollective", float]]
 
 
 def _classes(rows: Ratios) -> dict[str, list[float]]:

@@ -11,8 +11,8 @@ from et_sim.cli.calibrate_kernels import KernelFit
 from et_sim.cli.calibrate_report import FitOptions, conclude
 
 if TYPE_CHECKING:
-    from et_sim.calibrate.kernels import Measured
-    from et_sim.calibrate.recording import Recording
+    from et_sim.calibrate.kernels import MeasuredKernel
+    from et_sim.calibrate.recording import RecordingRows
 
 
 class Options(FitOptions):
@@ -53,7 +53,7 @@ def run(options: Options) -> int:
     return conclude(options, data, (*_text(recording), *fit.text, *notes), written)
 
 
-def _of_one_datatype(recording: Recording, wanted: str | None) -> tuple[list[Measured], list[str]]:
+def _of_one_datatype(recording: RecordingRows, wanted: str | None) -> tuple[list[MeasuredKernel], list[str]]:
     """Return the rows of one datatype, and notes about the others."""
     from et_sim.machine.datatypes import datatype_named
 
@@ -76,7 +76,7 @@ def _of_one_datatype(recording: Recording, wanted: str | None) -> tuple[list[Mea
     return kept, notes
 
 
-def _text(recording: Recording) -> Iterator[str]:
+def _text(recording: RecordingRows) -> Iterator[str]:
     from et_sim.basics.units import format_ns, plural
     from et_sim.calibrate.recording import SHAPED
 
@@ -102,7 +102,7 @@ def _text(recording: Recording) -> Iterator[str]:
         yield f"left out: {count:,} collectives {why}"
 
 
-def _data(recording: Recording) -> dict[str, Any]:
+def _data(recording: RecordingRows) -> dict[str, Any]:
     return {
         "kernels": {
             name: {"kernels": part.kernels, "us": round(part.us, 3)} for name, part in recording.parts.items()
@@ -127,12 +127,12 @@ def _columns(call: Any, us: float) -> Sequence[Any]:
     return call.kind, call.datatype, call.ranks, call.nodes, call.size, float(f"{us:.6g}")
 
 
-def _write_collectives(path: Path, recording: Recording) -> None:
+def _write_collectives(path: Path, recording: RecordingRows) -> None:
     rows = [_columns(row.call, row.us) for row in recording.collectives]
     _write(path, [COLUMNS, *rows])
 
 
-def _write_kernels(path: Path, recording: Recording) -> None:
+def _write_kernels(path: Path, recording: RecordingRows) -> None:
     """Write a table for each datatype, and a JSON file with their properties."""
     from et_sim.basics.files import write_json
 

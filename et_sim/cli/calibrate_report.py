@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
+
+from msgspec import Struct
 
 from et_sim.basics.declared_options import Command, Option
 
@@ -45,8 +46,7 @@ def by_class(rows: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
     return ratios
 
 
-@dataclass(frozen=True, slots=True)
-class FitErrors:
+class FitErrors(Struct, frozen=True):
     """Errors by class, of rows that were fitted and of rows that were left out; and undetermined figures."""
 
     fitted: Classes

@@ -13,7 +13,7 @@ from et_sim.cli.calibrate_report import FitOptions, conclude
 from et_sim.cli.run import WORKLOAD_HELP
 
 if TYPE_CHECKING:
-    from et_sim.calibrate.step import Step
+    from et_sim.calibrate.step import FittedStep
     from et_sim.run.options import RunOptions
 
 COMMON_HOST_NS = (1000.0, 20000.0)  # a launch in frameworks that launch kernel by kernel
@@ -93,7 +93,7 @@ def _other(text: str) -> tuple[str, float]:
 
 def _best(
     names: Sequence[str], job: str, options: RunOptions, measured_ns: float, others: Others
-) -> tuple[Step, list[dict[str, int]], list[str]]:
+) -> tuple[FittedStep, list[dict[str, int]], list[str]]:
     """Return the figure that predicts the other jobs best, the predictions of each figure, and failed
     figures.
     """
@@ -113,7 +113,7 @@ def _best(
         )
     predicted = [{step.figure: simulated_with(step, other, options) for step in found} for other, _ in others]
 
-    def off(step: Step) -> float:
+    def off(step: FittedStep) -> float:
         pairs = [
             (by_figure[step.figure], time) for by_figure, (_, time) in zip(predicted, others, strict=True)
         ]
@@ -122,7 +122,7 @@ def _best(
     return min(found, key=off), predicted, why_not
 
 
-def _predictions(step: Step, others: Others, predicted: Sequence[Mapping[str, int]]) -> list[str]:
+def _predictions(step: FittedStep, others: Others, predicted: Sequence[Mapping[str, int]]) -> list[str]:
     from et_sim.basics.units import format_ns
 
     lines = []
@@ -136,7 +136,7 @@ def _predictions(step: Step, others: Others, predicted: Sequence[Mapping[str, in
     return lines
 
 
-def _text(step: Step, measured_ns: float) -> list[str]:
+def _text(step: FittedStep, measured_ns: float) -> list[str]:
     from et_sim.basics.units import format_ns
     from et_sim.calibrate.step import FIGURES, HOST_TIME
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import plural
@@ -39,7 +40,7 @@ def run(options: Options) -> int:
     """Print the findings; return 2 if one of them is an error."""
     from et_sim.network.registry import as_named, check_model
     from et_sim.plan.mismatches import rules_of
-    from et_sim.trace.preflight import Rules, find_problems
+    from et_sim.trace.preflight import CorrectionEffects, find_problems
 
     options.network_model = as_named(options.network_model)
     check_model(options.network_model)
@@ -60,9 +61,9 @@ def run(options: Options) -> int:
     groups = machine.groups if machine else _read_parts(options, workload.ranks, problems)
     groups = workload.job_groups if workload.jobs else groups
     problems += [_warning("workload", text) for text in workload.notices]
-    rules = rules_of(machine.system) if machine else Rules()
+    rules = rules_of(machine.system) if machine else CorrectionEffects()
     if options.alone:
-        rules = rules._replace(communicates=False)
+        rules = replace(rules, communicates=False)
     problems += find_problems(workload, groups=groups, rules=rules)
     if machine and not _has_errors(problems):
         _attempt(problems, lambda: _plan(workload, machine, options, problems))
@@ -177,18 +178,18 @@ def _read_parts(options: Options, ranks: int, problems: list[Problem]) -> dict[s
     from et_sim.documents.keys import Remarks
     from et_sim.machine import read_system_alone
     from et_sim.machine.readers import read_groups
-    from et_sim.machine.recognise import Role
+    from et_sim.machine.recognise import MachineFile
     from et_sim.machine.remote_memory import read_memory
     from et_sim.machine.sources import load
 
     if system := options.system:
         _attempt(problems, lambda: read_system_alone(system))
     if memory := options.memory:
-        _attempt(problems, lambda: read_memory(load(memory, Role.MEMORY), ranks, Remarks()))
+        _attempt(problems, lambda: read_memory(load(memory, MachineFile.MEMORY), ranks, Remarks()))
     groups = options.groups
     if not groups or (groups == "empty" and not Path("empty").exists()):
         return None  # "empty" means no groups in the reference
-    return _attempt(problems, lambda: read_groups(load(groups, Role.GROUPS), ranks))
+    return _attempt(problems, lambda: read_groups(load(groups, MachineFile.GROUPS), ranks))
 
 
 def _attempt(problems: list[Problem], read: Callable[[], Result]) -> Result | None:

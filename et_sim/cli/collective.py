@@ -61,7 +61,7 @@ class Options(Command):
 
 def run(options: Options) -> int:
     """Lower the collective as a simulation does, and print its messages."""
-    from et_sim.collectives import AS_REFERENCE, CORRECTED, InNetworkProgram, Operation, lower
+    from et_sim.collectives import AS_REFERENCE, CORRECTED, InNetworkProgram, PhaseOperation, lower
     from et_sim.collectives.movement import movement
 
     if options.algorithm == LIBRARY:
@@ -79,7 +79,7 @@ def run(options: Options) -> int:
     size = DEFAULT_BYTES if options.bytes is None else options.bytes
     algorithm = _algorithm(options)
     _check(options, ranks, algorithm, size)
-    operation = Operation[options.type.upper()]
+    operation = PhaseOperation[options.type.upper()]
     fixes = CORRECTED if options.corrected else AS_REFERENCE
     root = options.root or 0
     program = lower(algorithm, operation, ranks, size, fixes=fixes, root=root)

@@ -22,7 +22,7 @@ from et_sim.collectives.movement import Movement
 from et_sim.collectives.schedule import UP, MemberSteps, Schedule, expand, member_steps
 
 if TYPE_CHECKING:
-    from et_sim.machine.collective_library import Choice, Library
+    from et_sim.machine.collective_library import Library, LibraryChoice
 
 
 PAIRS_SHOWN = 8
@@ -166,8 +166,8 @@ class _Size(Struct, frozen=True):
     """A size of the table: bytes of each rank, all ways, and the chosen one."""
 
     size: int
-    ways: tuple[Choice, ...]
-    chosen: Choice
+    ways: tuple[LibraryChoice, ...]
+    chosen: LibraryChoice
 
 
 class LibraryOptions(Protocol):
@@ -188,11 +188,11 @@ def show_library(options: LibraryOptions) -> int:
     nodes = -(-ranks // library.node)
     sizes = [_of_size(library, options, ranks, nodes, size) for size in _sizes(options.bytes)]
     if options.svg:
-        from et_sim.views.drawing.planes import Curve, choices_picture
+        from et_sim.views.drawing.planes import MeasuredCurve, choices_picture
         from et_sim.views.drawing.scene import write_picture
 
         lines = [
-            Curve(
+            MeasuredCurve(
                 name,
                 [(entry.size, way.time_us) for entry in sizes for way in entry.ways if _name(way) == name],
             )
@@ -248,7 +248,7 @@ def _of_size(library: Library, options: LibraryOptions, ranks: int, nodes: int, 
     return _Size(size, ways, chosen)
 
 
-def _name(way: Choice) -> str:
+def _name(way: LibraryChoice) -> str:
     return way.name
 
 
@@ -279,10 +279,10 @@ def _text(
 
 
 def _fall(options: LibraryOptions, ranks: int, nodes: int, entry: _Size) -> str:
-    from et_sim.machine.collective_library.candidates import Group
+    from et_sim.machine.collective_library.candidates import LibraryGroup
     from et_sim.machine.collective_library.falls import text_of
 
-    chosen, group = entry.chosen, Group(ranks, nodes)
+    chosen, group = entry.chosen, LibraryGroup(ranks, nodes)
     assert chosen.larger is not None
     text = text_of(options.type, group, chosen.time_us, chosen.unlimited_us, chosen.larger)
     return f"{options.type} of {format_bytes(entry.size)} on {ranks} takes {text}"
@@ -316,7 +316,7 @@ def _data(
     }
 
 
-def _larger(options: LibraryOptions, ranks: int, chosen: Choice) -> dict[str, Any] | None:
+def _larger(options: LibraryOptions, ranks: int, chosen: LibraryChoice) -> dict[str, Any] | None:
     """Return the larger size that takes less time, and the time of this one by the calibration alone."""
     larger = chosen.larger
     if larger is None:

@@ -17,7 +17,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 from et_sim.cli.options import parse_share
 from et_sim.cli.progress import printing
-from et_sim.documents.recognise import Kind, kind_of
+from et_sim.documents.recognise import FileKind, kind_of
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload
@@ -135,19 +135,21 @@ NOTHING = (0, 0, 0)
 UNSHAPED = "kernel without a shape"
 
 
-class Work(NamedTuple):
+class ComparedWork(NamedTuple):
     """A kind of work: the word of a shape, a collective, a message, or another action of nodes."""
 
     name: str
     members: int  # of its group; 0: it has none, or its size is unknown
 
 
-Done = Mapping[Work, tuple[int, ...]]  # FIGURES, over all ranks
+Done = Mapping[ComparedWork, tuple[int, ...]]  # FIGURES, over all ranks
 
 
 def are_workloads(*paths: str) -> bool:
     """Return whether paths name workloads, not runs or sweeps."""
-    is_workload = [kind_of(Path(path)) is Kind.MANIFEST or Path(f"{path}.0.et").is_file() for path in paths]
+    is_workload = [
+        kind_of(Path(path)) is FileKind.MANIFEST or Path(f"{path}.0.et").is_file() for path in paths
+    ]
     if any(is_workload) and not all(is_workload):
         raise UsageError(
             "only one of the two is a workload",
@@ -181,7 +183,7 @@ def compare_workloads(options: Options) -> Iterator[str]:
 
 def work_of(workload: Workload) -> Done:
     """Return the work of all ranks."""
-    totals: dict[Work, tuple[int, ...]] = {}
+    totals: dict[ComparedWork, tuple[int, ...]] = {}
     for trace, ranks in zip(workload.templates, workload.ranks_per_template.tolist(), strict=True):
         for work, figures in _of_trace(workload, trace):
             before = totals.get(work, NOTHING)
@@ -189,7 +191,7 @@ def work_of(workload: Workload) -> Done:
     return totals
 
 
-def _of_trace(workload: Workload, trace: Trace) -> Iterator[tuple[Work, tuple[int, ...]]]:
+def _of_trace(workload: Workload, trace: Trace) -> Iterator[tuple[ComparedWork, tuple[int, ...]]]:
     import numpy as np
 
     from et_sim.trace.columns import NodeKind
@@ -231,7 +233,7 @@ def _figures_of_shape(trace: Trace, row: int) -> tuple[int, int]:
     return operation.operations, operation.bytes(BITS[datatype]) if datatype else 0
 
 
-def _work(workload: Workload, trace: Trace, row: int) -> Work:
+def _work(workload: Workload, trace: Trace, row: int) -> ComparedWork:
     from et_sim.trace.columns import NodeKind, collective_name, kind_name
 
     kind, group = int(trace.kind[row]), trace.group_names[int(trace.group[row])]
@@ -239,14 +241,14 @@ def _work(workload: Workload, trace: Trace, row: int) -> Work:
         rule = workload.group_rules.get(group)
         named = workload.job_groups.get(group, ())
         members = (rule.count if rule else len(named)) if group else workload.ranks
-        return Work(collective_name(int(trace.comm_type[row])), members)
+        return ComparedWork(collective_name(int(trace.comm_type[row])), members)
     if kind == NodeKind.COMP and not trace.is_cpu[row]:
-        return Work(trace.layer_shapes[int(trace.layer_shape[row])].partition(" ")[0] or UNSHAPED, 0)
+        return ComparedWork(trace.layer_shapes[int(trace.layer_shape[row])].partition(" ")[0] or UNSHAPED, 0)
     names: dict[int, str] = {NodeKind.COMP: "host", NodeKind.SEND: "send", NodeKind.RECV: "receive"}
-    return Work(names.get(kind) or kind_name(kind).lower(), 0)
+    return ComparedWork(names.get(kind) or kind_name(kind).lower(), 0)
 
 
-def _data(given: list[Workload], done: list[Done], differing: list[Work]) -> dict[str, Any]:
+def _data(given: list[Workload], done: list[Done], differing: list[ComparedWork]) -> dict[str, Any]:
     return {
         "ranks": {name: workload.ranks for name, workload in zip("ab", given, strict=True)},
         "work": [
@@ -265,10 +267,10 @@ def _data(given: list[Workload], done: list[Done], differing: list[Work]) -> dic
     }
 
 
-def _table(done: list[Done], differing: list[Work], ranks: list[int]) -> list[str]:
+def _table(done: list[Done], differing: list[ComparedWork], ranks: list[int]) -> list[str]:
     from et_sim.views.sheet import Sheet, SheetColumn
 
-    def figure(at: int, work: Work) -> str:
+    def figure(at: int, work: ComparedWork) -> str:
         pair = (totals.get(work, NOTHING)[at] for totals in done)
         return " → ".join(dict.fromkeys(_average(total, of) for total, of in zip(pair, ranks, strict=True)))
 

@@ -12,7 +12,7 @@ from et_sim.basics.declared_options import Argument, Command
 from et_sim.cli.options import Json
 
 if TYPE_CHECKING:
-    from et_sim.explain import Meaning, Option
+    from et_sim.explain import CommandOption, Meaning
 
 
 class Options(Command):
@@ -76,16 +76,16 @@ def _indented(text: str, begin: str = "") -> str:
     )
 
 
-def _options() -> list[Option]:
+def _options() -> list[CommandOption]:
     """Return every option of every command; an option with one meaning in several commands is listed once."""
     from et_sim.basics.command_line import options_of
     from et_sim.cli import COMMANDS, parser_of
-    from et_sim.explain import Option
+    from et_sim.explain import CommandOption
 
     commands: dict[tuple[str, ...], list[str]] = {}
     for command, known in options_of(parser_of([name for group in COMMANDS.values() for name in group])):
         commands.setdefault(known, []).append(command)
     return [
-        Option(name, tuple(where), text, default, allowed)
+        CommandOption(name, tuple(where), text, default, allowed)
         for (name, text, default, allowed), where in commands.items()
     ]

@@ -142,7 +142,7 @@ def _refuse_misplaced(options: Options, view: View) -> None:
             raise UsageError(cause, remedy=remedy)
 
 
-class Forms(Protocol):
+class FormOptions(Protocol):
     """Options for the form of a view."""
 
     json: bool
@@ -150,11 +150,11 @@ class Forms(Protocol):
     png: Path | None
 
 
-def _is_drawn(options: Forms) -> bool:
+def _is_drawn(options: FormOptions) -> bool:
     return options.svg is not None or options.png is not None
 
 
-def present(view: View, run: RunDirectory, part: Selection, options: Forms) -> None:
+def present(view: View, run: RunDirectory, part: Selection, options: FormOptions) -> None:
     """Show a view in the requested form: drawn into files, as data, or as text."""
     if _is_drawn(options):
         from et_sim.views.drawing.scene import write_picture

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
-from et_sim.basics.declared_options import Command, Count, Group, Option, fields_of
+from msgspec import Struct
+from msgspec.structs import replace
+
+from et_sim.basics.declared_options import Command, Count, Option, OptionGroup, fields_of
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 
@@ -57,16 +59,16 @@ def whole_numbers(text: str) -> tuple[int, ...]:
 Numbers = Annotated[tuple[int, ...] | None, Option(parse=whole_numbers)]
 
 
-class Of(NamedTuple):
+class Of(Struct, frozen=True):
     """Kinds of jobs that have an option."""
 
     jobs: tuple[str, ...]
 
 
-MODEL = Group("the model of a training job")
-PLAN = Group("how a training job is spread over ranks")
-RECOMMENDATION = Group("a recommendation model, where it differs from --model")
-PASSES = Group("forward passes of inference")
+MODEL = OptionGroup("the model of a training job")
+PLAN = OptionGroup("how a training job is spread over ranks")
+RECOMMENDATION = OptionGroup("a recommendation model, where it differs from --model")
+PASSES = OptionGroup("forward passes of inference")
 TRAINING, LEARNS, PROMPTS, TOKENS = Of(LANGUAGE), Of((DLRM,)), Of((PREFILL,)), Of((DECODE,))
 
 Layers = Annotated[Count, "layers of the model", Of(OF_MODELS)]
@@ -81,7 +83,7 @@ def jobs_of(hint: Any) -> tuple[str, ...]:
     return next((entry.jobs for entry in hint.__metadata__ if isinstance(entry, Of)), ())
 
 
-def with_plan(job: str, group: Group) -> Callable[[type[Declared]], type[Declared]]:
+def with_plan(job: str, group: OptionGroup) -> Callable[[type[Declared]], type[Declared]]:
     """Return a decorator that declares the options of a plan for a kind of job."""
 
     def declared(options: type[Declared]) -> type[Declared]:
@@ -94,7 +96,7 @@ def with_plan(job: str, group: Group) -> Callable[[type[Declared]], type[Declare
     return declared
 
 
-def plan_options(group: Group = PLAN) -> dict[str, Any]:
+def plan_options(group: OptionGroup = PLAN) -> dict[str, Any]:
     """Return the options of the keys of a plan, in their order."""
     from et_sim.documents.keys import keys_by_field
     from et_sim.documents.kinds import COUNT, COUNTS
@@ -189,7 +191,7 @@ def refuse_others(options: Command, kind: str) -> None:
         raise UsageError(f"{flag_of(name)} is not for {noun}", remedy=remedy)
 
 
-class Job(NamedTuple):
+class DescribedJob(Struct, frozen=True):
     """A job and its descriptions."""
 
     workload: Workload
@@ -203,7 +205,7 @@ class Job(NamedTuple):
     weights: int = 0  # dense ones
 
 
-def make_job(options: JobOptions) -> Job:
+def make_job(options: JobOptions) -> DescribedJob:
     """Return the job that the options describe."""
     refuse_others(options, options.kind)
     if isinstance(options, InferenceOptions) and options.kind in INFERENCE:
@@ -219,7 +221,7 @@ def make_job(options: JobOptions) -> Job:
     return _training(options)
 
 
-def _training(options: JobOptions) -> Job:
+def _training(options: JobOptions) -> DescribedJob:
     from msgspec import to_builtins
 
     from et_sim.workloads.training.step import make_training
@@ -233,10 +235,10 @@ def _training(options: JobOptions) -> Job:
     model = read_model(options, plan, trains=True)
     text = f"{model.name}, {plan}, {plural(plan.micro_batches, 'micro-batch', 'micro-batches')}"
     text += f", values in {plan.value_type}" if plan.value_type else ""
-    return Job(make_training(model, plan), plan, model.name, text, to_builtins(model))
+    return DescribedJob(make_training(model, plan), plan, model.name, text, to_builtins(model))
 
 
-def _convolution(options: JobOptions) -> Job:
+def _convolution(options: JobOptions) -> DescribedJob:
     from et_sim.workloads.convolution import (
         layers_of,
         make_convolution_training,
@@ -256,10 +258,10 @@ def _convolution(options: JobOptions) -> Job:
         {"name": name, "source": network.source},
         f"{name}, {plan}, {plan.batch} images on each rank",
     )
-    return Job(workload, plan, name, text, model, unit="images", layers=len(layers), weights=weights)
+    return DescribedJob(workload, plan, name, text, model, unit="images", layers=len(layers), weights=weights)
 
 
-def _recommendation(options: JobOptions) -> Job:
+def _recommendation(options: JobOptions) -> DescribedJob:
     from et_sim.workloads.recommendation import USUAL as USUAL_MODEL
     from et_sim.workloads.recommendation import changed, make_dlrm_training, read_dlrm
 
@@ -273,10 +275,12 @@ def _recommendation(options: JobOptions) -> Job:
     layers = len(model.bottom_widths) + len(model.top_widths) - 2
     workload, name = make_dlrm_training(model, plan, known), f"dlrm {known}"
     text = f"{name}, {plan}, {plan.batch} samples on each rank"
-    return Job(workload, plan, name, text, facts, unit="samples", layers=layers, weights=model.dense_weights)
+    return DescribedJob(
+        workload, plan, name, text, facts, unit="samples", layers=layers, weights=model.dense_weights
+    )
 
 
-def _inference(options: InferenceOptions) -> Job:
+def _inference(options: InferenceOptions) -> DescribedJob:
     from msgspec import to_builtins
 
     from et_sim.workloads.inference.batch import Batch, Segment, sights
@@ -299,7 +303,9 @@ def _inference(options: InferenceOptions) -> Job:
     each = f"{len(batches)} steps, the first of" if len(batches) > 1 else ""
     text = " ".join(filter(None, (f"{model.name}, {plan},", each, str(batches[0]))))
     tokens = {"tokens": [batch.tokens for batch in batches]}
-    return Job(make_inference(model, plan, batches), plan, model.name, text, to_builtins(model), tokens)
+    return DescribedJob(
+        make_inference(model, plan, batches), plan, model.name, text, to_builtins(model), tokens
+    )
 
 
 def _lengths(kind: str, flag: str, lengths: Numbers, model: Model, more: int) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from et_sim.basics.declared_options import Argument, Command
 from et_sim.basics.errors import UsageError, unreadable
 
 if TYPE_CHECKING:
-    from et_sim.machine.presets import Entry, Preset
+    from et_sim.machine.presets import Preset, PresetEntry
 
 SYSTEM, NETWORK = "system.json", "network.yml"
 
@@ -69,7 +69,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def _list(known: list[Entry], *, as_json: bool) -> None:
+def _list(known: list[PresetEntry], *, as_json: bool) -> None:
     if as_json:
         rows = [
             {"name": listed.name, "about": listed.about, "fewest": listed.fewest, "most": listed.most}
@@ -80,7 +80,7 @@ def _list(known: list[Entry], *, as_json: bool) -> None:
     print("\n".join(aligned([(listed.name, listed.about) for listed in known], "<<")))
 
 
-def _described(machine: Preset, known: Entry) -> list[str]:
+def _described(machine: Preset, known: PresetEntry) -> list[str]:
     sources = [
         f"  {subject}: {where}" for subject, where in (*known.sources.items(), *known.estimates.items())
     ]
@@ -112,7 +112,7 @@ def _bytes(size: int | str) -> int:
     return parse_bytes(size) if isinstance(size, str) else size
 
 
-def _calibrated(known: Entry) -> list[str]:
+def _calibrated(known: PresetEntry) -> list[str]:
     """Return the errors of a machine that et-sim calibrate wrote, by fitted part."""
     lines = []
     for fitted, errors in known.calibrated.items():

@@ -83,7 +83,7 @@ def run(options: Options) -> int:
 
 def _made_job(options: Options) -> tuple[Workload, str, dict[str, Any]]:
     """Return the job, its description in words, and its shape for programs."""
-    from dataclasses import asdict
+    from msgspec.structs import asdict
 
     for option, usual in (("bytes", None), ("repeat", 1), ("compute_us", 0)):
         if vars(options)[option] != usual:

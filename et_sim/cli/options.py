@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Annotated, Any, Protocol
 
 from et_sim.basics.declared_options import Command, Hidden, Option
@@ -82,7 +81,5 @@ def ranks_of(options: _Sized) -> int | None:
 def run_options(options: Command, **others: Any) -> RunOptions:
     """Return the run options of the command line; `others` override them."""
     given = {**vars(options), "model": as_named(getattr(options, "network_model", None)), **others}
-    known = {
-        field.name: given.get(field.name) for field in fields(RunOptions) if field.name not in OF_COMMANDS
-    }
+    known = {name: given.get(name) for name in RunOptions.__struct_fields__ if name not in OF_COMMANDS}
     return RunOptions(**{name: value for name, value in known.items() if value is not None})

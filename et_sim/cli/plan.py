@@ -16,7 +16,7 @@ from et_sim.cli.progress import printing
 if TYPE_CHECKING:
     from et_sim.machine.model import System
     from et_sim.tables.summary import Scope, Throughput
-    from et_sim.workloads.training.figures import Figures, Stage
+    from et_sim.workloads.training.figures import PlanFigures, Stage
 
 KINDS = (jobs.LLM, *jobs.REPLICATED)
 SHOWN = 16  # stages in the table
@@ -92,7 +92,7 @@ def _system(machine: str | None) -> System | None:
     return read_machine(**RunOptions(machine=machine).parts).system
 
 
-def _rates(figures: Figures, system: System | None) -> Throughput | None:
+def _rates(figures: PlanFigures, system: System | None) -> Throughput | None:
     """Return the rates of a step on a network that takes no time; None without a machine."""
     if system is None:
         return None
@@ -102,7 +102,7 @@ def _rates(figures: Figures, system: System | None) -> Throughput | None:
     return throughput(figures.step, peaks_of(system), figures.ranks, figures.ideal_ns, None)
 
 
-def _check_machine(options: Options, figures: Figures) -> None:
+def _check_machine(options: Options, figures: PlanFigures) -> None:
     """Refuse a number of NPUs that differs from the number of ranks."""
     if options.machine is None or ":" not in options.machine:
         return
@@ -117,7 +117,7 @@ def _check_machine(options: Options, figures: Figures) -> None:
         )
 
 
-def _planned(options: Options, system: System | None) -> tuple[Figures, dict[str, Any]]:
+def _planned(options: Options, system: System | None) -> tuple[PlanFigures, dict[str, Any]]:
     """Return the figures, and the model for programs."""
     from msgspec import to_builtins
 
@@ -137,19 +137,19 @@ def _planned(options: Options, system: System | None) -> tuple[Figures, dict[str
     return step_figures, job.model
 
 
-def _largest(figures: Figures) -> int:
+def _largest(figures: PlanFigures) -> int:
     return max(stage.memory.total for stage in figures.stages)
 
 
 def as_data(
-    figures: Figures,
+    figures: PlanFigures,
     model: dict[str, Any],
     capacity: int | None,
     reserved: int,
     rates: Throughput | None,
 ) -> dict[str, Any]:
     """Return the figures for programs."""
-    from dataclasses import asdict
+    from msgspec.structs import asdict
 
     return {
         "model": model,
@@ -176,7 +176,7 @@ def as_data(
                 "operations": stage.operations,
                 "compute_ns": stage.compute_ns,
                 "bubble": round(stage.bubble, 6),
-                "traffic": [entry._asdict() for entry in stage.traffic],
+                "traffic": [asdict(entry) for entry in stage.traffic],
             }
             for stage in figures.stages
         ],
@@ -184,7 +184,7 @@ def as_data(
 
 
 def as_text(
-    figures: Figures,
+    figures: PlanFigures,
     capacity: int | None,
     reserved: int,
     rates: Throughput | None,
@@ -245,7 +245,7 @@ def as_text(
     return lines
 
 
-def _in_short(figures: Figures, capacity: int | None) -> str:
+def _in_short(figures: PlanFigures, capacity: int | None) -> str:
     """Return a sentence: whether it fits, the least time of a step, and the largest traffic."""
     from et_sim.basics.units import format_bytes, format_ns
 
@@ -265,11 +265,11 @@ def _in_short(figures: Figures, capacity: int | None) -> str:
     return f"{text}; most is sent over {most.over or 'all ranks'}, {format_bytes(most.bytes)} by a rank"
 
 
-def _has_workspace(figures: Figures) -> bool:
+def _has_workspace(figures: PlanFigures) -> bool:
     return any(stage.memory.workspace for stage in figures.stages)
 
 
-def _scope(figures: Figures, machine: str | None, workspace: float) -> Scope:
+def _scope(figures: PlanFigures, machine: str | None, workspace: float) -> Scope:
     """Return the effects that the figures of a plan include and leave out."""
     timed = "at these rates" if machine is None else f"as {machine} times them"
     memory, lacking = f"memory with gradients of {plural(figures.plan.sum_bytes, 'byte')}", []
@@ -283,7 +283,7 @@ def _scope(figures: Figures, machine: str | None, workspace: float) -> Scope:
     }
 
 
-def _experts(figures: Figures) -> list[str]:
+def _experts(figures: PlanFigures) -> list[str]:
     """Return a line about the imbalance of experts, if there is one."""
     if figures.imbalance is None:
         return []
@@ -302,7 +302,7 @@ def _size(name: str, stage: Stage) -> str:
     return format_bytes(getattr(stage.memory, name))
 
 
-def _traffic(figures: Figures) -> list[str]:
+def _traffic(figures: PlanFigures) -> list[str]:
     """Return lines of the bytes that a rank sends, for the stage with the most."""
     from et_sim.basics.units import format_bytes
     from et_sim.views.sheet import Sheet, SheetColumn
@@ -327,7 +327,7 @@ def _traffic(figures: Figures) -> list[str]:
     return sheet.lines(sorted(most.items(), key=lambda entry: -entry[1][0]))
 
 
-def _fits(figures: Figures, capacity: int, reserved: int) -> str:
+def _fits(figures: PlanFigures, capacity: int, reserved: int) -> str:
     from et_sim.basics.units import format_bytes, memory_text
 
     worst = max(figures.stages, key=lambda stage: stage.memory.total)

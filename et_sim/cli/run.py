@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
+
+from msgspec.structs import replace
 
 from et_sim.basics.declared_options import Hidden
 from et_sim.cli.options import SimulationOptions, run_options
@@ -66,11 +67,11 @@ def run(options: Options) -> int:
 
 def _name(workload: str) -> str:
     """Return the default name of a run."""
-    from et_sim.documents.recognise import Kind, kind_of
+    from et_sim.documents.recognise import FileKind, kind_of
     from et_sim.trace.manifest import ENDING
 
     path = Path(workload)
-    return path.stem if kind_of(path) is Kind.JOBS else path.name.removesuffix(ENDING)
+    return path.stem if kind_of(path) is FileKind.JOBS else path.name.removesuffix(ENDING)
 
 
 def _models(options: Options) -> list[str]:

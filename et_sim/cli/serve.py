@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from et_sim.basics.declared_options import Command, Count, Group, Option
+from msgspec.structs import replace
+
+from et_sim.basics.declared_options import Command, Count, Option, OptionGroup
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import parse_bytes, parse_time_ns
 from et_sim.cli.jobs import SERVE, Layers, Sequence, Vocabulary, read_model, read_plan, with_plan
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 
 Time = Annotated[float | None, Option(parse=parse_time_ns, least=1)]
-REPLICA = Group("the model, and a replica of it")
-SERVING = Group("how requests are served")
-MACHINE = Group("the machine")
+REPLICA = OptionGroup("the model, and a replica of it")
+SERVING = OptionGroup("how requests are served")
+MACHINE = OptionGroup("the machine")
 
 
 @with_plan(SERVE, REPLICA)

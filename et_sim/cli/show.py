@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
 from et_sim.cli.options import Json
-from et_sim.documents.recognise import Kind, kind_of
+from et_sim.documents.recognise import FileKind, kind_of
 from et_sim.views.view import VIEWS
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def run(options: Options) -> int:
     from et_sim.views import open_run
 
     given = options.schedule_of
-    if kind_of(Path(given)) in (Kind.RUN, Kind.PART_OF_RUN):
+    if kind_of(Path(given)) in (FileKind.RUN, FileKind.PART_OF_RUN):
         if options.groups is not None:
             raise UsageError("--groups is not for a run", remedy="leave it out: the run has its groups")
         return _draw(options, open_run(given), "")

@@ -15,7 +15,7 @@ from et_sim.cli.progress import printing
 from et_sim.run.options import HELP
 
 if TYPE_CHECKING:
-    from et_sim.sweeps.sweep import Report
+    from et_sim.sweeps.sweep import SweepReport
 
 WARNINGS_SHOWN = 5
 
@@ -62,7 +62,7 @@ def evaluate(options: EvaluationOptions, *, may_be_large: bool, searches: bool =
     from et_sim.cli.inspect import show
     from et_sim.network.registry import as_named
     from et_sim.sweeps.journal import check_folder
-    from et_sim.sweeps.state import Progress, plan_sweep
+    from et_sim.sweeps.state import SweepProgress, plan_sweep
     from et_sim.sweeps.sweep import carry_out
     from et_sim.views.sweep.directory import open_sweep
     from et_sim.views.sweep.summary import sweep_json, sweep_text
@@ -81,7 +81,7 @@ def evaluate(options: EvaluationOptions, *, may_be_large: bool, searches: bool =
     check_folder(folder)
     if plan.sweep.search is not None and not searches:
         print("et-sim: all points are evaluated; the section search is for et-sim search", file=sys.stderr)
-    with _resumable(folder), Progress() as progress:
+    with _resumable(folder), SweepProgress() as progress:
         report = carry_out(
             plan, folder, workers=options.workers, dask=options.dask, keep=options.keep, watch=progress
         )
@@ -110,7 +110,7 @@ def _resumable(folder: Path) -> Iterator[None]:
         raise
 
 
-def _report(report: Report, folder: Path) -> None:
+def _report(report: SweepReport, folder: Path) -> None:
     """Print to stderr the points that were evaluated before, and warnings."""
     if report.known and report.search is None:
         was = "was" if report.known == 1 else "were"

@@ -11,7 +11,7 @@ from et_sim.basics.declared_options import Command, Option
 
 if TYPE_CHECKING:
     from et_sim.compute.systolic.files import Config
-    from et_sim.compute.systolic.model import Report
+    from et_sim.compute.systolic.model import LayerReport
 
 RULES = ("scale-sim", "corrected")
 LAYOUTS = ("conv", "gemm")
@@ -36,12 +36,12 @@ class Options(Command):
 
 def run(options: Options) -> int:
     """Read the files, compute, write and print the reports."""
-    from et_sim.compute.systolic.files import Layout, parse_config, parse_topology
+    from et_sim.compute.systolic.files import FileLayout, parse_config, parse_topology
     from et_sim.compute.systolic.model import reports
-    from et_sim.machine.systolic import Rules
+    from et_sim.machine.systolic import SystolicRules
 
-    config = parse_config(_read(options.config), str(options.config), Rules(options.rules))
-    layout = Layout(options.input_type) if options.input_type else None
+    config = parse_config(_read(options.config), str(options.config), SystolicRules(options.rules))
+    layout = FileLayout(options.input_type) if options.input_type else None
     layers = parse_topology(_read(options.topology), str(options.topology), layout)
     layer_reports = reports(layers, config.array)
     written = _write(options.out, layer_reports) if options.out else []
@@ -69,10 +69,10 @@ def _read(path: Path) -> str:
         ) from None
 
 
-def _write(directory: Path, layer_reports: list[Report]) -> list[Path]:
+def _write(directory: Path, layer_reports: list[LayerReport]) -> list[Path]:
     from et_sim.basics.errors import InputError, unreadable
 
-    rows: dict[str, Callable[[Report], dict[str, Any]]] = {
+    rows: dict[str, Callable[[LayerReport], dict[str, Any]]] = {
         "COMPUTE_REPORT.csv": lambda report: report.compute_row,
         "BANDWIDTH_REPORT.csv": lambda report: report.bandwidth_row,
         "DETAILED_ACCESS_REPORT.csv": lambda report: report.access_row,
@@ -93,7 +93,7 @@ def _write(directory: Path, layer_reports: list[Report]) -> list[Path]:
     return [directory / name for name in rows]
 
 
-def _data(config: Config, layer_reports: list[Report]) -> dict[str, Any]:
+def _data(config: Config, layer_reports: list[LayerReport]) -> dict[str, Any]:
     array = config.array
     return {
         "run_name": config.run_name,
@@ -127,7 +127,7 @@ def _data(config: Config, layer_reports: list[Report]) -> dict[str, Any]:
     }
 
 
-def _text(topology: Path, config: Config, layer_reports: list[Report]) -> Iterator[str]:
+def _text(topology: Path, config: Config, layer_reports: list[LayerReport]) -> Iterator[str]:
     from et_sim.basics.alignment import aligned
     from et_sim.basics.units import plural
 

@@ -90,7 +90,7 @@ def _printed(predictions: Iterable[Prediction], count: int) -> Iterator[Predicti
 
 def _draw(predictions: list[Prediction], target: Path) -> None:
     """Draw predicted by measured times; kinds with the largest errors come first."""
-    from et_sim.views.drawing.planes import Kind, measured_picture
+    from et_sim.views.drawing.planes import MeasuredKind, measured_picture
     from et_sim.views.drawing.scene import write_picture
 
     kinds: dict[str, list[tuple[float, float]]] = {}
@@ -101,7 +101,7 @@ def _draw(predictions: list[Prediction], target: Path) -> None:
     mape = {name: sum(abs(p / m - 1) for m, p in points) / len(points) for name, points in kinds.items()}
     worst = sorted(kinds, key=lambda name: -mape[name])
     write_picture(
-        measured_picture([Kind(name, 100 * mape[name], kinds[name]) for name in worst]), target, None
+        measured_picture([MeasuredKind(name, 100 * mape[name], kinds[name]) for name in worst]), target, None
     )
 
 

@@ -28,9 +28,9 @@ from et_sim.collectives.program import (
     AS_REFERENCE,
     OVER_A_TREE,
     CostFixes,
-    Operation,
     OwnBytes,
     Phase,
+    PhaseOperation,
     StepProgram,
 )
 from et_sim.collectives.shifts import direct, ring
@@ -51,14 +51,14 @@ class Algorithm(Name, frozen=True):
         """Return whether a phase of any operation leaves as many bytes as it found."""
         return self.family == "doubleBinaryTree" and not fixes.tree_operations
 
-    def used_for(self, operation: Operation, fixes: CostFixes) -> Algorithm:
+    def used_for(self, operation: PhaseOperation, fixes: CostFixes) -> Algorithm:
         """Return the algorithm that runs: a corrected double binary tree only does all-reduces."""
         if self == IN_NETWORK and operation in IN_NETWORK_OPERATIONS:
             return self
         if operation in OVER_A_TREE:
             return TREE
         corrected_tree = self.family == "doubleBinaryTree" and fixes.tree_operations
-        return RING if corrected_tree and operation is not Operation.ALL_REDUCE else self
+        return RING if corrected_tree and operation is not PhaseOperation.ALL_REDUCE else self
 
 
 AnyProgram = StepProgram | TreeProgram | InNetworkProgram
@@ -86,7 +86,7 @@ def parse_algorithm(name: str) -> Algorithm:
 
 def lower(
     algorithm: Algorithm,
-    operation: Operation,
+    operation: PhaseOperation,
     members: int,
     size: int,
     *,
@@ -110,10 +110,10 @@ def uneven_exchange(
     algorithm: Algorithm, to_ahead: Any, ahead: Any, *, subgroup: bool, fixes: CostFixes
 ) -> StepProgram:
     """Return the plain program with the sizes of each member, clockwise and anticlockwise."""
-    algorithm = algorithm.used_for(Operation.ALL_TO_ALL, fixes)
+    algorithm = algorithm.used_for(PhaseOperation.ALL_TO_ALL, fixes)
     rows, members = ahead.shape
     size = int(to_ahead.max(initial=0)) * members
-    program = lower(algorithm, Operation.ALL_TO_ALL, members, size, subgroup=subgroup, fixes=fixes)
+    program = lower(algorithm, PhaseOperation.ALL_TO_ALL, members, size, subgroup=subgroup, fixes=fixes)
     assert isinstance(program, StepProgram)
     sizes_of_way = _relayed if algorithm.family == "ring" else _straight
     sent = np.empty((rows, 2, program.sends), np.int64)
@@ -131,7 +131,7 @@ def uneven_exchange(
 
 def check_own_sizes(algorithm: Algorithm, members: int, ranks: int, fixes: CostFixes) -> None:
     """Refuse algorithms without defined owners of each message's bytes, and too many messages."""
-    family = algorithm.used_for(Operation.ALL_TO_ALL, fixes).family
+    family = algorithm.used_for(PhaseOperation.ALL_TO_ALL, fixes).family
     messages = ranks * (members * (members - 1) // 2 if family == "ring" else members - 1)
     if family in WITH_OWN_SIZES and messages > MOST_MESSAGES:
         raise MachineError(

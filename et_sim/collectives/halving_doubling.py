@@ -19,9 +19,9 @@ from et_sim.basics.errors import MachineError
 from et_sim.collectives.program import (
     Bytes,
     Distances,
-    Operation,
     Peer,
     Phase,
+    PhaseOperation,
     StepProgram,
     Transfers,
     transfer_pattern,
@@ -32,7 +32,7 @@ from et_sim.collectives.program import (
 def halving_doubling(phase: Phase) -> StepProgram:
     """Return the halving-doubling program of one phase."""
     operation, members, size = phase.operation, phase.members, phase.size
-    if operation is Operation.ALL_TO_ALL:
+    if operation is PhaseOperation.ALL_TO_ALL:
         raise MachineError(
             "halvingDoubling cannot do an all-to-all",
             place='system key "all-to-all-implementation"',
@@ -50,9 +50,9 @@ def uses_pairs(members: int) -> bool:
     return members & (members - 1) == 0
 
 
-def _as_reference(operation: Operation, members: int, size: int) -> StepProgram:
+def _as_reference(operation: PhaseOperation, members: int, size: int) -> StepProgram:
     levels = members.bit_length() - 1
-    sends = 2 * levels if operation is Operation.ALL_REDUCE else levels
+    sends = 2 * levels if operation is PhaseOperation.ALL_REDUCE else levels
     sizes, distances = _truncated(operation, members, size, sends + 1)
     return StepProgram(
         members=members,
@@ -66,22 +66,22 @@ def _as_reference(operation: Operation, members: int, size: int) -> StepProgram:
     )
 
 
-def _reference_transfers(operation: Operation, levels: int, sizes: Bytes) -> Transfers:
+def _reference_transfers(operation: PhaseOperation, levels: int, sizes: Bytes) -> Transfers:
     """Return one transfer more than packets: the last one is made for a packet that is never sent."""
     pattern = transfer_pattern(operation, 1, levels - 1, 0)
     place = np.arange(len(sizes)) % len(pattern.size)
     return Transfers(sizes, pattern.reduces[place], pattern.inward[place], pattern.returns[place])
 
 
-def _truncated(operation: Operation, members: int, size: int, steps: int) -> tuple[Bytes, Distances]:
+def _truncated(operation: PhaseOperation, members: int, size: int, steps: int) -> tuple[Bytes, Distances]:
     """Return message size and pair distance of every step; halving truncates, as in the reference."""
     sizes, distances = np.empty(steps, np.int64), np.empty(steps, np.int32)
-    growing = operation is not Operation.ALL_GATHER
+    growing = operation is not PhaseOperation.ALL_GATHER
     left, offset = (size // 2, 1) if growing else (size, members // 2)
     for step in range(steps):
         sizes[step], distances[step] = left, offset
         left, offset = _next(left, offset, growing)
-        if growing and operation is Operation.ALL_REDUCE and offset == members:
+        if growing and operation is PhaseOperation.ALL_REDUCE and offset == members:
             growing = False
             left, offset = _next(left, offset, growing)
     return sizes, distances
@@ -91,12 +91,12 @@ def _next(left: int, offset: int, growing: bool) -> tuple[int, int]:
     return (left // 2, offset * 2) if growing else (left * 2, offset // 2)
 
 
-def _exact(operation: Operation, members: int, size: int) -> StepProgram:
+def _exact(operation: PhaseOperation, members: int, size: int) -> StepProgram:
     """Return a program that loses no bytes, and charges every reduction."""
     inward = pairs_inward(members) if uses_pairs(members) else circulant_inward(members)
-    reducing = [] if operation is Operation.ALL_GATHER else inward
-    rounds = reducing + ([] if operation is Operation.REDUCE_SCATTER else inward[::-1])
-    piece = size if operation is Operation.ALL_GATHER else -(-size // members)
+    reducing = [] if operation is PhaseOperation.ALL_GATHER else inward
+    rounds = reducing + ([] if operation is PhaseOperation.REDUCE_SCATTER else inward[::-1])
+    piece = size if operation is PhaseOperation.ALL_GATHER else -(-size // members)
     sizes = np.array([piece * pieces for _, pieces in rounds], np.int64)
     reduces = np.arange(len(rounds)) < len(reducing)
     return StepProgram(

@@ -13,22 +13,26 @@ them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 
 from et_sim.collectives.algorithm import Algorithm
 from et_sim.collectives.halving_doubling import circulant_inward, pairs_inward, uses_pairs
-from et_sim.collectives.program import AS_REFERENCE, CostFixes, Operation
+from et_sim.collectives.program import AS_REFERENCE, CostFixes, PhaseOperation
 from et_sim.collectives.schedule import UP
 from et_sim.collectives.trees import BY_SUBTREE, subtree_places
 
-REDUCED = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.REDUCE, Operation.BARRIER)
-ROOT_BEGINS = (Operation.BROADCAST, Operation.SCATTER)
-ROOT_ENDS = (Operation.REDUCE, Operation.GATHER)
+REDUCED = (
+    PhaseOperation.ALL_REDUCE,
+    PhaseOperation.REDUCE_SCATTER,
+    PhaseOperation.REDUCE,
+    PhaseOperation.BARRIER,
+)
+ROOT_BEGINS = (PhaseOperation.BROADCAST, PhaseOperation.SCATTER)
+ROOT_ENDS = (PhaseOperation.REDUCE, PhaseOperation.GATHER)
 
 
-class Load(NamedTuple):
+class MessagePieces(Struct, frozen=True):
     """The pieces of one message, and whether its target adds them to its own."""
 
     pieces: Sequence[int]
@@ -39,7 +43,7 @@ class Movement(Struct, frozen=True):
     """Data before, during and after a collective of `members` members."""
 
     family: str
-    operation: Operation
+    operation: PhaseOperation
     members: int
     root: int = 0
 
@@ -48,7 +52,7 @@ class Movement(Struct, frozen=True):
         """Return the number of pieces into which the data is cut."""
         if self._is_whole:
             return 1
-        return self.members**2 if self.operation is Operation.ALL_TO_ALL else self.members
+        return self.members**2 if self.operation is PhaseOperation.ALL_TO_ALL else self.members
 
     @property
     def _is_whole(self) -> bool:
@@ -59,9 +63,9 @@ class Movement(Struct, frozen=True):
         """Return the pieces to which a member contributes."""
         if self.operation in ROOT_BEGINS:
             return range(self.pieces if member == self.root else 0)
-        if self.operation in (Operation.ALL_GATHER, Operation.GATHER):
+        if self.operation in (PhaseOperation.ALL_GATHER, PhaseOperation.GATHER):
             return range(member, member + 1)
-        if self.operation is Operation.ALL_TO_ALL:
+        if self.operation is PhaseOperation.ALL_TO_ALL:
             return range(member * self.members, (member + 1) * self.members)
         return range(self.pieces)
 
@@ -69,9 +73,9 @@ class Movement(Struct, frozen=True):
         """Return the pieces that a member must have at the end."""
         if self.operation in ROOT_ENDS:
             return range(self.pieces if member == self.root else 0)
-        if self.operation in (Operation.REDUCE_SCATTER, Operation.SCATTER):
+        if self.operation in (PhaseOperation.REDUCE_SCATTER, PhaseOperation.SCATTER):
             return range(member, member + 1)
-        if self.operation is Operation.ALL_TO_ALL:
+        if self.operation is PhaseOperation.ALL_TO_ALL:
             return range(member, self.pieces, self.members)
         return range(self.pieces)
 
@@ -81,7 +85,7 @@ class Movement(Struct, frozen=True):
             return range(self.members)
         if self.operation in ROOT_BEGINS:
             return range(self.root, self.root + 1)
-        origin = piece // self.members if self.operation is Operation.ALL_TO_ALL else piece
+        origin = piece // self.members if self.operation is PhaseOperation.ALL_TO_ALL else piece
         return range(origin, origin + 1)
 
     @property
@@ -93,7 +97,7 @@ class Movement(Struct, frozen=True):
             return UP + 1
         return len(self._inward) if self.family == "halvingDoubling" else self.members - 1
 
-    def load(self, source: int, target: int, step: int) -> Load:
+    def load(self, source: int, target: int, step: int) -> MessagePieces:
         """Return the load of the message of one step."""
         pieces: Sequence[int]
         if self._is_whole:
@@ -108,7 +112,7 @@ class Movement(Struct, frozen=True):
             pieces = self._in_pairs(source, target, step)
         else:
             pieces = self._around_a_circulant(source, step)
-        return Load(pieces, step < self.reducing_steps)
+        return MessagePieces(pieces, step < self.reducing_steps)
 
     def _subtree(self, member: int) -> list[int]:
         places = subtree_places(self.members, (member - self.root) % self.members)
@@ -116,7 +120,7 @@ class Movement(Struct, frozen=True):
 
     def _ring(self, source: int, step: int) -> range:
         """Return the piece received last, first the member's own; a relay forwards pieces for others."""
-        if self.operation is Operation.ALL_TO_ALL:
+        if self.operation is PhaseOperation.ALL_TO_ALL:
             return self._relayed(source, step)
         if step < self.reducing_steps:
             return _one((source - 1 - step) % self.members)
@@ -134,7 +138,7 @@ class Movement(Struct, frozen=True):
         return _one(origin * self.members + (source + 1 + left) % self.members)
 
     def _direct(self, source: int, target: int, step: int) -> range:
-        if self.operation is Operation.ALL_TO_ALL:
+        if self.operation is PhaseOperation.ALL_TO_ALL:
             return _one(source * self.members + target)
         return _one(target if step < self.reducing_steps else source)
 
@@ -165,7 +169,7 @@ class Movement(Struct, frozen=True):
 
 def movement(
     algorithm: Algorithm,
-    operation: Operation,
+    operation: PhaseOperation,
     members: int,
     *,
     fixes: CostFixes = AS_REFERENCE,
@@ -173,7 +177,7 @@ def movement(
 ) -> Movement:
     """Return the movement of data that an algorithm makes for an operation."""
     algorithm = algorithm.used_for(operation, fixes)
-    effective = Operation.ALL_REDUCE if algorithm.keeps_size(fixes) else operation
+    effective = PhaseOperation.ALL_REDUCE if algorithm.keeps_size(fixes) else operation
     return Movement(algorithm.family, effective, members, root)
 
 

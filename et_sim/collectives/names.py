@@ -12,7 +12,7 @@ from types import MappingProxyType
 from msgspec import Struct
 
 
-class Family(Struct, frozen=True):
+class AlgorithmFamily(Struct, frozen=True):
     """Algorithms of one name."""
 
     spans: bool = False  # its `one…` form takes all NPUs as one dimension, for any shape of the network
@@ -20,13 +20,13 @@ class Family(Struct, frozen=True):
     takes_rings: bool = False  # in all or some collectives, or where nothing else can
 
 
-FAMILIES: Mapping[str, Family] = MappingProxyType(
+FAMILIES: Mapping[str, AlgorithmFamily] = MappingProxyType(
     {
-        "ring": Family(spans=True, takes_rings=True),
-        "direct": Family(spans=True, is_windowed=True),
-        "halvingDoubling": Family(spans=True),
-        "doubleBinaryTree": Family(takes_rings=True),
-        "inNetwork": Family(takes_rings=True),
+        "ring": AlgorithmFamily(spans=True, takes_rings=True),
+        "direct": AlgorithmFamily(spans=True, is_windowed=True),
+        "halvingDoubling": AlgorithmFamily(spans=True),
+        "doubleBinaryTree": AlgorithmFamily(takes_rings=True),
+        "inNetwork": AlgorithmFamily(takes_rings=True),
     }
 )
 _SPELLING = re.compile(r"(one(?=[A-Z]))?([A-Za-z]+)(-?[0-9]{1,9})?", re.ASCII)

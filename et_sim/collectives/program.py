@@ -22,7 +22,7 @@ Distances = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
 
 
-class Operation(IntEnum):
+class PhaseOperation(IntEnum):
     """The operation of a phase on the data of its group."""
 
     ALL_REDUCE = 0
@@ -38,13 +38,13 @@ class Operation(IntEnum):
 
 # These have no algorithm to choose: they go over one tree. All others are exchanges among equals.
 OVER_A_TREE = (
-    Operation.REDUCE,
-    Operation.GATHER,
-    Operation.SCATTER,
-    Operation.BROADCAST,
-    Operation.BARRIER,
+    PhaseOperation.REDUCE,
+    PhaseOperation.GATHER,
+    PhaseOperation.SCATTER,
+    PhaseOperation.BROADCAST,
+    PhaseOperation.BARRIER,
 )
-EXCHANGES = tuple(operation for operation in Operation if operation not in OVER_A_TREE)
+EXCHANGES = tuple(operation for operation in PhaseOperation if operation not in OVER_A_TREE)
 
 
 class Peer(IntEnum):
@@ -119,7 +119,7 @@ CORRECTED = CostFixes(
 class Phase(Struct, frozen=True):
     """The input of an algorithm: `members` take part, each starting with `size` bytes."""
 
-    operation: Operation
+    operation: PhaseOperation
     members: int
     size: int
     fixes: CostFixes = AS_REFERENCE
@@ -128,9 +128,9 @@ class Phase(Struct, frozen=True):
     window: int | None = None  # messages under way at a time, if the algorithm's name has a number
 
 
-def piece_bytes(operation: Operation, members: int, size: int, fixes: CostFixes) -> int:
+def piece_bytes(operation: PhaseOperation, members: int, size: int, fixes: CostFixes) -> int:
     """Return one member's part of `size` bytes; for an all-gather, its input."""
-    if operation is Operation.ALL_GATHER:
+    if operation is PhaseOperation.ALL_GATHER:
         return size
     return -(-size // members) if fixes.whole_pieces else size // members
 
@@ -151,7 +151,7 @@ def transfers_of_messages(sent: Bytes, received: Bytes, reduces: Flags, start: i
     )
 
 
-def transfer_pattern(operation: Operation, head: int, tail: int, size: int) -> Transfers:
+def transfer_pattern(operation: PhaseOperation, head: int, tail: int, size: int) -> Transfers:
     """Return groups of `head` silent transfers, then `tail` that may reduce, all of the same size.
 
     A reduce-scatter reduces in every group, an all-reduce in every other one (its second half only gathers),
@@ -160,9 +160,9 @@ def transfer_pattern(operation: Operation, head: int, tail: int, size: int) -> T
     period = head + tail
     place = np.arange(2 * period) % period
     reduces = place >= head
-    if operation is Operation.ALL_REDUCE:
+    if operation is PhaseOperation.ALL_REDUCE:
         reduces[period:] = False
-    elif operation is not Operation.REDUCE_SCATTER:
+    elif operation is not PhaseOperation.REDUCE_SCATTER:
         reduces[:] = False
     return Transfers(
         size=np.full(2 * period, size, np.int64),

@@ -21,9 +21,9 @@ from __future__ import annotations
 import numpy as np
 
 from et_sim.collectives.program import (
-    Operation,
     Peer,
     Phase,
+    PhaseOperation,
     StepProgram,
     Transfers,
     piece_bytes,
@@ -48,15 +48,15 @@ def ring(phase: Phase) -> StepProgram:
     )
 
 
-def _sends_of_ring(operation: Operation, members: int) -> int:
-    if operation is Operation.ALL_REDUCE:
+def _sends_of_ring(operation: PhaseOperation, members: int) -> int:
+    if operation is PhaseOperation.ALL_REDUCE:
         return 2 * (members - 1)
-    if operation is Operation.ALL_TO_ALL:
+    if operation is PhaseOperation.ALL_TO_ALL:
         return members * (members - 1) // 2
     return members - 1
 
 
-REDUCING = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
+REDUCING = (PhaseOperation.ALL_REDUCE, PhaseOperation.REDUCE_SCATTER)
 
 
 def direct(phase: Phase) -> StepProgram:
@@ -65,7 +65,7 @@ def direct(phase: Phase) -> StepProgram:
     others = members - 1
     width = others if phase.window is None else min(phase.window, others)
     message = piece_bytes(operation, members, phase.size, phase.fixes)
-    both_halves = operation is Operation.ALL_REDUCE
+    both_halves = operation is PhaseOperation.ALL_REDUCE
     sends = 2 * others if both_halves else others
     if phase.fixes.direct_reductions:
         transfers = _corrected_direct(operation, others, sends, width, message)
@@ -83,7 +83,9 @@ def direct(phase: Phase) -> StepProgram:
     )
 
 
-def _corrected_direct(operation: Operation, others: int, sends: int, width: int, message: int) -> Transfers:
+def _corrected_direct(
+    operation: PhaseOperation, others: int, sends: int, width: int, message: int
+) -> Transfers:
     """Return corrected transfers: for any window, the first n-1 messages received are the first half's."""
     sizes = np.full(sends, message, np.int64)
     reduces = (np.arange(sends) < others) & (operation in REDUCING)

@@ -27,13 +27,13 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from et_sim.collectives.program import Bytes, Operation, Phase, piece_bytes
+from et_sim.collectives.program import Bytes, Phase, PhaseOperation, piece_bytes
 
 IN_NETWORK_OPERATIONS = (
-    Operation.ALL_REDUCE,
-    Operation.REDUCE_SCATTER,
-    Operation.ALL_GATHER,
-    Operation.BROADCAST,
+    PhaseOperation.ALL_REDUCE,
+    PhaseOperation.REDUCE_SCATTER,
+    PhaseOperation.ALL_GATHER,
+    PhaseOperation.BROADCAST,
 )
 
 
@@ -54,11 +54,11 @@ class InNetworkProgram(Struct, frozen=True):
 def in_network(phase: Phase) -> InNetworkProgram:
     """Return the program of one phase."""
     operation, members, size = phase.operation, phase.members, phase.size
-    if operation is Operation.BROADCAST:
+    if operation is PhaseOperation.BROADCAST:
         return InNetworkProgram(members, phase.root, up_fixed=size, down_fixed=size)
-    if operation is Operation.ALL_REDUCE:
+    if operation is PhaseOperation.ALL_REDUCE:
         return InNetworkProgram(members, None, up_fixed=size, down_fixed=size)
-    if operation is Operation.REDUCE_SCATTER:
+    if operation is PhaseOperation.REDUCE_SCATTER:
         return InNetworkProgram(
             members, None, up_fixed=size, down_each=piece_bytes(operation, members, size, phase.fixes)
         )
@@ -87,9 +87,9 @@ def double_binary_tree(phase: Phase) -> TreeProgram:
 Positions = npt.NDArray[np.int32]
 NO_MEMBER = -1
 BARRIER_BYTES = 1
-GOES_UP = (Operation.REDUCE, Operation.GATHER, Operation.BARRIER)
-GOES_DOWN = (Operation.BROADCAST, Operation.SCATTER, Operation.BARRIER)
-BY_SUBTREE = (Operation.GATHER, Operation.SCATTER)
+GOES_UP = (PhaseOperation.REDUCE, PhaseOperation.GATHER, PhaseOperation.BARRIER)
+GOES_DOWN = (PhaseOperation.BROADCAST, PhaseOperation.SCATTER, PhaseOperation.BARRIER)
+BY_SUBTREE = (PhaseOperation.GATHER, PhaseOperation.SCATTER)
 
 
 class Tree(Struct, frozen=True, eq=False):
@@ -133,7 +133,7 @@ def rooted_tree(phase: Phase) -> TreeProgram:
     in_order = hang(members, 0, [1, half], [half, members])
     order = (phase.root + np.arange(members)) % members
     place = np.argsort(order)
-    if operation is Operation.BARRIER:
+    if operation is PhaseOperation.BARRIER:
         each = np.full(members, BARRIER_BYTES, np.int64)
     else:
         each = phase.size * (
@@ -148,7 +148,7 @@ def rooted_tree(phase: Phase) -> TreeProgram:
         down_bytes=each,
         goes_up=operation in GOES_UP,
         goes_down=operation in GOES_DOWN,
-        reduces_up=operation is Operation.REDUCE,
+        reduces_up=operation is PhaseOperation.REDUCE,
     )
 
 

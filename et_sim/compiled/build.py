@@ -14,7 +14,7 @@ from msgspec import Struct
 from numba import from_dtype, njit, types
 from numba.extending import typeof_impl
 
-from et_sim.compiled.decorators import Choice, Mark, mark_of
+from et_sim.compiled.decorators import HelperChoice, Mark, mark_of
 from et_sim.compiled.llvm import bitcode, object_code
 from et_sim.compiled.numba_adapter import LACKING, code_of, replace_methods
 from et_sim.compiled.numba_version import unchecked_version
@@ -113,7 +113,7 @@ def _type_of_function(value: Any, _context: Any) -> types.Type | None:
 
 def _helper_of(function: Any) -> Any:
     mark = mark_of(function)
-    if isinstance(mark, Choice):
+    if isinstance(mark, HelperChoice):
         return _stand_in(function, mark)
     return None if mark is None else _helper(function, mark, _LEAN.get())
 
@@ -129,7 +129,7 @@ def _helper(function: Callable[..., Any], mark: Mark, lean: Any) -> Any:
 
 
 @functools.cache
-def _stand_in(function: Callable[..., Any], choice: Choice) -> Any:
+def _stand_in(function: Callable[..., Any], choice: HelperChoice) -> Any:
     """Return a dispatcher that passes Numba's requests on to the chosen helper; it is never compiled."""
 
     def chosen(arguments: Any) -> Any:

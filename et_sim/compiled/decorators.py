@@ -45,7 +45,7 @@ class Later:
         return self.function(*arguments)
 
 
-class Choice(Struct, frozen=True):
+class HelperChoice(Struct, frozen=True):
     """A choice among several helpers, by the module of the tables in the first argument."""
 
     field: str  # of the first argument, or empty: the argument itself
@@ -91,7 +91,7 @@ def prefetch(_pool: Any, _row: int) -> None:
 setattr(prefetch, MARK, Mark(is_wide=True))
 
 
-def mark_of(function: Any) -> Mark | Choice | None:
+def mark_of(function: Any) -> Mark | HelperChoice | None:
     """Return the mark of a function that can be compiled as a helper, or None."""
     return getattr(function, MARK, None)
 

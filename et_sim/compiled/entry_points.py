@@ -79,13 +79,13 @@ def choice() -> str:
 
 def entry(
     *, what: str, seconds: Callable[..., float] = lambda *_: 0.0
-) -> Callable[[Callable[Parameters, Result]], Entry[Parameters, Result]]:
+) -> Callable[[Callable[Parameters, Result]], CompiledEntry[Parameters, Result]]:
     """Mark a function that Python calls.
 
     `what` names it to people. `seconds` estimates from the arguments of a call how long it takes interpreted:
     a short call need not wait until it is compiled.
     """
-    return lambda function: Entry(function, what, seconds)
+    return lambda function: CompiledEntry(function, what, seconds)
 
 
 class _Whole:
@@ -99,7 +99,7 @@ class _Whole:
         return self._seconds()
 
 
-class Entry(Generic[Parameters, Result]):
+class CompiledEntry(Generic[Parameters, Result]):
     """A function that Python calls; made by `entry`."""
 
     def __init__(

@@ -8,7 +8,6 @@ would read the memory in front of the table, and Python the last row.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -108,8 +107,8 @@ def check_rows(*rows: int) -> None:
 def _stand_in(value: Any, held: list[Any]) -> Any:
     if not isinstance(value, Tables):
         return value
-    made = {field.name: _of_field(getattr(value, field.name), held) for field in dataclasses.fields(value)}  # type: ignore[arg-type]
-    return type(value)(**made)
+    names = type(value).__match_args__  # type: ignore[attr-defined]
+    return type(value)(*(_of_field(getattr(value, name), held) for name in names))
 
 
 def _of_field(value: Any, held: list[Any]) -> Any:

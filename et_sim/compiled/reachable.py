@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from numba import types
 
-from et_sim.compiled.decorators import Choice, mark_of, prefetch
+from et_sim.compiled.decorators import HelperChoice, mark_of, prefetch
 from et_sim.compiled.numba_adapter import ByteCode, FunctionIdentity, Interpreter, build_definitions, ir
 from et_sim.compiled.tables_type import TablesType
 
@@ -62,10 +62,10 @@ class Reachable:
     def called(self, function: Any, arguments: tuple[Any, ...]) -> Reached:
         """Return the reachable part of a function that is called, if it is a helper."""
         mark = mark_of(function)
-        if isinstance(mark, Choice) and isinstance(tables := arguments[0], TablesType):
+        if isinstance(mark, HelperChoice) and isinstance(tables := arguments[0], TablesType):
             function = mark.function_of((tables.fields[mark.field] if mark.field else tables).module)
             mark = mark_of(function)
-        if mark is None or isinstance(mark, Choice) or function is prefetch:
+        if mark is None or isinstance(mark, HelperChoice) or function is prefetch:
             return Reached(None, UNKNOWN, is_idle=False)
         code = function.__code__
         named = (*arguments, *[UNKNOWN] * code.co_argcount)[: code.co_argcount]

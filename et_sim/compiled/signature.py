@@ -8,7 +8,6 @@ numbers, as Numba lays out arrays.
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ class ArrayKind(NamedTuple):
 
 
 class TablesKind(NamedTuple):
-    """A dataclass of `Tables`."""
+    """A record of `Tables`."""
 
     module: str
     name: str
@@ -73,7 +72,7 @@ def word_types(signature: tuple[Any, ...]) -> list[Any]:
 
 
 def modules_of(signature: tuple[Any, ...]) -> set[str]:
-    """Return the modules of all dataclasses of `Tables` in a signature."""
+    """Return the modules of all records of `Tables` in a signature."""
     found: set[str] = set()
     left: list[Any] = list(signature)
     while left:
@@ -88,7 +87,7 @@ def modules_of(signature: tuple[Any, ...]) -> set[str]:
 
 @functools.cache
 def _fields_of(made_by: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(made_by))
+    return tuple(made_by.__match_args__)
 
 
 def _kind_of(value: Any) -> Any:

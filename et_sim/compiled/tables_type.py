@@ -1,4 +1,4 @@
-"""The type that Numba has for dataclasses of `Tables`: a pointer to the descriptors of their arrays."""
+"""The type that Numba has for records of `Tables`: a pointer to the descriptors of their arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORD_BYTES = 8
 
 
 class TablesType(types.Type):
-    """The compiled type of one dataclass with certain array types."""
+    """The compiled type of one record with certain array types."""
 
     def __init__(self, module: str, name: str, fields: tuple[tuple[str, types.Type], ...]) -> None:
         self.module = module

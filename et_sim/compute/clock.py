@@ -22,7 +22,7 @@ HALVINGS = 20  # a millionth of the full clock; boards set theirs in steps of a 
 PER_WATT_NS = 1000.0  # pJ
 
 
-class Load(Struct, frozen=True, eq=False):
+class ClockLoad(Struct, frozen=True, eq=False):
     """Kernels at the full clock: times in ns, and energies in pJ."""
 
     arithmetic_ns: FloatColumn
@@ -39,7 +39,7 @@ class Load(Struct, frozen=True, eq=False):
         """Return the energy of each kernel above the idle power, in pJ."""
         return self.operations_pj * clock**power.voltage + self.bytes_pj
 
-    def take(self, rows: IntColumn) -> Load:
+    def take(self, rows: IntColumn) -> ClockLoad:
         """Return some of the kernels."""
         return structs.replace(self, **{name: getattr(self, name)[rows] for name in self.__struct_fields__})
 
@@ -51,7 +51,7 @@ class Limited(Struct, frozen=True, eq=False):
     stretch: FloatColumn
 
 
-def limited(power: Power, cap_watts: float, load: Load) -> Limited:
+def limited(power: Power, cap_watts: float, load: ClockLoad) -> Limited:
     """Return the clock and stretch of each kernel under a cap."""
     clock, stretch = np.ones((2, len(load.arithmetic_ns)))
     most = (cap_watts - power.idle_watts) * PER_WATT_NS  # pJ in a ns

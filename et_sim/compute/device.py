@@ -34,7 +34,7 @@ from et_sim.basics.kernel_names import FULL_SUMS, STRIDED
 from et_sim.basics.quantities import Quantity
 from et_sim.basics.unique import groups_of
 from et_sim.basics.units import LONGEST_NS
-from et_sim.compute.clock import Load, limited
+from et_sim.compute.clock import ClockLoad, limited
 from et_sim.compute.model import (
     Durations,
     Labels,
@@ -258,7 +258,7 @@ class Device(Struct, frozen=True, eq=False):
         of_operation = np.array([energies.get(name, 0.0) for name in BITS])[work.datatype]
         of_bytes = np.where(level == 0, work.bytes * power.byte, 0.0)
         of_operations = work.operations * work.drawing * of_operation
-        load = Load(arithmetic, traffic, launch, of_operations, of_bytes)
+        load = ClockLoad(arithmetic, traffic, launch, of_operations, of_bytes)
         under = limited(power, cap, load)
         times = arithmetic / under.clock, traffic, launch
         clock, energy = under.clock / under.stretch, load.energies(power, under.clock)

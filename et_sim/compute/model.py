@@ -8,16 +8,15 @@ of models.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
 from enum import IntEnum
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import TraceError, did_you_mean
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.machine.datatypes import BITS, datatype_named
 from et_sim.machine.model import Notice, System
 from et_sim.trace.columns import BoolColumn, IntColumn, RowColumn, Trace
@@ -117,8 +116,7 @@ class Treatment(IntEnum):
     INSTANT = 3  # takes no time by its nature
 
 
-@quick_dataclass(frozen=True, eq=False)
-class Utilisation:
+class Utilisation(Struct, frozen=True, eq=False):
     """The timing of kernels: their model, the parts of their times, and their use of the machine.
 
     A kernel takes its launch, and then the longer of its arithmetic and its memory traffic. Figures that a
@@ -212,14 +210,14 @@ class Utilisation:
 
     def is_same(self, other: Utilisation) -> bool:
         """Check whether all columns are equal."""
-        pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        pairs = ((getattr(self, name), getattr(other, name)) for name in self.__struct_fields__)
         return all(
             column.is_same(two) if isinstance(column, Labels) else np.array_equal(column, two, equal_nan=True)
             for column, two in pairs
         )
 
     def _each(self, change: Callable[[Any], Any]) -> Utilisation:
-        return Utilisation(*(change(getattr(self, field.name)) for field in fields(self)))
+        return Utilisation(*(change(getattr(self, name)) for name in self.__struct_fields__))
 
     @staticmethod
     def joined(parts: list[Utilisation]) -> Utilisation:
@@ -228,7 +226,7 @@ class Utilisation:
         def together(column: list[Any]) -> Any:
             return Labels.joined(column) if isinstance(column[0], Labels) else np.concatenate(column)
 
-        columns = ([getattr(part, field.name) for part in parts] for field in fields(Utilisation))
+        columns = ([getattr(part, name) for part in parts] for name in Utilisation.__struct_fields__)
         return Utilisation(*map(together, columns))
 
 

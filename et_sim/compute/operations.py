@@ -65,7 +65,7 @@ class Operation(Struct, frozen=True):
         return -(-self.elements * bits // 8) + self.other_bytes
 
 
-class Form(Struct, frozen=True):
+class ShapeForm(Struct, frozen=True):
     """The form of the shapes of a kind of operation."""
 
     numbers: tuple[str, ...]
@@ -215,23 +215,23 @@ _CONVOLUTION = (
     "STRIDE_HEIGHT",
     "STRIDE_WIDTH",
 )
-FORMS: Mapping[str, Form] = MappingProxyType(
+FORMS: Mapping[str, ShapeForm] = MappingProxyType(
     {
-        "gemm": Form(("M", "N", "K"), _gemm, kernels=(FULL_SUMS,)),
-        "grouped_gemm": Form(("N", "K", "M"), _grouped_gemm, repeats=True, kernels=(FULL_SUMS,)),
-        "conv": Form(_CONVOLUTION, _convolution),
-        "attention": Form(_ATTENTION, _attention, 1, may_be_causal=True, kernels=ATTENTION_KERNELS),
-        "attention_backward": Form(
+        "gemm": ShapeForm(("M", "N", "K"), _gemm, kernels=(FULL_SUMS,)),
+        "grouped_gemm": ShapeForm(("N", "K", "M"), _grouped_gemm, repeats=True, kernels=(FULL_SUMS,)),
+        "conv": ShapeForm(_CONVOLUTION, _convolution),
+        "attention": ShapeForm(_ATTENTION, _attention, 1, may_be_causal=True, kernels=ATTENTION_KERNELS),
+        "attention_backward": ShapeForm(
             _ATTENTION, _attention_backward, 1, may_be_causal=True, kernels=ATTENTION_KERNELS
         ),
-        "layernorm": Form(("ROWS", "WIDTH"), _norm("layernorm", LAYER_NORM, 2)),
-        "rmsnorm": Form(("ROWS", "WIDTH"), _norm("rmsnorm", RMS_NORM, 1)),
-        "softmax": Form(("ROWS", "WIDTH"), _norm("softmax", SOFTMAX, 0)),
-        "elementwise": Form(
+        "layernorm": ShapeForm(("ROWS", "WIDTH"), _norm("layernorm", LAYER_NORM, 2)),
+        "rmsnorm": ShapeForm(("ROWS", "WIDTH"), _norm("rmsnorm", RMS_NORM, 1)),
+        "softmax": ShapeForm(("ROWS", "WIDTH"), _norm("softmax", SOFTMAX, 0)),
+        "elementwise": ShapeForm(
             ("ELEMENTS", "INPUTS", "OPERATIONS"), _elementwise, optional=2, kernels=(STRIDED,)
         ),
-        "quantise": Form(("ROWS", "WIDTH"), _quantise),
-        "embedding": Form(("TOKENS", "WIDTH"), _embedding),
+        "quantise": ShapeForm(("ROWS", "WIDTH"), _quantise),
+        "embedding": ShapeForm(("TOKENS", "WIDTH"), _embedding),
     }
 )
 

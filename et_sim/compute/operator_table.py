@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import field, replace
 from itertools import product
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
 from et_sim.basics.kernel_names import FULL_SUMS
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import groups_of
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.device import NEEDED
@@ -34,8 +34,7 @@ class NotInTableError(TraceError):
     """A kernel that the table does not cover."""
 
 
-@quick_dataclass(frozen=True, eq=False)
-class OperatorTable:
+class OperatorTable(Struct, frozen=True, eq=False):
     """A model of kernels by measured durations."""
 
     times: OperatorTimes

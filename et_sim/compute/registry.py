@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.lazy_names import loaded
 from et_sim.basics.quantities import Quantity
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.model import (
     ComputeModel,
@@ -52,8 +52,7 @@ def reduction_ns(reduced_bytes: Column, bytes_per_ns: float) -> Column:
     return 3 * np.minimum(one_pass, 2 * LONGEST_NS).astype(np.int64)
 
 
-@quick_dataclass(frozen=True)
-class Roofline(OfAllRanks):
+class Roofline(OfAllRanks, Struct, frozen=True):
     """A roofline of one NPU: TFLOPS, and bytes of local memory per nanosecond."""
 
     peak_tflops: float
@@ -219,9 +218,9 @@ def compute_model(system: System) -> ComputeModel:
     rest: ComputeModel = next(model for kind in MODELS if (model := kind.of(system)) is not None)
     if system.replay_only or not system.compute:
         return rest
-    from et_sim.compute.rules import Rules
+    from et_sim.compute.rules import ComputeRules
 
-    return Rules(
+    return ComputeRules(
         system.compute,
         [loaded(rule.settings.timer)(rule.settings, rule.label, rule.place) for rule in system.compute],
         rest,

@@ -19,7 +19,7 @@ from et_sim.machine.model import Notice
 from et_sim.trace.columns import ATTRIBUTES, BIT, BoolColumn, IntColumn, NodeKind, RowColumn, Trace
 
 
-class Rules:
+class ComputeRules:
     """Models by rule, and one for the remaining kernels."""
 
     has_rules = True

@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -38,7 +38,7 @@ SHAPES = (
 )
 
 
-class Verdict(NamedTuple):
+class Verdict(Struct, frozen=True):
     """The tests of a network and the problem that they found, if any."""
 
     network: str

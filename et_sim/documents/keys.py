@@ -1,6 +1,5 @@
 """Declared documents: a field of a class is a key of a file, with its unit, meaning, check and default.
 
-    @dataclass(frozen=True)
     class Stage:
         name: str = text("The name of the stage.", required=True)
         latency_ns: float = time("From a unit to the next stage.", 0.0)
@@ -16,21 +15,19 @@ made in Python by the same keys. `kinds` holds the kinds of values.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from enum import EnumType
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from msgspec import Struct, structs
+from msgspec import NODEFAULT, Struct, field, structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError, MachineError, UsageError, brief, did_you_mean
-from et_sim.basics.quick_dataclass import quick_dataclass
 
 # Times and sizes up to this are exact in a double, and the reference reads its clock through one.
 LARGEST_INTEGER = 2**53
@@ -46,13 +43,12 @@ class Notice(Struct, frozen=True):
     text: str
 
 
-@quick_dataclass()
-class Remarks:
+class Remarks(Struct):
     """Remarks on input that readers accepted."""
 
-    warnings: list[Notice] = dataclasses.field(default_factory=list)
-    defaults: list[Notice] = dataclasses.field(default_factory=list)
-    inputs: list[tuple[str, str]] = dataclasses.field(default_factory=list)  # named files: path, content hash
+    warnings: list[Notice] = field(default_factory=list)
+    defaults: list[Notice] = field(default_factory=list)
+    inputs: list[tuple[str, str]] = field(default_factory=list)  # named files: path, content hash
 
     def warn(self, place: str, key: str, text: str) -> None:
         """Record a warning for the user."""
@@ -146,7 +142,7 @@ def entry_place(place: str, key: str, index: int | None = None) -> str:
     return f'{place}: "{key}"' + ("" if index is None else f" index {index}")
 
 
-class Kind(Struct, frozen=True):
+class ValueKind(Struct, frozen=True):
     """A type of value."""
 
     name: str
@@ -158,7 +154,7 @@ class Key(Struct, frozen=True):
     """One key of a document."""
 
     name: str
-    kind: Kind
+    kind: ValueKind
     meaning: str
     reference: str = ""  # use of the key by the reference, if relevant
     default: Any = None  # recorded when it is taken; None: the key stays unset
@@ -230,45 +226,61 @@ class Slot(Struct, frozen=True):
         return words(checked) if isinstance(checked, str) else tuple(map(words, checked))
 
 
-def key(
-    kind: Kind, meaning: str, default: Any = dataclasses.MISSING, *, stated: Any = None, **more: Any
-) -> Any:
+class FieldDefault(Struct, frozen=True):
+    """A maker of a field's default, which also holds the declaration of the field as a key."""
+
+    make: Callable[[], Any]
+    key: Key | None = None
+    inline: Any = None  # the class whose fields are keys of the same object
+
+    def __call__(self) -> Any:
+        """Return the default."""
+        return self.make()
+
+
+def _refuse() -> Any:
+    raise TypeError("a field has neither a value nor a default")
+
+
+def key(kind: ValueKind, meaning: str, default: Any = NODEFAULT, *, stated: Any = None, **more: Any) -> Any:
     """Return a field that is a key; its name is the field's with hyphens and without `_ns`, unless given.
 
     `stated`: the default as a file would write it, recorded when it is taken and shown in the page of keys;
     True: the default itself.
     """
-    if more.get("required") and default is dataclasses.MISSING:
+    if more.get("required") and default is NODEFAULT:
         default = None  # readers refuse a file without it
     described = Key(
         more.pop("name", ""), kind, meaning, default=default if stated is True else stated, **more
     )
-    if type(default).__hash__ is None:
-        return dataclasses.field(default_factory=lambda: default, metadata={"key": described})
-    return dataclasses.field(default=default, metadata={"key": described})
+    make = _refuse if default is NODEFAULT else lambda: default
+    return field(default_factory=FieldDefault(make, described))
 
 
 def inline(of: Any) -> Any:
     """Return a field whose own fields are keys of the same object."""
-    return dataclasses.field(default_factory=of, metadata={"inline": of})
+    return field(default_factory=FieldDefault(of, inline=of))
 
 
 @cache
 def _declared(of: Any) -> tuple[tuple[str, Key | None, Any], ...]:
     """Return the name, the key and the class of inline keys of each field."""
     declared: list[tuple[str, Key | None, Any]] = []
-    for field in dataclasses.fields(of):
-        described = field.metadata.get("key")
+    names, defaults = of.__struct_fields__, of.__struct_defaults__
+    for field_name, default in zip(names, (None,) * (len(names) - len(defaults)) + defaults, strict=True):
+        made_by: Any = getattr(default, "factory", None)
+        is_declared = isinstance(made_by, FieldDefault)
+        described, inner = (made_by.key, made_by.inline) if is_declared else (None, None)
         if described is not None:
-            name = described.name or field.name.removesuffix("_ns").replace("_", "-")
+            name = described.name or field_name.removesuffix("_ns").replace("_", "-")
             described = structs.replace(described, name=name)
-        declared.append((field.name, described, field.metadata.get("inline")))
+        declared.append((field_name, described, inner))
     return tuple(declared)
 
 
 def keys_by_field(of: Any) -> dict[str, Key]:
     """Return the key of each field that is one."""
-    return {field: described for field, described, _ in _declared(of) if described is not None}
+    return {name: described for name, described, _ in _declared(of) if described is not None}
 
 
 @cache
@@ -283,22 +295,22 @@ def keys_of(of: Any) -> tuple[Key, ...]:
 def made(of: Callable[..., T], values: Mapping[str, Any], base: T | None = None) -> T:
     """Return an object with checked values by key or field; the rest is from `base`, or the defaults."""
     arguments: dict[str, Any] = {}
-    for field, described, inner in _declared(of):
-        name = field if described is None else described.name
+    for field_name, described, inner in _declared(of):
+        name = field_name if described is None else described.name
         if name in values:
-            arguments[field] = values[name]
+            arguments[field_name] = values[name]
         elif inner is not None:
-            arguments[field] = made(inner, values, None if base is None else getattr(base, field))
+            arguments[field_name] = made(inner, values, None if base is None else getattr(base, field_name))
     return of(**arguments) if base is None else replace(base, **arguments)  # type: ignore[type-var]
 
 
 def check_fields(made: Any) -> None:
     """Refuse the first value of an object made in Python that its key does not allow."""
     arguments, remarks = Arguments("", {}, error_type=InputError), Remarks()
-    for field, described in keys_by_field(type(made)).items():
-        slot = Slot(structs.replace(described, name=field), arguments, remarks)
+    for name, described in keys_by_field(type(made)).items():
+        slot = Slot(structs.replace(described, name=name), arguments, remarks)
         try:
-            slot.kind_value(getattr(made, field))
+            slot.kind_value(getattr(made, name))
         except InputError as error:
             raise UsageError(error.cause, remedy=error.remedy) from None
 

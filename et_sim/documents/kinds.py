@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import parse_bandwidth, parse_bytes, parse_ranks, parse_time_ns, parse_watts
-from et_sim.documents.keys import Key, Kind, Remarks, Slot, key, keys_of, nearest, read, show
+from et_sim.documents.keys import Key, Remarks, Slot, ValueKind, key, keys_of, nearest, read, show
 
 ALL_RANKS = "all"
 
@@ -157,7 +157,7 @@ def _switch(slot: Slot, value: Any) -> bool:
     raise slot.refusal(value)
 
 
-def of_type(name: str, allowed: str, *types: type) -> Kind:
+def of_type(name: str, allowed: str, *types: type) -> ValueKind:
     """Return a kind of values of some types; true and false are no numbers, and texts are not empty."""
 
     def read(slot: Slot, value: Any) -> Any:
@@ -165,7 +165,7 @@ def of_type(name: str, allowed: str, *types: type) -> Kind:
             return value
         raise slot.refusal(value)
 
-    return Kind(name, lambda _: allowed, read)
+    return ValueKind(name, lambda _: allowed, read)
 
 
 def _flag(slot: Slot, value: Any) -> bool:
@@ -253,44 +253,46 @@ def _objects(slot: Slot, value: Any) -> Any:
     return tuple(entries.values())
 
 
-INTEGER = Kind("integer", _range("an integer"), _integer)  # a fraction is cut off with a warning
-COUNT = Kind("whole number", _range("an integer"), _integer)  # a fraction is refused
-COUNTS = Kind("whole numbers", _range("a list of integers"), _counts)
-COUNT_OR_COUNTS = Kind(
+INTEGER = ValueKind("integer", _range("an integer"), _integer)  # a fraction is cut off with a warning
+COUNT = ValueKind("whole number", _range("an integer"), _integer)  # a fraction is refused
+COUNTS = ValueKind("whole numbers", _range("a list of integers"), _counts)
+COUNT_OR_COUNTS = ValueKind(
     "whole number or several",
     _range("an integer, or a list of integers,"),
     lambda slot, value: _counts(slot, value) if isinstance(value, list) else _integer(slot, value),
 )
-NUMBER = Kind("number", _range("a number"), _number)
+NUMBER = ValueKind("number", _range("a number"), _number)
 _BANDWIDTH = _range("a number", ', or a text with a unit such as "400Gbps" or "50GB/s"')
-BANDWIDTH = Kind("bandwidth", _BANDWIDTH, _quantity(parse_bandwidth, 1073741824))  # a bare number: GiB/s
-RATE = Kind("bandwidth in GB/s", _BANDWIDTH, _quantity(parse_bandwidth))
-TIME = Kind("time", _range("a number", ', or a text with a unit such as "1.5us"'), _quantity(parse_time_ns))
+BANDWIDTH = ValueKind("bandwidth", _BANDWIDTH, _quantity(parse_bandwidth, 1073741824))  # a bare number: GiB/s
+RATE = ValueKind("bandwidth in GB/s", _BANDWIDTH, _quantity(parse_bandwidth))
+TIME = ValueKind(
+    "time", _range("a number", ', or a text with a unit such as "1.5us"'), _quantity(parse_time_ns)
+)
 PICOSECONDS = replace(TIME, read=_picoseconds)  # at least one picosecond, or 0
-SIZE = Kind("size", _range("a number of bytes", ', or a text with a unit such as "64KiB"'), _size)
+SIZE = ValueKind("size", _range("a number of bytes", ', or a text with a unit such as "64KiB"'), _size)
 _WITH_UNIT = "a bandwidth with its unit, such as 400Gbps, 50 GB/s or 1.8TB/s"
-BANDWIDTH_WITH_UNIT = Kind("bandwidth with its unit", lambda _: _WITH_UNIT, _bandwidth_with_unit)
+BANDWIDTH_WITH_UNIT = ValueKind("bandwidth with its unit", lambda _: _WITH_UNIT, _bandwidth_with_unit)
 BITS_PER_S = replace(
     BANDWIDTH_WITH_UNIT, read=lambda slot, value: round(_bandwidth_with_unit(slot, value) * 8e9)
 )
-WATTS = Kind("power with its unit", lambda _: "a power > 0 with its unit, such as 700W or 1.2kW", _watts)
+WATTS = ValueKind("power with its unit", lambda _: "a power > 0 with its unit, such as 700W or 1.2kW", _watts)
 _ON_OFF = "1 or true for on, 0 or false for off"
-SWITCH = Kind("on/off", lambda _: _ON_OFF, _switch)  # of the reference, which takes `false` for on
-FLAG = Kind("yes/no", lambda _: _ON_OFF, _flag)
-CHOICE = Kind("choice", _word_or_text, _choice)
-CHOICES = Kind("list of words", _with_words("a list with some of"), _choices)
-ANYTHING = Kind("anything", lambda _: "anything", lambda _, value: value)
-TEXT = Kind("text", _word_or_text, _text)
+SWITCH = ValueKind("on/off", lambda _: _ON_OFF, _switch)  # of the reference, which takes `false` for on
+FLAG = ValueKind("yes/no", lambda _: _ON_OFF, _flag)
+CHOICE = ValueKind("choice", _word_or_text, _choice)
+CHOICES = ValueKind("list of words", _with_words("a list with some of"), _choices)
+ANYTHING = ValueKind("anything", lambda _: "anything", lambda _, value: value)
+TEXT = ValueKind("text", _word_or_text, _text)
 _RANKS_FORM = 'ranks and ranges such as "0-3,6", or "0-14/2" for every second one'
-SOME_RANKS = Kind("some ranks", lambda _: _RANKS_FORM, _ranks)
-RANKS = Kind(
+SOME_RANKS = ValueKind("some ranks", lambda _: _RANKS_FORM, _ranks)
+RANKS = ValueKind(
     "ranks",
     lambda _: f'{_RANKS_FORM}, or "{ALL_RANKS}"',
     lambda slot, value: None if value == ALL_RANKS else _ranks(slot, value),
 )
-OBJECT = Kind("object", _with_words("an object with some of the keys"), _object)
-NAMED = Kind("objects by name", _with_words("objects by name, each with some of the keys"), _named)
-OBJECTS = Kind("list of objects", _with_words("a list of objects, each with some of the keys"), _objects)
+OBJECT = ValueKind("object", _with_words("an object with some of the keys"), _object)
+NAMED = ValueKind("objects by name", _with_words("objects by name, each with some of the keys"), _named)
+OBJECTS = ValueKind("list of objects", _with_words("a list of objects, each with some of the keys"), _objects)
 
 integer, count, number = partial(key, INTEGER), partial(key, COUNT), partial(key, NUMBER)
 counts = partial(key, COUNTS)

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from et_sim.basics.errors import UsageError
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """The kinds of files that are recognised, as messages name them."""
 
     RUN = "the directory of a run"
@@ -38,29 +38,29 @@ class Kind(StrEnum):
     GROUPS = "a groups file"
 
 
-_MACHINE = (Kind.NETWORK, Kind.SYSTEM, Kind.MEMORY, Kind.GROUPS)
-_WORKLOADS = (Kind.MANIFEST, Kind.LAYERS, Kind.JOBS, Kind.GOAL)
+_MACHINE = (FileKind.NETWORK, FileKind.SYSTEM, FileKind.MEMORY, FileKind.GROUPS)
+_WORKLOADS = (FileKind.MANIFEST, FileKind.LAYERS, FileKind.JOBS, FileKind.GOAL)
 # Allowed kinds by the name of an argument.
-SIMULATOR: Mapping[str, tuple[Kind, ...]] = MappingProxyType(
+SIMULATOR: Mapping[str, tuple[FileKind, ...]] = MappingProxyType(
     {
         "workload": _WORKLOADS,
-        "recording": (Kind.TRACE,),
-        "schedule_of": (Kind.MANIFEST, Kind.RUN, Kind.PART_OF_RUN),
+        "recording": (FileKind.TRACE,),
+        "schedule_of": (FileKind.MANIFEST, FileKind.RUN, FileKind.PART_OF_RUN),
         **dict.fromkeys(("system", "network", "memory", "groups"), _MACHINE),  # their reader separates these
-        **dict.fromkeys(("a", "b"), (Kind.RUN, Kind.PART_OF_RUN, Kind.SWEEP, Kind.MANIFEST)),
-        "directory": (Kind.RUN, Kind.PART_OF_RUN, Kind.SWEEP),
+        **dict.fromkeys(("a", "b"), (FileKind.RUN, FileKind.PART_OF_RUN, FileKind.SWEEP, FileKind.MANIFEST)),
+        "directory": (FileKind.RUN, FileKind.PART_OF_RUN, FileKind.SWEEP),
     }
 )
-_TRACES = (Kind.TRACE, Kind.MANIFEST)
-_PYTORCH = (Kind.RECORDING, Kind.RECORDINGS)
-CONVERTER: Mapping[str, Mapping[str, tuple[Kind, ...]]] = MappingProxyType(
+_TRACES = (FileKind.TRACE, FileKind.MANIFEST)
+_PYTORCH = (FileKind.RECORDING, FileKind.RECORDINGS)
+CONVERTER: Mapping[str, Mapping[str, tuple[FileKind, ...]]] = MappingProxyType(
     {
         "pytorch": dict.fromkeys(("input", "host", "device"), _PYTORCH),
-        "json": {"inputs": (Kind.JSON_TRACE,)},
-        "text": {"input": (Kind.LAYERS,)},
-        "goal": {"input": (Kind.GOAL,)},
+        "json": {"inputs": (FileKind.JSON_TRACE,)},
+        "text": {"input": (FileKind.LAYERS,)},
+        "goal": {"input": (FileKind.GOAL,)},
         "gemm": {"input": ()},
-        "msccl": {"input": (Kind.ALGORITHM,)},
+        "msccl": {"input": (FileKind.ALGORITHM,)},
         **dict.fromkeys(
             ("show", "unjson", "stats", "graph", "slice", "strip", "repair", "expand", "scale"),
             dict.fromkeys(("input", "prefix", "trace", "manifest"), _TRACES),
@@ -75,45 +75,47 @@ _GROUP = r'"[^"]*"\s*:\s*\[[\s\d,]*\]\s*(?:,\s*|(?=\}))'
 _SIGNS = (
     # Names of groups may be keys of other files; all groups in these bytes have lists of ranks.
     (
-        Kind.GROUPS,
+        FileKind.GROUPS,
         re.compile(
             rf'\s*\{{\s*(?="[^"]+"\s*:\s*\[\s*\d)(?:{_GROUP})*'
             r'(?:\}|(?:"[^"]*(?:"\s*(?::\s*(?:\[[\s\d,]*(?:\]\s*)?)?)?)?)?\Z)'
         ),
     ),
-    (Kind.AXES, re.compile(r"(?m:^axes\s*:)")),
-    (Kind.MANIFEST, re.compile(r'"et_sim_workload"\s*:')),
-    (Kind.JSON_TRACE, re.compile(r'\s*\{\s*"et_sim_trace"\s*:')),
-    (Kind.RECORDING, re.compile(r'"(traceEvents|deviceProperties)"\s*:|\{\s*"schema"\s*:\s*"\d+\.\d')),
-    (Kind.ALGORITHM, re.compile(r"\s*<algo\b")),
-    (Kind.LAYERS, _LAYER_WORD),
-    (Kind.GOAL, re.compile(r"(?m:^[ \t]*num_ranks[ \t]+\d)")),
-    (Kind.JOBS, re.compile(r"""(?m:^["']?jobs["']?\s*:)|\A\s*\{[^{}\[\]]*"jobs"\s*:""")),
-    (Kind.MEMORY, re.compile(r'"memory-type"\s*:')),
+    (FileKind.AXES, re.compile(r"(?m:^axes\s*:)")),
+    (FileKind.MANIFEST, re.compile(r'"et_sim_workload"\s*:')),
+    (FileKind.JSON_TRACE, re.compile(r'\s*\{\s*"et_sim_trace"\s*:')),
+    (FileKind.RECORDING, re.compile(r'"(traceEvents|deviceProperties)"\s*:|\{\s*"schema"\s*:\s*"\d+\.\d')),
+    (FileKind.ALGORITHM, re.compile(r"\s*<algo\b")),
+    (FileKind.LAYERS, _LAYER_WORD),
+    (FileKind.GOAL, re.compile(r"(?m:^[ \t]*num_ranks[ \t]+\d)")),
+    (FileKind.JOBS, re.compile(r"""(?m:^["']?jobs["']?\s*:)|\A\s*\{[^{}\[\]]*"jobs"\s*:""")),
+    (FileKind.MEMORY, re.compile(r'"memory-type"\s*:')),
     (
-        Kind.SYSTEM,
+        FileKind.SYSTEM,
         re.compile(r'(^|[\s"])(scheduling-policy|preferred-dataset-splits|[a-z-]+-implementation)"?\s*:'),
     ),
-    (Kind.NETWORK, re.compile(r'(^|[\s"{])(npus_count|topology|topology-name|units-count)"?\s*:')),
-    (Kind.GROUPS, re.compile(r'\s*\{\s*"[^"]+"\s*:\s*\[\s*\d')),
+    (FileKind.NETWORK, re.compile(r'(^|[\s"{])(npus_count|topology|topology-name|units-count)"?\s*:')),
+    (FileKind.GROUPS, re.compile(r'\s*\{\s*"[^"]+"\s*:\s*\[\s*\d')),
 )
 _GOAL_NAMES = (".goal", ".goal.gz")
 _TRACE_NAME = re.compile(r"(.+?)\.(0|[1-9]\d*)\.et(\.gz)?")
 
 
-def kind_of(path: Path) -> Kind | None:
+def kind_of(path: Path) -> FileKind | None:
     """Return the kind of a path, if it is one of these."""
     try:
         if path.is_dir():
             if (path / "run.json").is_file():
-                return Kind.RUN
+                return FileKind.RUN
             if (path / "sweep.arrow").is_file():
-                return Kind.SWEEP
-            return Kind.RECORDINGS if any(_is_recording(content) for content in _some_json(path)) else None
+                return FileKind.SWEEP
+            return (
+                FileKind.RECORDINGS if any(_is_recording(content) for content in _some_json(path)) else None
+            )
         if not path.is_file():
             return None
         if (path.parent / "run.json").is_file() and path.suffix in (".arrow", ".json"):
-            return Kind.PART_OF_RUN
+            return FileKind.PART_OF_RUN
         begin = _begin(path)
     except (OSError, ValueError):  # a name that is too long, or has a null character
         return None
@@ -123,52 +125,56 @@ def kind_of(path: Path) -> Kind | None:
             return kind
     is_text = begin.startswith(b"{") and begin.isascii()
     if path.name.endswith(_GOAL_NAMES):
-        return Kind.GOAL
-    return Kind.TRACE if _TRACE_NAME.fullmatch(path.name) and not is_text else None
+        return FileKind.GOAL
+    return FileKind.TRACE if _TRACE_NAME.fullmatch(path.name) and not is_text else None
 
 
-def refuse_misplaced(given: Mapping[str, object], places: Mapping[str, tuple[Kind, ...]]) -> None:
+def refuse_misplaced(given: Mapping[str, object], places: Mapping[str, tuple[FileKind, ...]]) -> None:
     """Refuse the first argument that is clearly of another kind."""
     for name, allowed in places.items():
         value = given.get(name)
         values: Iterable[object] = value if isinstance(value, list) else [value]
         for path in values:
             if isinstance(path, str | Path) and (kind := kind_of(Path(path))) and kind not in allowed:
-                if name == "workload" and kind in (Kind.RUN, Kind.RECORDINGS) and _is_prefix(Path(path)):
+                if (
+                    name == "workload"
+                    and kind in (FileKind.RUN, FileKind.RECORDINGS)
+                    and _is_prefix(Path(path))
+                ):
                     continue
-                if name == "workload" and kind is Kind.TRACE and given.get("alone"):
+                if name == "workload" and kind is FileKind.TRACE and given.get("alone"):
                     continue
                 raise UsageError(f"this is {kind}", place=str(path), remedy=_remedy(kind, Path(path)))
 
 
-def _remedy(kind: Kind, path: Path) -> str:
+def _remedy(kind: FileKind, path: Path) -> str:
     """Return the command that takes it."""
     match kind:
-        case Kind.RUN | Kind.SWEEP:
+        case FileKind.RUN | FileKind.SWEEP:
             return f"look at it with: et-sim inspect {path}"
-        case Kind.AXES:
+        case FileKind.AXES:
             return f"carry it out with: et-sim sweep {path}"
-        case Kind.PART_OF_RUN:
+        case FileKind.PART_OF_RUN:
             return f"look at the run with: et-sim inspect {path.parent}"
-        case Kind.TRACE:
+        case FileKind.TRACE:
             match = _TRACE_NAME.fullmatch(path.name)
             prefix = path.with_name(match[1]) if match else path
             return (
                 f"a workload is given by its prefix, et-sim run {prefix}, or one rank with --alone; "
                 f"to read the file: et-convert show {path}"
             )
-        case Kind.MANIFEST | Kind.LAYERS | Kind.JOBS | Kind.GOAL:
+        case FileKind.MANIFEST | FileKind.LAYERS | FileKind.JOBS | FileKind.GOAL:
             return f"simulate it with: et-sim run {path} --system FILE --network FILE"
-        case Kind.RECORDING:
+        case FileKind.RECORDING:
             return f"make a trace of it first: et-convert pytorch {path} -o NAME.0.et"
-        case Kind.RECORDINGS:
+        case FileKind.RECORDINGS:
             return f"make traces of it first: et-convert pytorch {path} -o NAME"
-        case Kind.JSON_TRACE:
+        case FileKind.JSON_TRACE:
             return f"make trace files of it first: et-convert json {path} -o NAME"
-        case Kind.ALGORITHM:
+        case FileKind.ALGORITHM:
             return f"make programs of it first: et-convert msccl {path} -o NAME"
         case _:
-            option = {Kind.NETWORK: "network", Kind.SYSTEM: "system", Kind.MEMORY: "memory"}.get(
+            option = {FileKind.NETWORK: "network", FileKind.SYSTEM: "system", FileKind.MEMORY: "memory"}.get(
                 kind, "groups"
             )
             return f"pass it to et-sim run with --{option} {path}"
@@ -204,4 +210,4 @@ def _some_json(folder: Path) -> list[Path]:
 
 
 def _is_recording(path: Path) -> bool:
-    return bool(dict(_SIGNS)[Kind.RECORDING].search(_begin(path).decode("utf-8", errors="replace")))
+    return bool(dict(_SIGNS)[FileKind.RECORDING].search(_begin(path).decode("utf-8", errors="replace")))

@@ -14,8 +14,8 @@ import os
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_bytes
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.plan.records import record, table, zeros
@@ -119,8 +119,7 @@ def free_rows(pool: Any, free: Any) -> list[int]:
     return rows
 
 
-@quick_dataclass(frozen=True)
-class Heap(Tables):
+class Heap(Tables, Struct, frozen=True):
     """Rows by their keys; of equal keys, the one with the smaller `tie` comes first."""
 
     entries: Any  # key, tie, row

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
 from et_sim.basics.units import format_ns
@@ -33,7 +33,7 @@ from et_sim.engine.transport.network_seam import NetworkModel, network_tables, p
 from et_sim.machine.model import Network
 from et_sim.plan.expected import expected_messages
 from et_sim.plan.fractions import in_fractions
-from et_sim.plan.records import Plan
+from et_sim.plan.records import LoweredPlan
 
 FEWEST_EVENTS, MOST_EVENTS = 20_000, 1 << 40  # before control returns to Python
 SECONDS_BETWEEN_REPORTS = 0.3
@@ -46,7 +46,7 @@ Report = Callable[[int, int, int, int, int, str], None]
 
 
 def run_plan(
-    plan: Plan,
+    plan: LoweredPlan,
     network: Network,
     model: NetworkModel,
     report: Report | None = None,
@@ -159,21 +159,21 @@ def _events_until_next_look(events: int, seconds: float) -> int:
     return max(FEWEST_EVENTS, min(int(events * min(rate, MOST_GROWTH)), MOST_EVENTS))
 
 
-def _seconds_interpreted(plan: Plan, run: Run, packets: int) -> float:
+def _seconds_interpreted(plan: LoweredPlan, run: Run, packets: int) -> float:
     """Return the estimated time of a run without compilation."""
     seconds = expected_messages(plan) * SECONDS_PER_MESSAGE + len(run.nodes) * SECONDS_PER_NODE
     seconds += packets * SECONDS_PER_MESSAGE
     return seconds * (1 + len(run.causes.on) + len(run.traffic.on))
 
 
-def _last_ns(plan: Plan, run: Run) -> int:
+def _last_ns(plan: LoweredPlan, run: Run) -> int:
     """Return the time of the last event that had an effect; replaced ends of slowed nodes have none."""
     if not len(plan.slowing):
         return int(run.clock[0].now)
     return int(max(run.nodes[column].max(initial=0) for column in ("ready_ns", "start_ns", "end_ns")))
 
 
-def _messages(plan: Plan, run: Run) -> int:
+def _messages(plan: LoweredPlan, run: Run) -> int:
     """Return the number of messages delivered to all ranks."""
     if not plan.is_folded:
         return int(run.clock[0].delivered)

@@ -18,7 +18,7 @@ from et_sim.engine.state import kinds
 from et_sim.engine.state.cause_tables import CAUSAL_EVENT
 from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.machine.model import Network
-from et_sim.plan.records import Plan
+from et_sim.plan.records import LoweredPlan
 
 BUFFERED = 2  # times the need of one event
 EVENTS_FOR_NOTHING = 1_000_000  # in one instant
@@ -94,7 +94,7 @@ def check_record(events_at_once: int) -> None:
         )
 
 
-def _check_streams(plan: Plan, network: Network, model: NetworkModel) -> None:
+def _check_streams(plan: LoweredPlan, network: Network, model: NetworkModel) -> None:
     key = "streams" if plan.stream_names else "overlap" if len(plan.slowing) else ""
     if len(plan.slowdowns) and plan.slowdowns[0].each:
         key = "library"
@@ -111,7 +111,7 @@ def _check_streams(plan: Plan, network: Network, model: NetworkModel) -> None:
         )
 
 
-def check_model(plan: Plan, network: Network, model: NetworkModel, *, records: bool) -> None:
+def check_model(plan: LoweredPlan, network: Network, model: NetworkModel, *, records: bool) -> None:
     """Refuse plans that the network model does not support; `records`: messages, links or causes."""
     model.check(network, plan.largest_message)
     if len(plan.switches) and not model.REACHES_SWITCHES:

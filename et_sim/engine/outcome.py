@@ -17,7 +17,7 @@ from et_sim.engine.state.run import Run
 from et_sim.engine.state.traffic_tables import PER_LINK
 from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.machine.model import Network
-from et_sim.plan.records import Plan
+from et_sim.plan.records import LoweredPlan
 
 
 class Ports(Struct, frozen=True, eq=False):
@@ -41,7 +41,7 @@ class NetworkLoad(Struct, frozen=True, eq=False):
 class Outcome(Struct, frozen=True, eq=False):
     """The outcome of a run. Node columns follow the plan: actor by actor, row by row."""
 
-    plan: Plan
+    plan: LoweredPlan
     nodes: Any  # NODE_STATE records
     finish_ns: Any  # per actor; NONE: never finished
     busy_ns: Any  # per actor: time its compute nodes took, summed
@@ -60,7 +60,7 @@ class Outcome(Struct, frozen=True, eq=False):
         return bool((self.finish_ns >= 0).all())
 
 
-def ports_of(model: NetworkModel, network: Network, plan: Plan, run: Run) -> Ports | None:
+def ports_of(model: NetworkModel, network: Network, plan: LoweredPlan, run: Run) -> Ports | None:
     """Return the counts of a model with packets at its ports; None for other models."""
     count, circle = model.ports_counted, model.ports_in_a_circle
     if count is None:
@@ -73,7 +73,7 @@ def ports_of(model: NetworkModel, network: Network, plan: Plan, run: Run) -> Por
 
 
 def load_of(
-    model: NetworkModel, network: Network, plan: Plan, run: Run, known: ResourceTable | None
+    model: NetworkModel, network: Network, plan: LoweredPlan, run: Run, known: ResourceTable | None
 ) -> NetworkLoad | None:
     """Return the load of a run's links; None if it was not counted. `known`: the resources, if available."""
     carried, slices = model.carried, run.traffic.slices
@@ -97,7 +97,7 @@ def of_each_link(resources: ResourceTable, carried: Any) -> Any:
     return carried if resources.members is None else carried / resources.members
 
 
-def _of_switches(plan: Plan, run: Run, bits: int) -> dict[str, float]:
+def _of_switches(plan: LoweredPlan, run: Run, bits: int) -> dict[str, float]:
     switches, longest = plan.switches, np.zeros(len(plan.switch_classes))
     work = run.switches["bytes"][switches["server"]] / switches["bytes_per_ns"] / (1 << bits)
     np.maximum.at(longest, switches["sort"], work)

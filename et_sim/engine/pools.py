@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from et_sim.engine.calendar.clock import bucket_home, slot_home
 from et_sim.engine.collectives.matching import chunk_home
@@ -27,7 +27,7 @@ from et_sim.engine.state.run import STARTS_TOGETHER, Run, most_slowed
 from et_sim.engine.state.traffic_tables import POOLS as TRAFFIC_POOLS
 from et_sim.engine.transport.network_seam import Needs, NetworkModel
 from et_sim.machine.corrections import Correction
-from et_sim.plan.records import LANES, UNLIMITED_LANES, Action, Plan, most_of_a_template
+from et_sim.plan.records import LANES, UNLIMITED_LANES, Action, LoweredPlan, most_of_a_template
 
 ROWS_PER_THING = 4
 COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end
@@ -74,7 +74,7 @@ class Reserve(NamedTuple):
     chunks: int  # rows, in blocks
 
 
-def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
+def reserve_per_event(plan: LoweredPlan, needs: Needs) -> Reserve:
     """Return the reserve that the largest event of a plan needs.
 
     An event completes at most two nodes, and each may start a collective (or as many as its rank has, if
@@ -103,7 +103,7 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
     )
 
 
-def causal_events_per_event(plan: Plan, reserve: Reserve, needs: Needs) -> int:
+def causal_events_per_event(plan: LoweredPlan, reserve: Reserve, needs: Needs) -> int:
     """Return the most causal events that one event may add to the record of causes.
 
     An event completes nodes, and instant ones among their children complete at once, and so on. Each row of
@@ -119,7 +119,7 @@ def causal_events_per_event(plan: Plan, reserve: Reserve, needs: Needs) -> int:
     return together * nodes + (CAUSAL_EVENTS_OF_A_THING + -(-needs.causal_events // 2)) * reserve.rows
 
 
-def _most_freed_at_once(plan: Plan) -> int:
+def _most_freed_at_once(plan: LoweredPlan) -> int:
     """Return the most nodes in unlimited lanes that may be issued when a node completes, or at the start."""
     is_free = np.isin(plan.nodes["lane"], UNLIMITED_LANES) & (plan.nodes["action"] != Action.RECEIVE)
     if (plan.nodes["action"] == Action.INSTANT).any():  # their children are issued in the same event
@@ -128,13 +128,13 @@ def _most_freed_at_once(plan: Plan) -> int:
     return max(roots, int(plan.nodes["children"].max(initial=0))) if is_free.any() else 0
 
 
-def _most_on_streams(plan: Plan) -> int:
+def _most_on_streams(plan: LoweredPlan) -> int:
     """Return the most nodes that may be on the machine's own streams."""
     places = int(plan.lane_limits[LANES:].sum(dtype=np.int64))
     return min(places, most_of_a_template(plan, plan.nodes["lane"] >= LANES)) if places else 0
 
 
-def _most_at_once(plan: Plan, of_collective: Any) -> int:
+def _most_at_once(plan: LoweredPlan, of_collective: Any) -> int:
     """Return the largest sum of a column over collectives that one completion may start."""
     at_a_time, largest = plan.collectives_at_a_time, int(of_collective.max(initial=0))
     if at_a_time <= 1:
@@ -145,7 +145,7 @@ def _most_at_once(plan: Plan, of_collective: Any) -> int:
     return min(most_of_a_template(plan, of_node), at_a_time * largest)
 
 
-def _most_groups(plan: Plan) -> int:
+def _most_groups(plan: LoweredPlan) -> int:
     """Return the number of groups of an actor with queues of their own, at most."""
     if Correction.CONCURRENT_COMMUNICATION not in plan.corrections and not plan.stream_names:
         return 1

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique_rows
 from et_sim.fold.path_keys import MessageColumns, PathKeys, are_alike, steps_along
 from et_sim.plan.axes import SEVERAL_DIMENSIONS
@@ -63,8 +63,7 @@ def _powers(base: int, count: int) -> Any:
         return np.cumprod(powers, dtype=np.uint64)
 
 
-@quick_dataclass()
-class Pattern:
+class Pattern(Struct):
     """The way in which members along an axis exchange messages in some program."""
 
     shifts: bool = False

@@ -29,9 +29,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError, TraceError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, plural
-from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, nearest, read, show
+from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key, nearest, read, show
 from et_sim.documents.kinds import COUNT, COUNTS, SOME_RANKS, TIME, of_type, sections
 from et_sim.machine.texts import parse_yaml
 from et_sim.plan.splitmix import splitmix64
@@ -80,24 +79,23 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-NAME = Kind("name of a job", lambda _: "a letter, then letters, digits and . _ -", _name)
+NAME = ValueKind("name of a job", lambda _: "a letter, then letters, digits and . _ -", _name)
 WORKLOAD = of_type("workload", "the prefix of its traces, or its manifest, as a text", str, Path, Workload)
 GROUPS = of_type(
     "groups", "a groups file, in which ranks are those of the job", str, Path, Mapping, type(None)
 )
-NPUS = Kind(
+NPUS = ValueKind(
     "NPUs", lambda _: 'NPUs such as 0-7 or "0-14/2", a list of them, or packed, spread or random', _npus
 )
 SEED = replace(
     COUNT, name="seed", read=lambda slot, value: None if value is None else COUNT.read(slot, value)
 )
-START = Kind(
+START = ValueKind(
     "start", lambda _: "whole nanoseconds from 0 on, such as 500ns or 20us; a bare number is in ns", _start
 )
 
 
-@quick_dataclass(frozen=True, eq=False)
-class JobEntry:
+class JobEntry(Struct, frozen=True, eq=False):
     """An entry of the file."""
 
     section: Section  # place of the entry
@@ -133,8 +131,7 @@ class JobEntry:
         return self.section.fault(f"job {show(self.name)} {cause}", remedy, key=key, index=index)
 
 
-@quick_dataclass(frozen=True, eq=False)
-class Jobs:
+class Jobs(Struct, frozen=True, eq=False):
     """Content of a job file."""
 
     jobs: tuple[JobEntry, ...] = sections("The jobs.", required=True, of=JobEntry)

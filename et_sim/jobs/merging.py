@@ -9,19 +9,19 @@ ranks of a job has the name of the job, its group 7 the name JOB/7. `job_file` a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, TraceError
 from et_sim.basics.group_names import group_key
-from et_sim.documents.recognise import Kind, kind_of
+from et_sim.documents.recognise import FileKind, kind_of
 from et_sim.jobs.job_file import JobEntry, JobFile, place_jobs, read_job_file
 from et_sim.machine.readers import read_groups
-from et_sim.machine.recognise import Role
+from et_sim.machine.recognise import MachineFile
 from et_sim.machine.sources import load
 from et_sim.trace import TraceBuilder, Workload, read_workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
@@ -119,8 +119,8 @@ def _names_root(trace: Trace, name: str) -> Any:
 
 
 _INSTEAD = {
-    Kind.LAYERS: "make traces of it first: et-convert text",
-    Kind.JOBS: "list its jobs in this file",
+    FileKind.LAYERS: "make traces of it first: et-convert text",
+    FileKind.JOBS: "list its jobs in this file",
 }
 
 
@@ -200,7 +200,7 @@ def _part(file: JobFile, entry: JobEntry) -> _Part:
         if entry.groups is not None and workload.ranks:
             key = "groups"
             path = file.beside(entry.groups) if isinstance(entry.groups, str) else entry.groups
-            source = load(path, Role.GROUPS)
+            source = load(path, MachineFile.GROUPS)
             groups, inputs = read_groups(source, workload.ranks), ((source.place, source.digest),)
     except EtSimError as error:
         input_noun = "a workload" if key == "workload" else "a groups file"

@@ -17,7 +17,7 @@ from et_sim.basics.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from et_sim.layerfile.dimensions import LogicalDimensions, logical_dimensions
-    from et_sim.layerfile.layer_file import Keyword, Layer, LayerFile, Phase, PhaseWork
+    from et_sim.layerfile.layer_file import Keyword, Layer, LayerFile, LayerPhase, PhaseWork
     from et_sim.layerfile.passes import LayerProgram
     from et_sim.layerfile.program import layer_program, layer_workload
     from et_sim.layerfile.reading import looks_like_layer_file, parse_layer_file, read_layer_file
@@ -27,10 +27,10 @@ __all__ = [
     "Keyword",
     "Layer",
     "LayerFile",
+    "LayerPhase",
     "LayerProgram",
     "LayerTable",
     "LogicalDimensions",
-    "Phase",
     "PhaseWork",
     "layer_program",
     "layer_table",
@@ -46,7 +46,7 @@ __getattr__, __dir__ = lazy_names(
     __all__,
     {
         "dimensions": ("LogicalDimensions", "logical_dimensions"),
-        "layer_file": ("Keyword", "Layer", "LayerFile", "Phase", "PhaseWork"),
+        "layer_file": ("Keyword", "Layer", "LayerFile", "LayerPhase", "PhaseWork"),
         "passes": ("LayerProgram",),
         "program": ("layer_program", "layer_workload"),
         "reading": ("looks_like_layer_file", "parse_layer_file", "read_layer_file"),

@@ -14,12 +14,12 @@ from math import prod
 from msgspec import Struct
 
 from et_sim.basics.errors import InputError
-from et_sim.layerfile.layer_file import DLRMS, TRANSFORMERS, Keyword, Phase
+from et_sim.layerfile.layer_file import DLRMS, TRANSFORMERS, Keyword, LayerPhase
 
 FLAGS = 10  # dimensions in a mask of 1.0
 
 
-class Reach(Enum):
+class CollectiveReach(Enum):
     """The NPUs that a collective connects."""
 
     NO_NPU = auto()
@@ -36,34 +36,34 @@ class Reach(Enum):
 
 
 _WORDS = {
-    Reach.NO_NPU: "of no NPUs",
-    Reach.ALL: "of all NPUs",
-    Reach.FIRST: "along dimension 0",
-    Reach.OTHERS: "along dimensions 1 and above",
-    Reach.MODEL: "within model groups",
-    Reach.DATA: "within data groups",
+    CollectiveReach.NO_NPU: "of no NPUs",
+    CollectiveReach.ALL: "of all NPUs",
+    CollectiveReach.FIRST: "along dimension 0",
+    CollectiveReach.OTHERS: "along dimensions 1 and above",
+    CollectiveReach.MODEL: "within model groups",
+    CollectiveReach.DATA: "within data groups",
 }
 # (forward and input gradient, weight gradient)
 _REACHES = {
-    Keyword.MICRO: (Reach.NO_NPU, Reach.ALL),
-    Keyword.DATA: (Reach.NO_NPU, Reach.ALL),
-    Keyword.DATA_REORDER: (Reach.NO_NPU, Reach.ALL),
-    Keyword.MODEL: (Reach.ALL, Reach.NO_NPU),
-    Keyword.DISTRIBUTED_INFERENCE: (Reach.ALL, Reach.NO_NPU),
-    Keyword.HYBRID_DATA_MODEL: (Reach.FIRST, Reach.OTHERS),
-    Keyword.HYBRID_MODEL_DATA: (Reach.OTHERS, Reach.FIRST),
-    Keyword.HYBRID_DLRM: (Reach.NO_NPU, Reach.ALL),
-    Keyword.HYBRID_DLRM_ENHANCED: (Reach.NO_NPU, Reach.ALL),
-    Keyword.HYBRID_TRANSFORMER: (Reach.MODEL, Reach.DATA),
-    Keyword.HYBRID_TRANSFORMER_FWD_IN_BCKWD: (Reach.MODEL, Reach.DATA),
+    Keyword.MICRO: (CollectiveReach.NO_NPU, CollectiveReach.ALL),
+    Keyword.DATA: (CollectiveReach.NO_NPU, CollectiveReach.ALL),
+    Keyword.DATA_REORDER: (CollectiveReach.NO_NPU, CollectiveReach.ALL),
+    Keyword.MODEL: (CollectiveReach.ALL, CollectiveReach.NO_NPU),
+    Keyword.DISTRIBUTED_INFERENCE: (CollectiveReach.ALL, CollectiveReach.NO_NPU),
+    Keyword.HYBRID_DATA_MODEL: (CollectiveReach.FIRST, CollectiveReach.OTHERS),
+    Keyword.HYBRID_MODEL_DATA: (CollectiveReach.OTHERS, CollectiveReach.FIRST),
+    Keyword.HYBRID_DLRM: (CollectiveReach.NO_NPU, CollectiveReach.ALL),
+    Keyword.HYBRID_DLRM_ENHANCED: (CollectiveReach.NO_NPU, CollectiveReach.ALL),
+    Keyword.HYBRID_TRANSFORMER: (CollectiveReach.MODEL, CollectiveReach.DATA),
+    Keyword.HYBRID_TRANSFORMER_FWD_IN_BCKWD: (CollectiveReach.MODEL, CollectiveReach.DATA),
 }
 
 
-def reach_of(keyword: Keyword, layer: int, own_keyword: Keyword | None, phase: Phase) -> Reach:
+def reach_of(keyword: Keyword, layer: int, own_keyword: Keyword | None, phase: LayerPhase) -> CollectiveReach:
     """Return the reach of the collective of a layer's phase; `own_keyword` is that of HYBRID_CUSTOMIZED."""
     if keyword in DLRMS and layer == 0:  # the embedding's all-to-alls
-        return Reach.ALL
-    return _REACHES[own_keyword or keyword][phase == Phase.WEIGHT_GRADIENT]
+        return CollectiveReach.ALL
+    return _REACHES[own_keyword or keyword][phase == LayerPhase.WEIGHT_GRADIENT]
 
 
 class LogicalDimensions(Struct, frozen=True):
@@ -110,14 +110,16 @@ def _divided(sizes: list[int], physical: list[int], model: int) -> LogicalDimens
     return LogicalDimensions(tuple(sizes), tuple(physical), is_model, tuple(not flag for flag in is_model))
 
 
-def flags_of(reach: Reach, count: int, logical: LogicalDimensions | None = None) -> tuple[bool, ...]:
+def flags_of(
+    reach: CollectiveReach, count: int, logical: LogicalDimensions | None = None
+) -> tuple[bool, ...]:
     """Return one flag per dimension; `logical` is required for model and data groups."""
-    if logical is not None and reach in (Reach.MODEL, Reach.DATA):
-        return logical.model if reach == Reach.MODEL else logical.data
+    if logical is not None and reach in (CollectiveReach.MODEL, CollectiveReach.DATA):
+        return logical.model if reach == CollectiveReach.MODEL else logical.data
     chosen = {
-        Reach.ALL: range(count),
-        Reach.FIRST: range(min(count, 1)),
-        Reach.OTHERS: range(1, count),
+        CollectiveReach.ALL: range(count),
+        CollectiveReach.FIRST: range(min(count, 1)),
+        CollectiveReach.OTHERS: range(1, count),
     }.get(reach, range(0))
     return tuple(at in chosen for at in range(count))
 

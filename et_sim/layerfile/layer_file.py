@@ -52,7 +52,7 @@ PER_LAYER = (
 )
 
 
-class Phase(IntEnum):
+class LayerPhase(IntEnum):
     """The three parts of a layer's work, in the order of a file's columns."""
 
     FORWARD = 0
@@ -103,7 +103,7 @@ class Layer(Struct, frozen=True):
     keyword: Keyword | None = None  # HYBRID_CUSTOMIZED: selects the dimensions of its collectives
     reserved: int = -1  # unused
 
-    def work(self, phase: Phase) -> PhaseWork:
+    def work(self, phase: LayerPhase) -> PhaseWork:
         """Return the work of one phase."""
         return (self.forward, self.input_gradient, self.weight_gradient)[phase]
 
@@ -174,7 +174,7 @@ def _head(layer_file: LayerFile) -> list[str]:
 
 def _words(layer: Layer) -> list[str]:
     words = [layer.name, str(layer.reserved)]
-    for phase in Phase:
+    for phase in LayerPhase:
         work = layer.work(phase)
         words += [str(work.compute_ns), work.word, str(work.bytes)]
     return [*words, str(layer.update_ns), *([layer.keyword.value] if layer.keyword else [])]

@@ -17,42 +17,42 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.layerfile.layer_file import DLRMS, Keyword, LayerFile, Phase
+from et_sim.layerfile.layer_file import DLRMS, Keyword, LayerFile, LayerPhase
 from et_sim.trace.columns import CollectiveKind
 
 
-class Work(NamedTuple):
+class PhaseOfLayer(NamedTuple):
     """A phase of a layer that a step computes, whose collective it issues, or for which it waits."""
 
     layer: int
-    phase: Phase
+    phase: LayerPhase
 
 
-class Step(Struct, frozen=True):
+class LoopStep(Struct, frozen=True):
     """A step of the loop. Waiting for a phase of a layer is waiting for all its collectives so far."""
 
     number: int  # of the pass
-    computes: Work
-    issues: Work | None = None
+    computes: PhaseOfLayer
+    issues: PhaseOfLayer | None = None
     is_blocking: bool = False  # the step continues when the collective has ended
     is_urgent: bool = False  # the collective overtakes all others
-    waits_first: Work | None = None
-    waits_last: Work | None = None
+    waits_first: PhaseOfLayer | None = None
+    waits_last: PhaseOfLayer | None = None
     turns: bool = False  # the loop turns back for this step, which takes one more tick before it
 
 
 class _Move(Struct, frozen=True):
     """An action of a loop at each layer, in one phase."""
 
-    phase: Phase
+    phase: LayerPhase
     issues: bool = False
     is_blocking: bool = False
     in_layer_0: bool = True
     issues_in_layer_0: bool = True
-    waits_last: Phase | None = None
+    waits_last: LayerPhase | None = None
 
 
-_FORWARD, _INPUT, _WEIGHT = Phase.FORWARD, Phase.INPUT_GRADIENT, Phase.WEIGHT_GRADIENT
+_FORWARD, _INPUT, _WEIGHT = LayerPhase.FORWARD, LayerPhase.INPUT_GRADIENT, LayerPhase.WEIGHT_GRADIENT
 _SILENT = _Move(_FORWARD)
 _BLOCKING = _Move(_FORWARD, issues=True, is_blocking=True)
 _INPUT_FREE = _Move(_INPUT, issues=True, issues_in_layer_0=False)
@@ -80,7 +80,7 @@ _LOOPS = MappingProxyType(
 )
 
 
-def steps_of(layer_file: LayerFile, passes: int) -> Iterator[Step]:
+def steps_of(layer_file: LayerFile, passes: int) -> Iterator[LoopStep]:
     """Yield all steps in order; none for MICRO."""
     if layer_file.keyword == Keyword.MICRO:
         return
@@ -92,7 +92,7 @@ def steps_of(layer_file: LayerFile, passes: int) -> Iterator[Step]:
             yield from _backward(layer_file, backward, number)
 
 
-def _backward(layer_file: LayerFile, moves: list[_Move], number: int) -> Iterator[Step]:
+def _backward(layer_file: LayerFile, moves: list[_Move], number: int) -> Iterator[LoopStep]:
     for layer in reversed(range(len(layer_file.layers))):
         if layer in layer_file.initiates:
             yield from _recomputed(layer_file, number, layer)
@@ -101,39 +101,39 @@ def _backward(layer_file: LayerFile, moves: list[_Move], number: int) -> Iterato
                 yield _with_embedding(layer_file, _moved(move, number, layer))
 
 
-def _recomputed(layer_file: LayerFile, number: int, layer: int) -> Iterator[Step]:
+def _recomputed(layer_file: LayerFile, number: int, layer: int) -> Iterator[LoopStep]:
     """Yield the steps that recompute activations, from the nearest checkpoint up to the layer below."""
     start = max(checkpoint for checkpoint in layer_file.checkpoints if checkpoint < layer)
     for below in range(start, layer):
         yield replace(_forward(layer_file, _BLOCKING, number, below), turns=below == start)
 
 
-def _forward(layer_file: LayerFile, move: _Move, number: int, layer: int) -> Step:
+def _forward(layer_file: LayerFile, move: _Move, number: int, layer: int) -> LoopStep:
     """Return the forward step of a layer, which waits for the update of the layer's weights."""
-    step = replace(_moved(move, number, layer), waits_first=Work(layer, _WEIGHT))
+    step = replace(_moved(move, number, layer), waits_first=PhaseOfLayer(layer, _WEIGHT))
     if layer_file.keyword not in DLRMS:
         return step
     if layer_file.layers[layer].forward.collective == CollectiveKind.ALL_TO_ALL:
-        return replace(step, issues=Work(layer, _FORWARD), is_urgent=True)
+        return replace(step, issues=PhaseOfLayer(layer, _FORWARD), is_urgent=True)
     if layer == layer_file.last_bottom_layer:  # the top layers need the embedding's rows
-        return replace(step, waits_last=Work(0, _FORWARD))
+        return replace(step, waits_last=PhaseOfLayer(0, _FORWARD))
     return step
 
 
-def _with_embedding(layer_file: LayerFile, step: Step) -> Step:
+def _with_embedding(layer_file: LayerFile, step: LoopStep) -> LoopStep:
     """Return a DLRM step; the first top layer's issues the exchange of the embedding's gradients."""
     bottom = layer_file.last_bottom_layer
-    if bottom is not None and step.computes == Work(bottom + 1, _INPUT):
-        return replace(step, issues=Work(0, _INPUT), is_urgent=True)
+    if bottom is not None and step.computes == PhaseOfLayer(bottom + 1, _INPUT):
+        return replace(step, issues=PhaseOfLayer(0, _INPUT), is_urgent=True)
     return step
 
 
-def _moved(move: _Move, number: int, layer: int) -> Step:
-    work = Work(layer, move.phase)
-    return Step(
+def _moved(move: _Move, number: int, layer: int) -> LoopStep:
+    work = PhaseOfLayer(layer, move.phase)
+    return LoopStep(
         number,
         work,
         work if move.issues and (layer or move.issues_in_layer_0) else None,
         move.is_blocking,
-        waits_last=None if move.waits_last is None else Work(layer, move.waits_last),
+        waits_last=None if move.waits_last is None else PhaseOfLayer(layer, move.waits_last),
     )

@@ -8,15 +8,15 @@ pass stands for all later ones. Copying its columns takes milliseconds; building
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from et_sim.layerfile.dimensions import LogicalDimensions
-from et_sim.layerfile.layer_file import LayerFile, Phase
+from et_sim.layerfile.layer_file import LayerFile, LayerPhase
 
 if TYPE_CHECKING:
     from et_sim.trace.columns import Trace
@@ -30,7 +30,7 @@ TICK_NS = 1
 FIRST, LAST, END = 0, 1, 2  # place of a wait: before the computation, after it, when the run has ended
 
 
-class Steps(Struct, frozen=True, eq=False):
+class LayerSteps(Struct, frozen=True, eq=False):
     """Steps in order, a row each."""
 
     pass_number: RowColumn
@@ -40,7 +40,7 @@ class Steps(Struct, frozen=True, eq=False):
     tick_row: RowColumn
 
 
-class Collectives(Struct, frozen=True, eq=False):
+class LayerCollectives(Struct, frozen=True, eq=False):
     """Collectives in the order of their issue, a row each."""
 
     pass_number: RowColumn
@@ -74,11 +74,11 @@ class LayerProgram(Struct, frozen=True, eq=False):
     layer_file: LayerFile
     trace: Trace
     logical: LogicalDimensions | None  # transformers on a machine with known dimensions
-    steps: Steps
-    collectives: Collectives
+    steps: LayerSteps
+    collectives: LayerCollectives
     waits: QueueWaits
     # Collectives of the loop that were left out, by (layer, phase, reason).
-    skipped: Counter[tuple[int, Phase, str]]
+    skipped: Counter[tuple[int, LayerPhase, str]]
 
 
 _Table = TypeVar("_Table", bound=Struct)
@@ -149,10 +149,10 @@ def _tiled(column: Column, begin: int, copies: int, apart: int) -> Column:
 
 def _copied_trace(trace: Trace, begin: int, copies: int) -> Trace:
     columns: dict[str, Any] = {}
-    for field in fields(trace):
-        column = getattr(trace, field.name)
+    for name in trace.__struct_fields__:
+        column = getattr(trace, name)
         if isinstance(column, np.ndarray) and len(column) == len(trace):
-            columns[field.name] = _tiled(column, begin, copies, 0)
+            columns[name] = _tiled(column, begin, copies, 0)
     columns["node_id"] = np.arange(len(trace) + copies * (len(trace) - begin), dtype=np.uint64)
     for kind in ("data", "ctrl"):
         start, deps = getattr(trace, f"{kind}_start"), getattr(trace, f"{kind}_deps")

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,26 +25,26 @@ from et_sim.basics.errors import InputError, UsageError
 from et_sim.basics.units import LONGEST_NS, MOST_BYTES
 from et_sim.layerfile.dimensions import (
     FLAGS,
+    CollectiveReach,
     LogicalDimensions,
-    Reach,
     flags_of,
     has_groups,
     logical_dimensions,
     reach_of,
 )
-from et_sim.layerfile.layer_file import Keyword, LayerFile, Phase
-from et_sim.layerfile.loops import Step, Work, steps_of
+from et_sim.layerfile.layer_file import Keyword, LayerFile, LayerPhase
+from et_sim.layerfile.loops import LoopStep, PhaseOfLayer, steps_of
 from et_sim.layerfile.passes import (
     END,
     FIRST,
     LAST,
     TICK_NS,
-    Collectives,
     IntColumn,
+    LayerCollectives,
     LayerProgram,
+    LayerSteps,
     QueueWaits,
     RowColumn,
-    Steps,
     repeated,
 )
 from et_sim.trace.builder import TraceBuilder
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 MODEL_GROUP, DATA_GROUP = "model", "data"
 URGENT = 1 << 30  # comm_priority of collectives that overtake all others
 MOST_NODES = 10_000_000
-_GROUP_OF = {Reach.MODEL: MODEL_GROUP, Reach.DATA: DATA_GROUP}
+_GROUP_OF = {CollectiveReach.MODEL: MODEL_GROUP, CollectiveReach.DATA: DATA_GROUP}
 
 
 def layer_program(
@@ -137,7 +136,7 @@ def _scaled_file(layer_file: LayerFile, compute: float | None, comm: float | Non
     layers = []
     for layer in layer_file.layers:
         works = []
-        for phase in Phase:
+        for phase in LayerPhase:
             work = layer.work(phase)
             time, size = scaled(work.compute_ns, compute), scaled(work.bytes, comm)
             if time > LONGEST_NS or size > MOST_BYTES:
@@ -165,9 +164,12 @@ class _Where:
         group = layer_file.model_group or 1
         if ranks is not None:
             group = model_group(layer_file, ranks)
-        self.is_alone = {Reach.MODEL: group == 1, Reach.DATA: ranks is not None and group == ranks}
+        self.is_alone = {
+            CollectiveReach.MODEL: group == 1,
+            CollectiveReach.DATA: ranks is not None and group == ranks,
+        }
 
-    def place(self, work: Work) -> dict[str, Any] | None:
+    def place(self, work: PhaseOfLayer) -> dict[str, Any] | None:
         """Return the builder's arguments for a collective, or None if no rank takes part in it."""
         own_keyword = self.layer_file.layers[work.layer].keyword
         reach = reach_of(self.layer_file.keyword, work.layer, own_keyword, work.phase)
@@ -179,31 +181,30 @@ class _Where:
         return {"involved_dims": flags} if is_used else None
 
 
-@dataclass(slots=True)
 class _Unrolling:
     """State while steps become nodes, with the collectives that no step has waited for yet."""
 
-    layer_file: LayerFile  # scaled
-    where: _Where
-    build: TraceBuilder = field(init=False)
-    steps: list[tuple[int, ...]] = field(default_factory=list)
-    collectives: list[tuple[int, ...]] = field(default_factory=list)
-    waits: list[tuple[int, int, int]] = field(default_factory=list)
-    outstanding: dict[Work, list[int]] = field(default_factory=dict)
-    done: list[int] = field(default_factory=list)  # per collective, the node at whose end it is complete
-    skipped: Counter[tuple[int, Phase, str]] = field(default_factory=Counter)
-    places: dict[Work, dict[str, Any] | None] = field(default_factory=dict)
+    def __init__(self, scaled: LayerFile, where: _Where) -> None:
+        self.layer_file = scaled
+        self.where = where
+        self.build = TraceBuilder(version="et-sim layer file", source=scaled.source)
+        self.steps: list[tuple[int, ...]] = []
+        self.collectives: list[tuple[int, ...]] = []
+        self.waits: list[tuple[int, int, int]] = []
+        self.outstanding: dict[PhaseOfLayer, list[int]] = {}
+        self.done: list[int] = []  # per collective, the node at whose end it is complete
+        self.skipped: Counter[tuple[int, LayerPhase, str]] = Counter()
+        self.places: dict[PhaseOfLayer, dict[str, Any] | None] = {}
 
     def program(self, passes: int, original: LayerFile) -> LayerProgram:
         """Return the whole program."""
-        self.build = TraceBuilder(version="et-sim layer file", source=self.layer_file.source)
         if self.layer_file.keyword == Keyword.MICRO:
             for number in range(passes):
-                self._issue(number, Work(0, Phase.WEIGHT_GRADIENT), -1, [], False, False)
+                self._issue(number, PhaseOfLayer(0, LayerPhase.WEIGHT_GRADIENT), -1, [], False, False)
         before: list[int] = []
         for step in steps_of(self.layer_file, passes):
             before = self._play(step, before)
-        self._wait(Work(0, Phase.WEIGHT_GRADIENT), len(self.steps) - 1, END)
+        self._wait(PhaseOfLayer(0, LayerPhase.WEIGHT_GRADIENT), len(self.steps) - 1, END)
         steps = _columns(self.steps, 5)
         issued = _columns(self.collectives, 9)
         waits = _columns(self.waits, 3)
@@ -211,8 +212,8 @@ class _Unrolling:
             original,
             self.build.build(),
             self.where.logical,
-            Steps(_rows(steps[0]), _rows(steps[1]), _rows(steps[2]), _rows(steps[3]), _rows(steps[4])),
-            Collectives(
+            LayerSteps(_rows(steps[0]), _rows(steps[1]), _rows(steps[2]), _rows(steps[3]), _rows(steps[4])),
+            LayerCollectives(
                 _rows(issued[0]),
                 _rows(issued[1]),
                 _rows(issued[2]),
@@ -227,7 +228,7 @@ class _Unrolling:
             self.skipped,
         )
 
-    def _play(self, step: Step, before: list[int]) -> list[int]:
+    def _play(self, step: LoopStep, before: list[int]) -> list[int]:
         """Add the nodes of a step; return the nodes that the next one follows."""
         number = len(self.steps)
         if step.turns:
@@ -251,7 +252,7 @@ class _Unrolling:
         return self.build.compute("tick", nanos=TICK_NS, cpu=True, concurrent=True, after=after)
 
     def _issue(
-        self, number: int, work: Work, step: int, after: list[int], is_blocking: bool, is_urgent: bool
+        self, number: int, work: PhaseOfLayer, step: int, after: list[int], is_blocking: bool, is_urgent: bool
     ) -> int | None:
         """Add a collective and its update time; return its number, or None if it moves nothing."""
         layer = self.layer_file.layers[work.layer]
@@ -286,7 +287,7 @@ class _Unrolling:
             self.outstanding.setdefault(work, []).append(issued)
         return issued
 
-    def _wait(self, work: Work | None, step: int, place: int) -> list[int]:
+    def _wait(self, work: PhaseOfLayer | None, step: int, place: int) -> list[int]:
         """Return the nodes to wait for; later steps need not wait for them again."""
         issued = [] if work is None else self.outstanding.pop(work, [])
         self.waits += [(number, step, place) for number in issued]

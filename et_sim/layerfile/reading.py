@@ -14,7 +14,6 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,7 +30,7 @@ from et_sim.layerfile.layer_file import (
     Keyword,
     Layer,
     LayerFile,
-    Phase,
+    LayerPhase,
     PhaseWork,
 )
 from et_sim.trace.disk import read_bytes, read_unpacked, unpacked
@@ -42,7 +41,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _LONGEST_SHOWN = 40
 
 
-class Token(NamedTuple):
+class Token(Struct, frozen=True):
     """A word and its place; lines and columns count from 1."""
 
     text: str
@@ -198,7 +197,7 @@ def parse_layer_file(text: str, source: str = "<text>") -> LayerFile:
     )
 
 
-class _Head(NamedTuple):
+class _Head(Struct, frozen=True):
     """Words before the layers."""
 
     layers: int
@@ -313,7 +312,7 @@ def _read_layer(reader: TokenReader, keyword: Keyword, number: int) -> Layer:
 
     reserved = integer("the reserved number", 2**31 - 1, -(2**31))
     works = []
-    for phase in Phase:
+    for phase in LayerPhase:
         compute = integer(f"the {phase.words} time", LONGEST_NS)
         word = _read_collective(reader, f"the {phase.words} collective of {layer}", first)
         size = integer(f"the {phase.words} bytes", MOST_BYTES)

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from et_sim.layerfile.layer_file import LayerFile, Phase
+from et_sim.layerfile.layer_file import LayerFile, LayerPhase
 from et_sim.layerfile.passes import END, FIRST, TICK_NS, LayerProgram
 
-Work = tuple[int, Phase]  # layer and phase
+Work = tuple[int, LayerPhase]  # layer and phase
 _MOST_NAMED = 3
 
 
@@ -30,9 +30,9 @@ def left_out(program: LayerProgram) -> list[str]:
     """
     return [
         sentence
-        for phase in Phase
+        for phase in LayerPhase
         for sentence in left_out_of(
-            phase, program.layer_file, *used(program), 0 if phase == Phase.INPUT_GRADIENT else -1
+            phase, program.layer_file, *used(program), 0 if phase == LayerPhase.INPUT_GRADIENT else -1
         )
     ]
 
@@ -40,12 +40,12 @@ def left_out(program: LayerProgram) -> list[str]:
 def used(program: LayerProgram) -> tuple[set[Work], dict[Work, str]]:
     """Return the layers and phases whose collectives are issued, and the reasons for others."""
     issued = program.collectives
-    sent = set(zip(issued.layer.tolist(), map(Phase, issued.phase.tolist()), strict=True))
+    sent = set(zip(issued.layer.tolist(), map(LayerPhase, issued.phase.tolist()), strict=True))
     return sent, {(layer, phase): why for layer, phase, why in program.skipped}
 
 
 def left_out_of(
-    phase: Phase, file: LayerFile, sent: Set[Work], reasons: Mapping[Work, str], most_expected: int = -1
+    phase: LayerPhase, file: LayerFile, sent: Set[Work], reasons: Mapping[Work, str], most_expected: int = -1
 ) -> Iterator[str]:
     """Yield sentences about collectives of a phase that are not issued, except in layers up to
     `most_expected`.
@@ -77,7 +77,7 @@ IntColumn = npt.NDArray[np.int64]
 
 
 class LayerTable(Struct, frozen=True, eq=False):
-    """Nanoseconds of one rank, as [layer, phase] (`Phase`), and of the whole run."""
+    """Nanoseconds of one rank, as [layer, phase] (`LayerPhase`), and of the whole run."""
 
     names: tuple[str, ...]
     compute_ns: IntColumn
@@ -95,7 +95,7 @@ class LayerTable(Struct, frozen=True, eq=False):
 def layer_table(program: LayerProgram, start_ns: IntColumn, end_ns: IntColumn) -> LayerTable:
     """Return the table of a run in which row r of the trace began at start_ns[r] and ended at end_ns[r]."""
     steps, issued = program.steps, program.collectives
-    shape = len(program.layer_file.layers), len(Phase)
+    shape = len(program.layer_file.layers), len(LayerPhase)
     compute, exposed, total = (np.zeros(shape, np.int64) for _ in range(3))
     rows = steps.compute_row
     np.add.at(compute, (steps.layer, steps.phase), end_ns[rows] - start_ns[rows])

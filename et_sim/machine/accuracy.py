@@ -38,7 +38,7 @@ from et_sim.basics.uncertainty import (
     UNMEASURED,
     WHOLE,
     Composition,
-    Term,
+    ErrorTerm,
     Trait,
 )
 from et_sim.documents.keys import Key, Remarks, Section, read_keys
@@ -77,22 +77,22 @@ FAMILY = MappingProxyType(
         **dict.fromkeys((SMALL_LIBRARY, BETWEEN_NODES, SMALL_BETWEEN_NODES), LIBRARY),
     }
 )
-DEFAULTS: Mapping[str, Term] = MappingProxyType(
+DEFAULTS: Mapping[str, ErrorTerm] = MappingProxyType(
     {
-        KERNELS: Term(ASSUMED, 0.2, 0.2),
-        TABLES: Term(MEASURED, 0.03, 0.03),
-        RECORDED: Term(MEASURED, 0.03, 0.03),
-        COMMUNICATION: Term(MODELLED, 0.25, 0.25),
-        LIBRARY: Term(MODELLED, 0.25, 0.25),
-        SMALL_LIBRARY: Term(ASSUMED, 0.1, 0.2, 0.07),
-        HOST: Term(ASSUMED, 0.1, 0.3),
-        MEMORY: Term(ASSUMED, 0.25, 0.25),
-        WHOLE: Term(ASSUMED, 0.02, 0.03),
-        UNMEASURED: Term(ASSUMED, 0.2, 0.25, 0.2),
-        SOFTWARE: Term(ASSUMED, 0.05, 0.15),
-        ASSUMED_SOFTWARE: Term(ASSUMED, 0.1, 0.3, 0.2),
-        "experts": Term(ASSUMED, 0.15, 0.2),
-        "long_sequences": Term(ASSUMED, 0.15, 0.25),
+        KERNELS: ErrorTerm(ASSUMED, 0.2, 0.2),
+        TABLES: ErrorTerm(MEASURED, 0.03, 0.03),
+        RECORDED: ErrorTerm(MEASURED, 0.03, 0.03),
+        COMMUNICATION: ErrorTerm(MODELLED, 0.25, 0.25),
+        LIBRARY: ErrorTerm(MODELLED, 0.25, 0.25),
+        SMALL_LIBRARY: ErrorTerm(ASSUMED, 0.1, 0.2, 0.07),
+        HOST: ErrorTerm(ASSUMED, 0.1, 0.3),
+        MEMORY: ErrorTerm(ASSUMED, 0.25, 0.25),
+        WHOLE: ErrorTerm(ASSUMED, 0.02, 0.03),
+        UNMEASURED: ErrorTerm(ASSUMED, 0.2, 0.25, 0.2),
+        SOFTWARE: ErrorTerm(ASSUMED, 0.05, 0.15),
+        ASSUMED_SOFTWARE: ErrorTerm(ASSUMED, 0.1, 0.3, 0.2),
+        "experts": ErrorTerm(ASSUMED, 0.15, 0.2),
+        "long_sequences": ErrorTerm(ASSUMED, 0.15, 0.25),
     }
 )
 
@@ -101,10 +101,10 @@ class Accuracy(Struct, frozen=True):
     """The classes of time of a machine with their errors."""
 
     device: str
-    terms: Mapping[str, Term]  # every key of DEFAULTS, and further classes of the file
+    terms: Mapping[str, ErrorTerm]  # every key of DEFAULTS, and further classes of the file
 
     @property
-    def whole(self) -> Term:
+    def whole(self) -> ErrorTerm:
         """Return the error that all times share."""
         return self.terms[WHOLE]
 
@@ -158,7 +158,7 @@ class Accuracy(Struct, frozen=True):
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> Accuracy:
         """Read the dictionary that `as_dict` returns."""
-        terms = {name: Term.read(term) for name, term in content.items() if name != DEVICE}
+        terms = {name: ErrorTerm.read(term) for name, term in content.items() if name != DEVICE}
         return Accuracy(content[DEVICE], terms)
 
 
@@ -271,7 +271,7 @@ def read_accuracy(given: dict[str, Any] | None, section: Section, remarks: Remar
         if name != DEVICE:
             read = read_keys(section.entry(name, value), TERM_KEYS, remarks)
             usual = DEFAULTS[like.get(name) or FAMILY.get(name, name)]
-            terms[name] = Term(**{**usual.as_dict(), **read})
+            terms[name] = ErrorTerm(**{**usual.as_dict(), **read})
     return Accuracy(given.get(DEVICE, ""), MappingProxyType(terms))
 
 

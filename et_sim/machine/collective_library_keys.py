@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
-from et_sim.documents.keys import Key, Kind, Remarks, Section, Slot, keys_of, made, note_defaults, read_keys
+from msgspec.structs import replace
+
+from et_sim.documents.keys import (
+    Key,
+    Remarks,
+    Section,
+    Slot,
+    ValueKind,
+    keys_of,
+    made,
+    note_defaults,
+    read_keys,
+)
 from et_sim.documents.kinds import CHOICE, COUNT, OBJECT, RATE
 from et_sim.machine.collective_library.candidates import (
     ALL_GATHER,
@@ -14,13 +25,13 @@ from et_sim.machine.collective_library.candidates import (
     BROADCAST,
     REDUCE,
     REDUCE_SCATTER,
-    Group,
+    LibraryGroup,
 )
-from et_sim.machine.collective_library.channels import CARD_EFFICIENCY, Channels, Wires, speed_between
+from et_sim.machine.collective_library.channels import CARD_EFFICIENCY, Channels, LibraryWires, speed_between
 from et_sim.machine.collective_library.choice import MOST, Library, Logged
 from et_sim.machine.collective_library.constants import ALGORITHMS, LIBRARIES, PROTOCOL_NAMES
 from et_sim.machine.corrections import Correction, Profile
-from et_sim.machine.networks import Dimension, Network, Shape
+from et_sim.machine.networks import Dimension, DimensionShape, Network
 from et_sim.machine.system import Implementations, System
 
 NAME, NO_LIBRARY = "library", "none"
@@ -83,7 +94,7 @@ def _name_or_object(slot: Slot, value: Any) -> dict[str, Any]:
     raise slot.refusal(value)
 
 
-NAME_OR_OBJECT = Kind(
+NAME_OR_OBJECT = ValueKind(
     "text or object",
     lambda key: f"a name, or an object with some of the keys {', '.join(key.words)}",
     _name_or_object,
@@ -136,13 +147,13 @@ def read_library(
     node = inner.npus if inner is not None else 1
     ports = node // (network.cards.sharers if network.cards else 1)
     cards = values.get("cards", ports) if inner is not None else 1
-    wires = Wires(
+    wires = LibraryWires(
         values.get("link-speed") or _counted(each_way, gpu, link=values["link"] if inner is not None else ""),
         values["link"] == "NVLink",
         cards,
         outer.bytes_per_ns * ports / cards if outer else 0.0,
         each_way,
-        inner is not None and inner.shape is Shape.FULLY_CONNECTED and node > 2,
+        inner is not None and inner.shape is DimensionShape.FULLY_CONNECTED and node > 2,
     )
     rings = values.get("rings", {})
     more = {
@@ -163,7 +174,7 @@ def _mention_unused(library: Library, place: str, remarks: Remarks) -> None:
     """Warn of wires that are faster than all channels of the library."""
     wires, gpu = library.wires, library.wires.gpu * (library.node - 1 if library.wires.is_mesh else 1)
     for nodes, carried in ((1, gpu), (2, min(gpu, wires.card * wires.cards))):
-        rings = library.rings(Group(nodes * library.node, nodes))
+        rings = library.rings(LibraryGroup(nodes * library.node, nodes))
         if nodes > 1 >= carried or rings.count * rings.within >= LEAST_USED * carried:
             continue
         where = "on a node" if nodes == 1 else "between nodes"
@@ -214,7 +225,7 @@ def _why_not(system: System, network: Network) -> str:
 
 
 def _is_known(dimension: Dimension) -> bool:
-    return dimension.shape is not Shape.RING or dimension.npus <= 2
+    return dimension.shape is not DimensionShape.RING or dimension.npus <= 2
 
 
 def _generation(each_way: float, name: str, section: Section, remarks: Remarks) -> str:

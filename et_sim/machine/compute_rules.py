@@ -10,15 +10,16 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
+from msgspec import Struct
+
 from et_sim.basics.lazy_names import loaded
 from et_sim.basics.patterns import matching
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import (
     Key,
-    Kind,
     Remarks,
     Section,
     Slot,
+    ValueKind,
     build,
     key,
     keys_of,
@@ -39,8 +40,7 @@ class WorkOf(StrEnum):
     COPY = "copy"
 
 
-@quick_dataclass(frozen=True)
-class Recorded:
+class RecordedTimes(Struct, frozen=True):
     """The model by which kernels take their recorded times."""
 
     timer: ClassVar[str] = "et_sim.compute.registry:replay"
@@ -79,13 +79,12 @@ def _text_or_number(slot: Slot, value: Any) -> str | int:
     raise slot.refusal(value)
 
 
-TEXT_OR_NUMBER = Kind(
+TEXT_OR_NUMBER = ValueKind(
     "text or whole number", lambda _: "a text in quotes, or a whole number", _text_or_number
 )
 
 
-@quick_dataclass(frozen=True)
-class Where:
+class Where(Struct, frozen=True):
     """The conditions of a rule, all of which a node must meet."""
 
     name: str | None = text('Nodes with this name; `*` stands for any text: `"*gemm*"`.', None)
@@ -125,8 +124,7 @@ class Where:
         return {}
 
 
-@quick_dataclass(frozen=True, eq=False)
-class ComputeRule:
+class ComputeRule(Struct, frozen=True, eq=False):
     """A model for some kernels."""
 
     settings: Settings
@@ -144,7 +142,7 @@ MODELS: Mapping[str, str] = MappingProxyType(
         "roofline": "et_sim.machine.roofline:RooflineDevice",
         "systolic": "et_sim.machine.systolic:ClockedArray",
         "table": "et_sim.machine.operator_times:OperatorTimes",
-        "replay": f"{__name__}:Recorded",
+        "replay": f"{__name__}:RecordedTimes",
     }
 )
 RULE_KEYS = (
@@ -185,13 +183,13 @@ def _rule(section: Section, remarks: Remarks) -> ComputeRule:
     if isinstance(model, str) and model not in MODELS:
         remedy = f"{nearest(model, tuple(MODELS))} allowed: {', '.join(MODELS)}".strip()
         raise section.fault(f'key "{MODEL}" is {show(model)}', remedy)
-    settings = loaded(MODELS[model]) if isinstance(model, str) else Recorded
+    settings = loaded(MODELS[model]) if isinstance(model, str) else RecordedTimes
     given = read_keys(section, (*RULE_KEYS, *keys_of(settings)), remarks)
     built = build(settings, given, section, remarks)
     return ComputeRule(built, given.get(LABEL, given[MODEL]), given.get(WHERE), section.place)
 
 
-COMPUTE = Kind(
+COMPUTE = ValueKind(
     "object, or list of objects",
     lambda _: "an object that names a model, or a list of such objects",
     _rules,

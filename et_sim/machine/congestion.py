@@ -7,10 +7,12 @@ that the transport calls (`et_sim.network.packet.controls`). Modules are importe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.documents.keys import Key, keys_of, made
 
@@ -37,8 +39,7 @@ TCP = MappingProxyType(
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class NoKeys:
+class NoKeys(Struct, frozen=True):
     """The keys of a control without keys of its own."""
 
 

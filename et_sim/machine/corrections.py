@@ -9,12 +9,10 @@ does not mention profiles.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import StrEnum
 
 from msgspec import Struct
-
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec.structs import replace
 
 
 class Correction(StrEnum):
@@ -179,8 +177,7 @@ class Profile(StrEnum):
 DEFAULT = Profile.REFERENCE  # if the system file names none
 
 
-@quick_dataclass(frozen=True)
-class Behaviour:
+class Behaviour(Struct, frozen=True):
     """The rules of a profile."""
 
     profile: Profile

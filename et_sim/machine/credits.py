@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from et_sim.basics.units import format_bandwidth
 from et_sim.documents.keys import Key, Remarks, Section, inner_section, keys_of, read

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from et_sim.documents.keys import Kind, Slot, nearest, show
+from et_sim.documents.keys import Slot, ValueKind, nearest, show
 from et_sim.documents.kinds import TEXT
 
 # Bits of a number, by name.
@@ -69,4 +69,4 @@ def _datatype(slot: Slot, value: Any) -> str:
     return known
 
 
-DATATYPE = Kind("datatype", TEXT.allowed, _datatype)  # by any of its names
+DATATYPE = ValueKind("datatype", TEXT.allowed, _datatype)  # by any of its names

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from msgspec import Struct, field, structs
 
 from et_sim.basics.errors import MachineError
-from et_sim.documents.keys import Kind, Remarks, Section, Slot, nearest, show
+from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, nearest, show
 from et_sim.documents.kinds import NUMBER
 
 if TYPE_CHECKING:
-    from et_sim.machine.measured import Measured
+    from et_sim.machine.measured import MeasuredRows
 
 LARGEST_TILE = 65536
 CURVE_KEYS = ("peak", "half", "table")
@@ -141,7 +141,7 @@ def _part(value: Any, section: Section) -> float:
     return float(value)
 
 
-def _measured(table: Measured) -> dict[str, Curve]:
+def _measured(table: MeasuredRows) -> dict[str, Curve]:
     points: dict[str, dict[float, float]] = {}
     for row in range(len(table.rows)):
         value = table.number(row, "efficiency")
@@ -176,11 +176,11 @@ def _of_one(slot: Slot, value: Any) -> Curve:
     return _curve(slot.section.entry(slot.key.name, {slot.key.name: value}), slot.key.name, slot.remarks)
 
 
-EFFICIENCY = Kind("number or object", lambda _: "a number > 0 and <= 1, or an object", _efficiency)
-CURVE = Kind(
+EFFICIENCY = ValueKind("number or object", lambda _: "a number > 0 and <= 1, or an object", _efficiency)
+CURVE = ValueKind(
     "number or object", lambda _: 'a number > 0 and <= 1, or an object with "peak" and "half"', _of_one
 )
-TILES = Kind(
+TILES = ValueKind(
     "list of [M, N, K] or [M, N, K, part]",
     lambda _: (
         "a list such as [[128, 256, 64]] or [[128, 256, 64, 0.9]], each of three whole numbers "

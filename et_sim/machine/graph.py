@@ -68,7 +68,7 @@ NPU, NIC, SWITCH = 0, 1, 2
 KINDS = ("npu", "nic", "switch")
 
 
-class Figures(Struct, frozen=True):
+class LinkFigures(Struct, frozen=True):
     """The bandwidth and latency of a link."""
 
     bytes_per_ns: float
@@ -102,7 +102,7 @@ class GraphBuilder(Struct):
     number: dict[str, int] = field(default_factory=dict)
     sources: list[int] = field(default_factory=list)
     targets: list[int] = field(default_factory=list)
-    figures: list[Figures] = field(default_factory=list)
+    figures: list[LinkFigures] = field(default_factory=list)
     link_names: dict[str, int] = field(default_factory=dict)
 
     def expect(self, *, devices: int = 0, links: int = 0) -> None:
@@ -140,7 +140,7 @@ class GraphBuilder(Struct):
         self.expect(devices=count)
         return [self.device(f"{name}{number}", SWITCH, tier) for number in range(count)]
 
-    def link(self, source: int, target: int, figures: Figures, name: str = "") -> None:
+    def link(self, source: int, target: int, figures: LinkFigures, name: str = "") -> None:
         """Add a link; raise KeyError if the name is taken."""
         name = name or f"{self.names[source]}->{self.names[target]}"
         if name in self.link_names:
@@ -152,7 +152,7 @@ class GraphBuilder(Struct):
         self.targets.append(target)
         self.figures.append(figures)
 
-    def cable(self, device: int, other: int, figures: Figures) -> None:
+    def cable(self, device: int, other: int, figures: LinkFigures) -> None:
         """Add a link each way."""
         self.link(device, other, figures)
         self.link(other, device, figures)

@@ -7,12 +7,13 @@ one family take their launch and tiles from their lead (`gemm`, `attention`) unl
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.documents.keys import Kind, Slot, build, key, keys_of, nearest, read_keys, show
+from msgspec import Struct
+from msgspec.structs import replace
+
+from et_sim.documents.keys import Slot, ValueKind, build, key, keys_of, nearest, read_keys, show
 from et_sim.documents.kinds import count, number, time
 from et_sim.machine.datatypes import BITS
 from et_sim.machine.efficiencies import CURVE, TILES, Curve, Tile
@@ -24,8 +25,7 @@ LEADS: Mapping[str, str] = MappingProxyType(
 PARTS = ("efficiency", "memory_efficiency")  # fields that are not taken from the lead
 
 
-@quick_dataclass(frozen=True)
-class KernelKind:
+class KernelKind(Struct, frozen=True):
     """Constants of a kind of kernels; None: the device's."""
 
     efficiency: Curve | None = key(CURVE, "Overrides `efficiency` of the operation.", None)
@@ -54,7 +54,7 @@ class KernelKind:
         return replace(self, **changed)
 
 
-FIELDS = tuple(KernelKind.__dataclass_fields__)
+FIELDS = KernelKind.__struct_fields__
 
 
 def _kinds(slot: Slot, value: Any) -> Mapping[str, KernelKind]:
@@ -75,7 +75,7 @@ def _kinds(slot: Slot, value: Any) -> Mapping[str, KernelKind]:
     return MappingProxyType(kinds)
 
 
-KINDS = Kind(
+KINDS = ValueKind(
     "objects by kind",
     lambda _: 'objects by "OPERATION" or "OPERATION DTYPE", each with some of the keys',
     _kinds,

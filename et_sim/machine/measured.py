@@ -17,7 +17,7 @@ from et_sim.documents.keys import Remarks
 ARROW_ENDINGS = (".arrow", ".feather")
 
 
-class Measured(Struct, frozen=True):
+class MeasuredRows(Struct, frozen=True):
     """Rows by column name, and the lines that hold them."""
 
     place: str
@@ -69,7 +69,9 @@ class Measured(Struct, frozen=True):
         return "" if value is None else str(value).strip()
 
 
-def read_measured(path: Path, required: Sequence[str], optional: Sequence[str], remarks: Remarks) -> Measured:
+def read_measured(
+    path: Path, required: Sequence[str], optional: Sequence[str], remarks: Remarks
+) -> MeasuredRows:
     """Read the table at a path, which must have the required columns and may have the optional ones."""
     try:
         raw = path.read_bytes()
@@ -87,7 +89,7 @@ def read_measured(path: Path, required: Sequence[str], optional: Sequence[str], 
                 f"column {column!r} is missing", place=str(path), remedy=f"columns: {', '.join(known)}"
             )
     remarks.inputs.append((str(path), hashlib.sha256(raw).hexdigest()))
-    return Measured(str(path), tuple(columns), tuple(rows), first)
+    return MeasuredRows(str(path), tuple(columns), tuple(rows), first)
 
 
 def _csv(raw: bytes, path: Path) -> tuple[list[str], list[dict[str, Any]], int]:

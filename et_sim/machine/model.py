@@ -6,9 +6,9 @@ Only the readers (`readers`) make these values from files, so other code needs n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from et_sim.documents.keys import Notice
@@ -18,6 +18,7 @@ from et_sim.machine.networks import (
     GIB,
     MOST_RANKS,
     Dimension,
+    DimensionShape,
     GraphFabric,
     GridFabric,
     Level,
@@ -27,7 +28,6 @@ from et_sim.machine.networks import (
     Network,
     Reducer,
     Routing,
-    Shape,
     UnevenLink,
     bytes_per_ns,
     strides_of,
@@ -43,11 +43,11 @@ from et_sim.machine.system import (
     System,
 )
 from et_sim.machine.system_parts import (
+    LimitedWork,
     LocalMemory,
     SharedBus,
     SlowedWork,
     Straggler,
-    Stream,
     StreamWork,
     TimeFactors,
     WhenFull,
@@ -62,12 +62,14 @@ __all__ = [
     "AllReducePlan",
     "Dimension",
     "DimensionOrder",
+    "DimensionShape",
     "GraphFabric",
     "GridFabric",
     "Implementations",
     "LayerSettings",
     "Level",
     "LevelFabric",
+    "LimitedWork",
     "LocalMemory",
     "LogicalDimension",
     "LogicalGrid",
@@ -79,11 +81,9 @@ __all__ = [
     "Reducer",
     "RemoteMemory",
     "Routing",
-    "Shape",
     "SharedBus",
     "SlowedWork",
     "Straggler",
-    "Stream",
     "StreamPolicy",
     "StreamWork",
     "System",
@@ -96,8 +96,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """The hardware, and the remarks on its description."""
 
     network: Network
@@ -109,7 +108,7 @@ class Machine:
     defaults: tuple[Notice, ...] = ()
     inputs: tuple[tuple[str, str], ...] = ()  # (path, content hash) of every file read
     names_profile: bool = True  # else the reference's is the default, which a caller may replace
-    configuration: Mapping[str, Any] = field(default_factory=dict, compare=False)  # as read, by role
+    configuration: Mapping[str, Any] = field(default_factory=dict)  # as read, by role
 
     def network_of(self, *, has_contention: bool) -> Network:
         """Return the network with the unit of time of a model: 1.0 with contention has fractions of ns."""

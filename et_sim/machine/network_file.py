@@ -33,10 +33,10 @@ from et_sim.machine.networks import (
     AT_SWITCH,
     MOST_RANKS,
     Dimension,
+    DimensionShape,
     GridFabric,
     Network,
     Reducer,
-    Shape,
     UnevenLink,
     end_name,
 )
@@ -115,10 +115,9 @@ def _check_ends(given: dict[str, Any], fabric: GridFabric, section: Section) -> 
             )
     dimension = fabric.dimensions[number]
     shape = dimension.shape
-    remedy = (
-        f"links connect {'neighbours' if shape is Shape.RING else 'NPUs'} that differ in this dimension only"
-    )
-    if shape is Shape.SWITCH:
+    ends = "neighbours" if shape is DimensionShape.RING else "NPUs"
+    remedy = f"links connect {ends} that differ in this dimension only"
+    if shape is DimensionShape.SWITCH:
         is_link, remedy = (
             (source == AT_SWITCH) != (target == AT_SWITCH),
             'one end is an NPU, the other one "switch"',
@@ -137,7 +136,10 @@ def _are_connected(dimension: Dimension, stride: int, source: int, target: int) 
     here, there = source // stride % dimension.npus, target // stride % dimension.npus
     if source == target or target - source != (there - here) * stride:
         return False
-    return dimension.shape is not Shape.RING or (there - here) % dimension.npus in (1, dimension.npus - 1)
+    return dimension.shape is not DimensionShape.RING or (there - here) % dimension.npus in (
+        1,
+        dimension.npus - 1,
+    )
 
 
 def read_network(source: Section, remarks: Remarks, *, may_be_plain: bool = False) -> Network:
@@ -185,7 +187,7 @@ def _reducers(
     for section, given in _entries(source, IN_NETWORK_KEY, IN_NETWORK_KEYS, dimensions, remarks):
         number = given["dimension"]
         shape = dimensions[number].shape
-        if shape is not Shape.SWITCH:
+        if shape is not DimensionShape.SWITCH:
             cause = f"dimension {number} is a {shape.value}, which has no switch"
             raise section.fault(cause, "name a Switch dimension")
         if number in reducers:
@@ -242,5 +244,5 @@ def read_loggops(source: Section, remarks: Remarks) -> Network:
     constants = read(LogGops, section, remarks)
     per_byte = constants.gap_per_byte
     bandwidth = 1 / (per_byte * bytes_per_ns(1)) if per_byte else math.inf
-    dimension = Dimension(Shape.FULLY_CONNECTED, constants.npus, bandwidth, float(constants.latency))
+    dimension = Dimension(DimensionShape.FULLY_CONNECTED, constants.npus, bandwidth, float(constants.latency))
     return replace(Network.of_dimensions((dimension,)), loggops=constants)

@@ -11,18 +11,17 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.documents.keys import Kind, Slot, key
+from et_sim.documents.keys import Slot, ValueKind, key
 from et_sim.documents.kinds import bandwidth, choice, count, number, text, time
-from et_sim.machine.graph import Figures, Graph
-from et_sim.machine.transports import Credits, LogGops, Protocol
+from et_sim.machine.graph import Graph, LinkFigures
+from et_sim.machine.transports import Credits, LogGops, PacketProtocol
 from et_sim.machine.trunks import Trunks, no_trunks, trunks_of
 
 MOST_RANKS = 2**31 - 1  # rank ids are 32-bit in traces and timelines
 _GIB_PER_S = "GiB/s (2^30 bytes)"
 
 
-class Shape(StrEnum):
+class DimensionShape(StrEnum):
     """The wiring of the NPUs of one dimension."""
 
     RING = "Ring"
@@ -38,14 +37,13 @@ def bytes_per_ns(bandwidth: float) -> float:
     return bandwidth * 1073741824 / 1000000000
 
 
-@quick_dataclass(frozen=True)
-class Dimension:
+class Dimension(Struct, frozen=True):
     """One network dimension. Bandwidth is GiB/s per link (the files call it GB/s), latency ns."""
 
-    shape: Shape = choice(
+    shape: DimensionShape = choice(
         "Wiring of the NPUs of each dimension, innermost dimension first.",
         name="topology",
-        choices=Shape,
+        choices=DimensionShape,
         required=True,
     )
     npus: int = count(
@@ -85,7 +83,7 @@ def _link_end(slot: Slot, value: Any) -> int:
     raise slot.refusal(value)
 
 
-LINK_END = Kind("NPU or switch", lambda _: 'the number of an NPU, or "switch"', _link_end)
+LINK_END = ValueKind("NPU or switch", lambda _: 'the number of an NPU, or "switch"', _link_end)
 
 
 def end_name(end: int) -> str:
@@ -93,8 +91,7 @@ def end_name(end: int) -> str:
     return f'"{_SWITCH}"' if end == AT_SWITCH else str(end)
 
 
-@quick_dataclass(frozen=True)
-class UnevenLink:
+class UnevenLink(Struct, frozen=True):
     """A directed link that differs from the others of its dimension; it has its own bandwidth and latency."""
 
     dimension: int = count("The dimension that the link is in, counted from 0.", required=True)
@@ -119,8 +116,7 @@ class UnevenLink:
         return bytes_per_ns(self.bandwidth)
 
 
-@quick_dataclass(frozen=True)
-class Reducer:
+class Reducer(Struct, frozen=True):
     """The rate and latency of a switch that reduces and copies."""
 
     bytes_per_ns: float = bandwidth(
@@ -134,14 +130,13 @@ class Reducer:
     latency_ns: float = time("Additional time of a switch for a chunk. Without the key: 0.", 0.0)
 
 
-@quick_dataclass(frozen=True)
-class Level:
+class Level(Struct, frozen=True):
     """A dimension as ASTRA-sim 1.0 describes it: bundles of links, and other costs of a message."""
 
-    shape: Shape = choice(
+    shape: DimensionShape = choice(
         "Wiring of the NPUs of each dimension, innermost dimension first.",
         name="topologies-per-dim",
-        choices=Shape,
+        choices=DimensionShape,
         required=True,
     )
     built_of: str = text("Material of a dimension; affects only its price.", "Node", name="dimension-type")
@@ -177,7 +172,7 @@ class Level:
     @property
     def bytes_per_ns(self) -> float:
         """Return the rate of a message: all links in use, or those to the peer among fully connected NPUs."""
-        peers = max(self.npus - 1, 1) if self.shape is Shape.FULLY_CONNECTED else 1
+        peers = max(self.npus - 1, 1) if self.shape is DimensionShape.FULLY_CONNECTED else 1
         return bytes_per_ns(self.link_bandwidth) * (self.links_used // peers)
 
 
@@ -185,7 +180,7 @@ class LogicalDimension(Struct, frozen=True):
     """A dimension as collectives see it."""
 
     npus: int
-    shape: Shape  # of the level or dimension below it
+    shape: DimensionShape  # of the level or dimension below it
     bandwidth: float  # of an NPU along it, in GiB/s; some orders of dimensions use it
 
 
@@ -238,11 +233,11 @@ class LevelFabric(Struct, frozen=True):
         return len(self.levels) < len(self.level_of)
 
 
-class Cards(Struct, frozen=True):
+class RankCards(Struct, frozen=True):
     """The node and network card of a rank of a graph, as seen while no other rank sends."""
 
     dimensions: tuple[Dimension, ...]
-    port: Figures  # link of the rank to the card
+    port: LinkFigures  # link of the rank to the card
     sharers: int = 1  # NPUs of a node to a card
     has_node: bool = True  # dimension 0 is the node; else each rank is one
     is_only_port: bool = False  # bytes to other ranks of the node also take `port`
@@ -272,7 +267,7 @@ class GraphFabric(Struct, frozen=True, eq=False, dict=True):
     routes: tuple[tuple[int, ...], ...] = ()  # links of the paths that the file gives
     reducers: tuple[tuple[int, Reducer], ...] = ()  # switches that reduce, by device, in order
     groups: tuple[tuple[int, ...], ...] = ()  # devices of each group of a dragonfly, if paths depend on them
-    cards: Cards | None = None  # if switches join the NPUs of every dimension
+    cards: RankCards | None = None  # if switches join the NPUs of every dimension
     names_routing: bool = True  # else it is the default of the generator, if there is one
 
     @property
@@ -309,7 +304,7 @@ class Network(Struct, frozen=True):
     grid: LogicalGrid
     fabric: Fabric
     fraction_bits: int = 0  # a run counts time in 2^-bits ns
-    protocol: Protocol | None = None
+    protocol: PacketProtocol | None = None
     loggops: LogGops | None = None  # if given, there are no links
     credits: Credits | None = None
 
@@ -370,7 +365,7 @@ class Network(Struct, frozen=True):
         return self.cards.dimensions if self.cards is not None else ()
 
     @property
-    def cards(self) -> Cards | None:
+    def cards(self) -> RankCards | None:
         """Return the nodes and cards of a graph, if it has some."""
         return self.fabric.cards if isinstance(self.fabric, GraphFabric) else None
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.machine.graph import NIC, NPU, Figures, Graph, links_away
-from et_sim.machine.networks import GIB, Cards, Dimension, Shape
+from et_sim.machine.graph import NIC, NPU, Graph, LinkFigures, links_away
+from et_sim.machine.networks import GIB, Dimension, DimensionShape, RankCards
 
 
-def cards_of(graph: Graph, sizes: tuple[int, ...], *, npus_forward: bool) -> Cards | None:
+def cards_of(graph: Graph, sizes: tuple[int, ...], *, npus_forward: bool) -> RankCards | None:
     """Return the cards of the first of three ranks whose lines are all joined by switches, or None."""
     ranks = len(graph.npus)
     for rank in dict.fromkeys((0, ranks - 1, ranks // 2)):
@@ -44,7 +44,7 @@ class _Rank:
         ranks = self._rank + ((place + np.arange(size)) % size - place) * stride
         return self._graph.npus[ranks]
 
-    def cards(self) -> Cards | None:
+    def cards(self) -> RankCards | None:
         """Return the node and card of the rank, or None if NPUs forward along a line."""
         for line in self._lines:
             if (self._away[line] != self._least[line]).any() or self._away[line].min() < 0:
@@ -60,7 +60,7 @@ class _Rank:
         if not has_node and not out:
             out = inside
         card = self._figures(out[is_behind] if out else inside[0])
-        port = self._figures(out[0]) if is_behind else Figures(card.bytes_per_ns, 0)
+        port = self._figures(out[0]) if is_behind else LinkFigures(card.bytes_per_ns, 0)
         sharers = self._sharers(int(self._graph.targets[out[0]]), inner) if is_behind and has_node else 1
         rate = self._rate(inside) if has_node else card.bytes_per_ns
         if is_only_port:
@@ -69,20 +69,20 @@ class _Rank:
             self._dimension(line, way, card.bytes_per_ns) for line, way in zip(others, ways, strict=True)
         ]
         dimensions = (self._dimension(inner, inside, rate), *outer)
-        return Cards(dimensions, port, sharers, has_node=has_node, is_only_port=is_only_port)
+        return RankCards(dimensions, port, sharers, has_node=has_node, is_only_port=is_only_port)
 
     def _dimension(self, line: Any, way: list[int], rate: float) -> Dimension:
         is_mesh = len(line) > 1 and bool((self._away[line[1:]] == 1).all())
         latency = sum(self._figures(link).latency_ns for link in way)
-        shape = Shape.FULLY_CONNECTED if is_mesh else Shape.SWITCH
+        shape = DimensionShape.FULLY_CONNECTED if is_mesh else DimensionShape.SWITCH
         return Dimension(shape, len(line), rate / GIB, latency if is_mesh else latency / 2)
 
     def _sharers(self, card: int, inner: Any) -> int:
         to_card = self._graph.sources[self._graph.targets == card]
         return max(int(np.isin(inner, to_card).sum()), 1)
 
-    def _figures(self, link: int) -> Figures:
-        return Figures(float(self._graph.bytes_per_ns[link]), float(self._graph.latency_ns[link]))
+    def _figures(self, link: int) -> LinkFigures:
+        return LinkFigures(float(self._graph.bytes_per_ns[link]), float(self._graph.latency_ns[link]))
 
     def _rate(self, way: list[int]) -> float:
         return min((self._figures(link).bytes_per_ns for link in way), default=1.0)

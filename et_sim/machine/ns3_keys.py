@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, MachineError, unreadable
 from et_sim.basics.units import parse_bandwidth
 from et_sim.documents.keys import Remarks, made
 from et_sim.machine.congestion import ROCE, telemetry, with_constants
 from et_sim.machine.protocol_presets import PRESETS
-from et_sim.machine.transports import Buffers, Control, Marking, Packets, Protocol, Window
+from et_sim.machine.transports import Control, Marking, PacketProtocol, Packets, SwitchBuffers, Window
 
 ALGORITHMS = {1: "dcqcn", 3: "hpcc", 7: "timely", 8: "dctcp"}
 PINT = 10
@@ -101,7 +101,7 @@ OUTPUTS = ("TRACE_OUTPUT_FILE", "FCT_OUTPUT_FILE", "PFC_OUTPUT_FILE", "QLEN_MON_
 QUIET = ("USE_DYNAMIC_PFC_THRESHOLD", "PINT_LOG_BASE", "PINT_PROB", "L2_CHUNK_SIZE", "SIMULATOR_STOP_TIME")
 
 
-def read_ns3_keys(path: Path, remarks: Remarks) -> Protocol:
+def read_ns3_keys(path: Path, remarks: Remarks) -> PacketProtocol:
     """Read the protocol of a key file."""
     try:
         raw = path.read_bytes()
@@ -124,7 +124,7 @@ class _Reader:
             if words and not words[0].startswith("#"):
                 self._lines[words[0]], self._values[words[0]] = number, words[1:]
 
-    def protocol(self) -> Protocol:
+    def protocol(self) -> PacketProtocol:
         """Build the protocol."""
         missing = [key for key in REQUIRED if key not in self._values]
         self._check_keys()
@@ -148,7 +148,7 @@ class _Reader:
             answers_pass=bool(self._whole("ACK_HIGH_PRIO")),
             as_ns3=True,
             control=self._control(algorithm),
-            buffers=Buffers(
+            buffers=SwitchBuffers(
                 size=self._whole("BUFFER_SIZE") << 20,
                 marking=self._marking() if self._whole("ENABLE_QCN") else (),
             ),

@@ -7,20 +7,21 @@ Columns: `operation` and `dtype` (empty or missing: any), `ns` or `us`, and `sha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from et_sim.basics.errors import MachineError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS
 from et_sim.documents.keys import Key, Remarks, Section, nearest
 from et_sim.documents.kinds import TEXT, choice
 from et_sim.machine.datatypes import BITS, datatype_named
 
 if TYPE_CHECKING:
-    from et_sim.machine.measured import Measured
+    from et_sim.machine.measured import MeasuredRows
 
 NS_OF = MappingProxyType({"ns": 1.0, "us": 1000.0})
 MEASURED = "time of measured operations"
@@ -41,8 +42,7 @@ class Measure(StrEnum):
     BYTES = "bytes"
 
 
-@quick_dataclass(frozen=True, eq=False)
-class OperatorTimes:
+class OperatorTimes(Struct, frozen=True, eq=False):
     """Durations in ns: of whole shapes, and by size."""
 
     timer: ClassVar[str] = "et_sim.compute.operator_table:OperatorTable"
@@ -112,7 +112,7 @@ class OperatorTimes:
 
 
 def _rows(
-    table: Measured, unit: str
+    table: MeasuredRows, unit: str
 ) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], dict[float, float]]]:
     of_shapes: dict[tuple[str, str], float] = {}
     of_sizes: dict[tuple[str, str], dict[float, float]] = {}
@@ -141,7 +141,7 @@ def _rows(
     return of_shapes, of_sizes
 
 
-def _datatype(table: Measured, row: int) -> str:
+def _datatype(table: MeasuredRows, row: int) -> str:
     word = table.word(row, "dtype")
     known = datatype_named(word) if word else ""
     if known is None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from et_sim.basics.errors import UsageError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_watts, parse_watts
-from et_sim.documents.keys import Kind, Section, Slot, key, nearest, show
+from et_sim.documents.keys import Section, Slot, ValueKind, key, nearest, show
 from et_sim.documents.kinds import OBJECT, number, watts
 from et_sim.machine.datatypes import BITS
 
@@ -42,7 +43,7 @@ def _energies(slot: Slot, value: Any) -> Mapping[str, float]:
     return MappingProxyType({name: float(figure) for name, figure in value.items()})
 
 
-ENERGIES = Kind("energies", OBJECT.allowed, _energies)
+ENERGIES = ValueKind("energies", OBJECT.allowed, _energies)
 
 
 def with_cap(device: Mapping[str, Any], cap: float, name: str) -> dict[str, Any]:
@@ -57,8 +58,7 @@ def with_cap(device: Mapping[str, Any], cap: float, name: str) -> dict[str, Any]
     return {**device, CAP: f"{cap!r}W"}
 
 
-@quick_dataclass(frozen=True)
-class Power:
+class Power(Struct, frozen=True):
     """Energies in pJ, which are mW in a ns; power in watts."""
 
     idle_watts: float = watts(

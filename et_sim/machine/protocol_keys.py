@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from et_sim.documents.keys import Remarks, Section, inner_section, keys_of, made, read_keys
 from et_sim.machine.congestion import ROCE, TCP, keys_of_control, own_keys, telemetry, with_constants
 from et_sim.machine.protocol_presets import PRESETS, PROTOCOL_KEY, PROTOCOL_KEYS, packet_keys, tcp_keys
-from et_sim.machine.transports import Control, Packets, Protocol, Tcp
+from et_sim.machine.transports import Control, PacketProtocol, Packets, Tcp
 
 OF_ROCE = ("window", "window-shrinks", "paced", "acknowledgements-pass", "skip-repeats", "as-ns3")
 OF_PAUSES = ("reserve", "resume-below", "threshold-shift")
@@ -20,7 +21,7 @@ WITHOUT_PAUSES = (
 )
 
 
-def read_protocol(source: Section, remarks: Remarks) -> Protocol | None:
+def read_protocol(source: Section, remarks: Remarks) -> PacketProtocol | None:
     """Read the protocol that a source describes, if any."""
     section = inner_section(source, PROTOCOL_KEY, remarks)
     if section is None:
@@ -34,7 +35,7 @@ def read_protocol(source: Section, remarks: Remarks) -> Protocol | None:
             'key "protocol" has no packet size',
             f"give a payload in bytes, or a preset: {', '.join(PRESETS)}",
         )
-    base = PRESETS[given["preset"]] if "preset" in given else Protocol()
+    base = PRESETS[given["preset"]] if "preset" in given else PacketProtocol()
     if "file" in given:
         folder = Path() if source.place.startswith("<") else Path(source.place).parent
         from et_sim.machine.ns3_keys import read_ns3_keys
@@ -43,7 +44,7 @@ def read_protocol(source: Section, remarks: Remarks) -> Protocol | None:
     tcp = given.pop("tcp", None)
     packets = made(Packets, given, base.packets)
     packets = replace(packets, control=with_constants(packets.control, ROCE, given))
-    protocol = made(Protocol, {**_with_telemetry(base, given), "packets": packets}, base)
+    protocol = made(PacketProtocol, {**_with_telemetry(base, given), "packets": packets}, base)
     if tcp is not None:
         protocol = _with_tcp(protocol, section.entry("tcp", tcp), remarks)
     _check_use(protocol, given, section)
@@ -53,7 +54,7 @@ def read_protocol(source: Section, remarks: Remarks) -> Protocol | None:
     return replace(protocol, of_packets_only=(*names, "tcp") if tcp is not None else names)
 
 
-def _with_telemetry(base: Protocol, given: Mapping[str, Any]) -> dict[str, Any]:
+def _with_telemetry(base: PacketProtocol, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values with the sizes of headers that the congestion control needs."""
     before = telemetry(base.packets.control.algorithm)
     after = telemetry(given.get("congestion-control", base.packets.control.algorithm))
@@ -64,7 +65,7 @@ def _with_telemetry(base: Protocol, given: Mapping[str, Any]) -> dict[str, Any]:
     return more | dict(given)
 
 
-def _with_tcp(protocol: Protocol, section: Section, remarks: Remarks) -> Protocol:
+def _with_tcp(protocol: PacketProtocol, section: Section, remarks: Remarks) -> PacketProtocol:
     """Return the protocol with TCP in place of RoCE, or with some keys of TCP changed."""
     packets = protocol.packets
     if packets.tcp is None:
@@ -74,7 +75,7 @@ def _with_tcp(protocol: Protocol, section: Section, remarks: Remarks) -> Protoco
     return replace(protocol, packets=replace(packets, tcp=tcp))
 
 
-def _check_use(protocol: Protocol, given: Mapping[str, Any], section: Section) -> None:
+def _check_use(protocol: PacketProtocol, given: Mapping[str, Any], section: Section) -> None:
     """Refuse keys that would have no effect."""
     packets = protocol.packets
     of_roce = (*OF_ROCE, *(key.name for key in (*keys_of(Control), *own_keys(ROCE))))
@@ -89,7 +90,9 @@ def _check_use(protocol: Protocol, given: Mapping[str, Any], section: Section) -
                 raise section.fault(f'key "{name}" {why}', remedy, key=name)
 
 
-def _check_together(protocol: Protocol, given: Mapping[str, Any], section: Section, remarks: Remarks) -> None:
+def _check_together(
+    protocol: PacketProtocol, given: Mapping[str, Any], section: Section, remarks: Remarks
+) -> None:
     """Refuse values that contradict each other."""
     control, buffers = protocol.packets.control, protocol.packets.buffers
     for name in ROCE:
@@ -104,7 +107,7 @@ def _check_together(protocol: Protocol, given: Mapping[str, Any], section: Secti
         )
 
 
-def _warn_of_losses(protocol: Protocol, place: str, remarks: Remarks) -> None:
+def _warn_of_losses(protocol: PacketProtocol, place: str, remarks: Remarks) -> None:
     """Warn if packets may be lost and not sent again."""
     packets = protocol.packets
     if packets.tcp is None and not packets.buffers.pauses and packets.timeout_ns == 0:

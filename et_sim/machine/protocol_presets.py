@@ -9,12 +9,12 @@ from et_sim.documents.keys import Key, keys_of
 from et_sim.documents.kinds import CHOICE, OBJECT, TEXT
 from et_sim.machine.congestion import ROCE, TCP, own_keys
 from et_sim.machine.transports import (
-    Buffers,
     Completion,
     Control,
     Marking,
+    PacketProtocol,
     Packets,
-    Protocol,
+    SwitchBuffers,
     Tcp,
 )
 
@@ -30,30 +30,32 @@ MARKING = tuple(
         (2400, 800, 3200),
     )
 )
-LOSSY = Buffers(pauses=False)
+LOSSY = SwitchBuffers(pauses=False)
 DEFAULT_PRESET = "datacenter"  # of the packet model
 
 PRESETS = MappingProxyType(
     {
-        "roce": Protocol(1000, 36, 48, store_and_forward=True, completion=Completion.ACKNOWLEDGEMENT),
-        "tcp": Protocol(1448, 54, 54, store_and_forward=True, packets=Packets(tcp=Tcp(), buffers=LOSSY)),
-        "datacenter": Protocol(
+        "roce": PacketProtocol(1000, 36, 48, store_and_forward=True, completion=Completion.ACKNOWLEDGEMENT),
+        "tcp": PacketProtocol(
+            1448, 54, 54, store_and_forward=True, packets=Packets(tcp=Tcp(), buffers=LOSSY)
+        ),
+        "datacenter": PacketProtocol(
             4096,
             62,
             66,
             store_and_forward=True,
-            packets=Packets(timeout_ns=1e7, control=Control("dcqcn"), buffers=Buffers(marking=MARKING)),
+            packets=Packets(timeout_ns=1e7, control=Control("dcqcn"), buffers=SwitchBuffers(marking=MARKING)),
         ),
-        "ns3-parity": Protocol(
+        "ns3-parity": PacketProtocol(
             1000,
             36,
             48,
             store_and_forward=True,
             completion=Completion.ACKNOWLEDGEMENT,
             whole_ns=True,
-            packets=Packets(as_ns3=True, buffers=Buffers(marking=MARKING)),
+            packets=Packets(as_ns3=True, buffers=SwitchBuffers(marking=MARKING)),
         ),
-        "ns3-tcp-parity": Protocol(
+        "ns3-tcp-parity": PacketProtocol(
             1448,
             54,
             54,
@@ -61,7 +63,7 @@ PRESETS = MappingProxyType(
             whole_ns=True,
             packets=Packets(tcp=Tcp(first_timeout_ns=3e9, clock_ns=1e6, injection_ns=1), buffers=LOSSY),
         ),
-        "htsim-parity": Protocol(
+        "htsim-parity": PacketProtocol(
             1500,
             0,
             40,
@@ -81,7 +83,7 @@ PRESETS = MappingProxyType(
                     pads=True,
                     takes_turns=True,
                 ),
-                buffers=Buffers(
+                buffers=SwitchBuffers(
                     size=1 << 40,
                     pauses=False,
                     queue_bytes=8 * 1500,
@@ -131,7 +133,7 @@ PROTOCOL_KEYS = (
         "ns-3's key file (`CC_MODE`, `KMAX_MAP`, …), relative to the network file, in place of a preset; "
         "other keys override it.",
     ),
-    *keys_of(Protocol),
+    *keys_of(PacketProtocol),
     Key(
         "tcp",
         OBJECT,

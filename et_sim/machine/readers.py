@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError, UsageError, unreadable
 from et_sim.basics.group_names import group_key
@@ -37,7 +37,7 @@ from et_sim.machine.model import (
 )
 from et_sim.machine.network_file import read_network
 from et_sim.machine.power import CAP, POWER, with_cap
-from et_sim.machine.recognise import Role, is_graph, is_hierarchy, is_loggops, is_version_1
+from et_sim.machine.recognise import MachineFile, is_graph, is_hierarchy, is_loggops, is_version_1
 from et_sim.machine.remote_memory import read_memory
 from et_sim.machine.sources import Given, Source, as_given, load
 from et_sim.machine.system_file import read_system
@@ -143,7 +143,7 @@ def _check_rings(system: System, grid: LogicalGrid, source: Source, remarks: Rem
 
 
 def _are_taken(implementations: Implementations, number: int) -> bool:
-    names = (getattr(implementations, field) for field in Implementations.__dataclass_fields__)
+    names = (getattr(implementations, field) for field in Implementations.__struct_fields__)
     return any(words is not None and len(words) > number and words[number] in TAKE_RINGS for words in names)
 
 
@@ -174,8 +174,8 @@ def read_machine(
     `profile`, `when_full` and `power` override the system file; `corrections` are added to its own.
     """
     remarks = Remarks()
-    network_source = load(network, Role.NETWORK)
-    system_source = load(system, Role.SYSTEM)
+    network_source = load(network, MachineFile.NETWORK)
+    system_source = load(system, MachineFile.SYSTEM)
     configuration = {"system": as_given(system_source), "network": as_given(network_source)}
     if profile is not None:
         system_source = _with_profile(system_source, profile)
@@ -208,13 +208,13 @@ def read_machine(
     if memory is None:
         remarks.default("<memory>", "memory-type", f'no memory file; "{MemoryKind.NONE}" is taken')
     else:
-        sources.append(load(memory, Role.MEMORY))
+        sources.append(load(memory, MachineFile.MEMORY))
         configuration["memory"] = as_given(sources[-1])
         memory_value = read_memory(sources[-1], ranks, remarks)
     _refuse_spilling_nowhere(system_value, memory_value, system_source)
     groups_value: dict[str, tuple[int, ...]] = {}
     if groups is not None and not _is_no_groups(groups):
-        sources.append(load(groups, Role.GROUPS))
+        sources.append(load(groups, MachineFile.GROUPS))
         configuration["groups"] = as_given(sources[-1])
 
         groups_value = read_groups(sources[-1], ranks)
@@ -266,7 +266,7 @@ def _refuse_spilling_nowhere(system: System, memory: RemoteMemory, source: Sourc
 
 def read_network_alone(given: Given) -> Network:
     """Read the network of a file of either version, without a system that might change it."""
-    source = load(given, Role.NETWORK)
+    source = load(given, MachineFile.NETWORK)
     if is_hierarchy(source.content):
         from et_sim.machine.version_1 import read_hierarchy
 
@@ -289,7 +289,7 @@ def _read_network(source: Source, remarks: Remarks, *, may_be_plain: bool) -> Ne
 
 def read_system_alone(given: Given) -> System:
     """Read the system of a file of either version, without its network."""
-    source = load(given, Role.SYSTEM)
+    source = load(given, MachineFile.SYSTEM)
     if source.is_text or is_version_1(source.content, beside_version_1=False):
         from et_sim.machine.version_1 import read_system_1
 
@@ -396,7 +396,7 @@ def _read_network_and_system(
 def _check_dimensions(system: System, network: Network, source: Source, remarks: Remarks) -> None:
     """Compare the algorithm lists with the network's dimensions."""
     dimensions = len(network.grid.dimensions)
-    for field in Implementations.__dataclass_fields__:
+    for field in Implementations.__struct_fields__:
         names: tuple[str, ...] | None = getattr(system.implementations, field)
         key = f"{field.replace('_', '-')}-implementation"
         if names is None or field == "broadcast" or len(names) == dimensions:

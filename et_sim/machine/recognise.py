@@ -17,7 +17,7 @@ from et_sim.machine.system import COLLECTIVES
 from et_sim.machine.system_file import SYSTEM_KEYS
 
 
-class Role(StrEnum):
+class MachineFile(StrEnum):
     """The four files that describe a machine."""
 
     SYSTEM = "system"
@@ -26,10 +26,10 @@ class Role(StrEnum):
     GROUPS = "groups"
 
 
-_SIGNS: dict[Role, frozenset[str]] = {
-    Role.SYSTEM: frozenset(key.name for key in SYSTEM_KEYS),
-    Role.NETWORK: frozenset(key.name for key in NETWORK_KEYS),
-    Role.MEMORY: frozenset(key.name for key in MEMORY_KEYS),
+_SIGNS: dict[MachineFile, frozenset[str]] = {
+    MachineFile.SYSTEM: frozenset(key.name for key in SYSTEM_KEYS),
+    MachineFile.NETWORK: frozenset(key.name for key in NETWORK_KEYS),
+    MachineFile.MEMORY: frozenset(key.name for key in MEMORY_KEYS),
 }
 # Keys that only a network file of ASTRA-sim 1.0 has.
 NETWORK_1_SIGNS = frozenset({"topology-name", "topologies-per-dim", "dimensions-count"})
@@ -38,15 +38,15 @@ GRAPH_SIGNS = frozenset({"graph", "npus", "switches", "nics", "devices", "nodes"
 LOGGOPS_SIGNS = frozenset({"loggops"})  # keys of a network file with the constants of LogGOPS
 
 
-def refuse_other_role(content: Mapping[str, Any], expected: Role, place: str) -> None:
+def refuse_other_role(content: Mapping[str, Any], expected: MachineFile, place: str) -> None:
     """Refuse content that is plainly another file than the expected one."""
-    if expected is Role.NETWORK and not content.keys().isdisjoint(
+    if expected is MachineFile.NETWORK and not content.keys().isdisjoint(
         NETWORK_1_SIGNS | GRAPH_SIGNS | LOGGOPS_SIGNS
     ):
         return
-    if expected is Role.GROUPS and _is_of_ranks(content):
+    if expected is MachineFile.GROUPS and _is_of_ranks(content):
         return
-    if expected is not Role.GROUPS and not content.keys().isdisjoint(_SIGNS[expected]):
+    if expected is not MachineFile.GROUPS and not content.keys().isdisjoint(_SIGNS[expected]):
         return
     actual = role_of(content)
     if actual is not None and actual is not expected:
@@ -59,7 +59,7 @@ def _is_of_ranks(content: Mapping[str, Any]) -> bool:
     return all(isinstance(ranks, list) and all(isinstance(rank, int) for rank in ranks) for ranks in lists)
 
 
-def mixed_up(actual: Role, expected: Role, place: str) -> MachineError:
+def mixed_up(actual: MachineFile, expected: MachineFile, place: str) -> MachineError:
     """Return the error for a file or dict that was passed in place of another."""
     if place.startswith("<"):
         remedy = f"pass it as {actual}=, not {expected}="
@@ -68,17 +68,17 @@ def mixed_up(actual: Role, expected: Role, place: str) -> MachineError:
     return MachineError(f"this looks like a {actual} file", place=place, remedy=remedy)
 
 
-def role_of(content: Mapping[str, Any]) -> Role | None:
+def role_of(content: Mapping[str, Any]) -> MachineFile | None:
     """Return the kind of file that the content looks like, or None."""
     if not content.keys().isdisjoint(NETWORK_1_SIGNS | LOGGOPS_SIGNS | {"graph"}):
-        return Role.NETWORK
+        return MachineFile.NETWORK
     # Memory before system: local-mem-bw is a key of both.
-    for role in (Role.NETWORK, Role.MEMORY, Role.SYSTEM):
+    for role in (MachineFile.NETWORK, MachineFile.MEMORY, MachineFile.SYSTEM):
         shared = content.keys() & _SIGNS[role]
-        if shared and not (role is Role.MEMORY and shared <= _SIGNS[Role.SYSTEM]):
+        if shared and not (role is MachineFile.MEMORY and shared <= _SIGNS[MachineFile.SYSTEM]):
             return role
     if content and all(name.isdecimal() for name in content):
-        return Role.GROUPS
+        return MachineFile.GROUPS
     return None
 
 

@@ -12,13 +12,12 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import (
     Key,
-    Kind,
     Remarks,
     Section,
     Slot,
+    ValueKind,
     key,
     keys_of,
     made,
@@ -51,8 +50,7 @@ def stage_name(name: str) -> str:
     return f"memory stage {name}"
 
 
-@quick_dataclass(frozen=True)
-class PoolStage:
+class PoolStage(Struct, frozen=True):
     """Units of one kind that transfers pass: links, switches, or groups of memory. GB/s is bytes per ns."""
 
     more_keys: ClassVar[tuple[Key, ...]] = (
@@ -121,15 +119,14 @@ def _paths(slot: Slot, value: Any) -> dict[str, tuple[str, ...]]:
     return {tier: tuple(names) for tier, names in value.items()}
 
 
-PATHS = Kind(
+PATHS = ValueKind(
     "named lists of names",
     lambda _: 'an object of lists of names, such as {"cpu": ["pcie", "dram"]}',
     _paths,
 )
 
 
-@quick_dataclass(frozen=True)
-class MemoryPool:
+class MemoryPool(Struct, frozen=True):
     """The stages and tiers of a pool, and the size of the pieces that transfers are cut into."""
 
     chunk_bytes: int = size(
@@ -168,8 +165,7 @@ class MemoryPool:
     )
 
 
-@quick_dataclass(frozen=True)
-class RemoteMemory:
+class RemoteMemory(Struct, frozen=True):
     """Remote memory; bandwidth is decimal GB/s, so bytes per ns."""
 
     kind: MemoryKind = choice(

@@ -6,16 +6,17 @@ Its fields are the keys of the model.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from et_sim.basics.kernel_names import ATTENTION_KERNELS
 from et_sim.basics.quantities import Quantity
-from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, nearest, show
+from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key, nearest, show
 from et_sim.documents.kinds import (
     NAMED,
     OBJECT,
@@ -39,8 +40,7 @@ LARGEST_RATE = 1 << 40
 ANY = ""  # the datatype of a peak that holds for all datatypes
 
 
-@quick_dataclass(frozen=True)
-class MemoryLevel:
+class MemoryLevel(Struct, frozen=True):
     """A level of memory; the bandwidth is in decimal GB/s, so bytes per ns."""
 
     name: str = text("Name in the timeline: `HBM`.", required=True)
@@ -73,22 +73,20 @@ def _peaks(slot: Slot, value: Any) -> Mapping[str, float]:
     return MappingProxyType({name: float(figure) for name, figure in value.items()})
 
 
-PEAKS = Kind("peaks", OBJECT.allowed, _peaks)
+PEAKS = ValueKind("peaks", OBJECT.allowed, _peaks)
 
 
 _portion = partial(number, minimum=0, above_minimum=True, maximum=1, form="a number > 0 and <= 1")
 
 
-@quick_dataclass(frozen=True)
-class AttentionKernel:
+class AttentionKernel(Struct, frozen=True):
     """The parts of the best kernel's rate that another kernel of attention reaches."""
 
     forward: float = _portion("Part in the forward pass.", 1.0)
     backward: float = _portion("Part in the backward pass.", 1.0)
 
 
-@quick_dataclass(frozen=True)
-class RooflineDevice:
+class RooflineDevice(Struct, frozen=True):
     """A device; rates in TFLOPS, times in ns."""
 
     timer: ClassVar[str] = "et_sim.compute.device:Device"

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from enum import IntEnum
 from functools import partial
 from typing import Any
 
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from et_sim.basics.quantities import Quantity
 from et_sim.machine.graph import link_classes

@@ -24,7 +24,7 @@ from et_sim.documents.reading import MOST_DIGITS, TOO_MANY_DIGITS, read_bounded
 from et_sim.machine.recognise import (
     FORMATS,
     Imported,
-    Role,
+    MachineFile,
     format_of,
     is_node_link,
     mixed_up,
@@ -85,14 +85,14 @@ class Source(Section, frozen=True):
 Given: TypeAlias = str | Path | Mapping[Any, Any] | Source
 
 
-def load(given: Given, role: Role, place: str = "") -> Source:
+def load(given: Given, role: MachineFile, place: str = "") -> Source:
     """Read a path, or take a dict, as the file of a role; return a source unchanged.
 
     `place` is the origin of a dict that is a part of a file; paths in the dict are relative to its folder.
     """
     if isinstance(given, Source):
         return given
-    if role is Role.NETWORK and hasattr(given, "nodes") and hasattr(given, "edges"):
+    if role is MachineFile.NETWORK and hasattr(given, "nodes") and hasattr(given, "edges"):
         source = _from_networkx(given)
     elif isinstance(given, Mapping):
         source = _from_mapping(given, role)
@@ -102,7 +102,7 @@ def load(given: Given, role: Role, place: str = "") -> Source:
     else:
         raise UsageError(f"{role} must be a path or a dict, not {type(given).__name__}")
     refuse_other_role(source.content, role, source.place)
-    return _with_import(source) if role is Role.NETWORK else source
+    return _with_import(source) if role is MachineFile.NETWORK else source
 
 
 def as_given(source: Source) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _from_networkx(given: Any) -> Source:
     return Source("<network>", dict(AS_IMPORT), hashlib.sha256(text.encode()).hexdigest(), imported=imported)
 
 
-def _from_mapping(given: Mapping[Any, Any], role: Role) -> Source:
+def _from_mapping(given: Mapping[Any, Any], role: MachineFile) -> Source:
     place = f"<{role}>"
     try:
         content = _plain(given, place)
@@ -194,21 +194,21 @@ def _plain(value: Any, place: str) -> Any:
     )
 
 
-def _from_file(path: Path, role: Role) -> Source:
+def _from_file(path: Path, role: MachineFile) -> Source:
     place = str(path)
     raw = _read(path, role)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise MachineError(f"byte {error.start} is not UTF-8 text", place=place) from None
-    if role is Role.SYSTEM and looks_like_settings(text) and _yaml_role(text, place) in (None, role):
+    if role is MachineFile.SYSTEM and looks_like_settings(text) and _yaml_role(text, place) in (None, role):
         return Source(place, dict(parse_settings(text, place)), hashlib.sha256(raw).hexdigest(), is_text=True)
-    if role is Role.NETWORK and (form := format_of(text)):
+    if role is MachineFile.NETWORK and (form := format_of(text)):
         from et_sim.machine.other_topologies import import_text
 
         imported, digest = import_text(text, place, form), hashlib.sha256(raw).hexdigest()
         return Source(place, {**AS_IMPORT, **imported.keys}, digest, imported=imported)
-    content = parse_yaml(text, place) if role is Role.NETWORK else _json_object(text, place, role)
+    content = parse_yaml(text, place) if role is MachineFile.NETWORK else _json_object(text, place, role)
     if not isinstance(content, dict):
         shape = "is empty" if content is None else f"holds {_noun(content)} at its top level"
         raise MachineError(
@@ -217,7 +217,7 @@ def _from_file(path: Path, role: Role) -> Source:
     return Source(place, content, hashlib.sha256(raw).hexdigest())
 
 
-def _read(path: Path, role: Role) -> bytes:
+def _read(path: Path, role: MachineFile) -> bytes:
     try:
         return read_bounded(path, MachineError)
     except FileNotFoundError:
@@ -242,7 +242,7 @@ def _nearby(path: Path) -> str:
     return did_you_mean(path.name, names)
 
 
-def _json_object(text: str, place: str, role: Role) -> Any:
+def _json_object(text: str, place: str, role: MachineFile) -> Any:
     """Parse JSON; report a YAML network file that was passed with the wrong option."""
     if not text.strip():
         return None
@@ -250,7 +250,7 @@ def _json_object(text: str, place: str, role: Role) -> Any:
         return parse_json(text, place)
     except MachineError as error:
         other = None if text.lstrip().startswith(("{", "[")) else _yaml_role(text, place)
-        if other is None and role is Role.SYSTEM and not text.lstrip().startswith(("{", "[")):
+        if other is None and role is MachineFile.SYSTEM and not text.lstrip().startswith(("{", "[")):
             raise MachineError(
                 "the file is neither JSON, as system files of 2.x, nor the text of 1.0",
                 place=place,
@@ -267,7 +267,7 @@ def _json_object(text: str, place: str, role: Role) -> Any:
         ) from error
 
 
-def _yaml_role(text: str, place: str) -> Role | None:
+def _yaml_role(text: str, place: str) -> MachineFile | None:
     try:
         content = parse_yaml(text, place)
     except MachineError:

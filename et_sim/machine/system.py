@@ -5,13 +5,13 @@ Each field with a key is that key of the system file.
 
 from __future__ import annotations
 
-from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct, field
+
 from et_sim.collectives.names import parse_name, spellings
-from et_sim.documents.keys import Key, Kind, Slot, inline, key, nearest, show
+from et_sim.documents.keys import Key, Slot, ValueKind, inline, key, nearest, show
 from et_sim.documents.kinds import (
     choice,
     flag,
@@ -31,12 +31,12 @@ from et_sim.machine.roofline import ANY, RooflineDevice
 from et_sim.machine.system_parts import (
     NOT_KNOWN,
     Costs,
+    LimitedWork,
     LocalMemory,
     Overlap,
     SharedBus,
     SlowedWork,
     Straggler,
-    Stream,
     TimeFactors,
     on_the_bus,
 )
@@ -142,17 +142,17 @@ def _named_switches(slot: Slot, value: Any) -> dict[str, bool]:
     return value
 
 
-ALGORITHM_LIST = Kind(
+ALGORITHM_LIST = ValueKind(
     "list of algorithms",
     lambda _: f'a list such as ["ring"], one name per network dimension, each among {", ".join(ALGORITHMS)}',
     _algorithms,
 )
-PREFIX = Kind(
+PREFIX = ValueKind(
     "list of one path",
     lambda _: 'a list with exactly one trace prefix, such as ["custom/all_reduce"]',
     _prefix,
 )
-RINGS = Kind(
+RINGS = ValueKind(
     "list of rings per dimension",
     lambda _: (
         "a list per network dimension, of lists that name each NPU of the dimension once, "
@@ -160,7 +160,7 @@ RINGS = Kind(
     ),
     _rings,
 )
-NAMED_SWITCHES = Kind(
+NAMED_SWITCHES = ValueKind(
     "named switches",
     lambda _: 'an object such as {"eager-sends": true}, with names from the table of corrections',
     _named_switches,
@@ -192,8 +192,7 @@ CUSTOM_KEYS = tuple(
 )
 
 
-@quick_dataclass(frozen=True)
-class Implementations:
+class Implementations(Struct, frozen=True):
     """Algorithm names per collective type, one per dimension; None: not configured."""
 
     all_reduce: tuple[str, ...] | None = _implementation("all-reduce")
@@ -211,8 +210,7 @@ class Implementations:
     )
 
 
-@quick_dataclass(frozen=True)
-class System:
+class System(Struct, frozen=True):
     """The 2.x system file, validated, with the command-line-only options as fields."""
 
     splits: int = integer(
@@ -362,12 +360,12 @@ class System:
         reference=NOT_KNOWN,
         of=TimeFactors,
     )
-    streams: tuple[Stream, ...] = sections(
+    streams: tuple[LimitedWork, ...] = sections(
         "Streams that run concurrently on an NPU; see [streams](streams.md). A node runs on the first entry "
         "that it matches, and otherwise as without the key.",
         (),
         reference=NOT_KNOWN,
-        of=Stream,
+        of=LimitedWork,
         most=MOST_STREAMS,
     )
     overlap: tuple[SlowedWork, ...] = section(
@@ -406,8 +404,7 @@ class System:
     behaviour: Behaviour = field(default_factory=lambda: behaviour_of(DEFAULT))
 
 
-@quick_dataclass(frozen=True)
-class LayerSettings:
+class LayerSettings(Struct, frozen=True):
     """Options of ASTRA-sim 1.0 for layer files, without effect on traces."""
 
     passes: int = integer(

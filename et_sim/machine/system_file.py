@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import LONGEST_NS, exact_bytes, format_ns

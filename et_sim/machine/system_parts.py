@@ -6,14 +6,13 @@ Each field with a key is that key of an object of the system file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, field
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import memory_text
 from et_sim.documents.keys import Key, Remarks, Section
 from et_sim.documents.kinds import NUMBER, choice, choices, count, integer, number, ranks, size, text, time
@@ -35,8 +34,7 @@ BUSY, IDLE, NETWORK = "busy-watts", "idle-watts", "network-watts"
 LEAVES_OUT = "the energy of a run would be incomplete"
 
 
-@quick_dataclass(frozen=True)
-class SharedBus:
+class SharedBus(Struct, frozen=True):
     """LogGP parameters of the shared memory bus."""
 
     latency: int = on_the_bus("Bus latency.", 0, name="L")
@@ -53,8 +51,7 @@ class SharedBus:
     )
 
 
-@quick_dataclass(frozen=True)
-class Straggler:
+class Straggler(Struct, frozen=True):
     """Ranks that are slower than their traces and the machine, and their slowdown."""
 
     ranks: tuple[range, ...] | None = ranks(_RANKS, required=True)  # None: all
@@ -99,8 +96,7 @@ class WorkKind(StrEnum):
     COMMUNICATION = "communication"
 
 
-@quick_dataclass(frozen=True)
-class TimeFactors:
+class TimeFactors(Struct, frozen=True):
     """Factors of the durations of nodes, by kind of work."""
 
     more_keys: ClassVar[tuple[Key, ...]] = tuple(
@@ -147,8 +143,7 @@ class StreamWork(StrEnum):
     STORES = "stores"
 
 
-@quick_dataclass(frozen=True)
-class Stream:
+class LimitedWork(Struct, frozen=True):
     """Work of an NPU of which a limited number runs at a time."""
 
     name: str = text("Name of the stream.", required=True)
@@ -204,8 +199,7 @@ def _exact(factor: float) -> Fraction:
     return Fraction(str(factor))
 
 
-@quick_dataclass(frozen=True)
-class Overlap:
+class Overlap(Struct, frozen=True):
     """The slowdown of work by concurrent communication."""
 
     kernels: float = _slowed(f"Factor of the time of kernels {_WHILE}")
@@ -225,8 +219,7 @@ class Overlap:
         return tuple(SlowedWork(work, _exact(factor), self.place) for work, factor in both if factor > 1)
 
 
-@quick_dataclass(frozen=True)
-class Costs:
+class Costs(Struct, frozen=True):
     """The power and price of an NPU; None: not known."""
 
     busy_watts: float | None = cost(
@@ -281,8 +274,7 @@ CAPACITY, TRACKS = "local-mem-capacity", "track-local-mem"
 RESERVED, WHEN_FULL = "local-mem-reserved", "when-full"
 
 
-@quick_dataclass(frozen=True)
-class LocalMemory:
+class LocalMemory(Struct, frozen=True):
     """The local memory of an NPU."""
 
     total_bytes: int = size(

@@ -6,13 +6,14 @@ Its fields are the keys of the model `systolic`, of `compute` in the system file
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from et_sim.basics.units import LONGEST_NS
 from et_sim.documents.keys import Remarks, Section, inline
 from et_sim.documents.kinds import choice, count, number
@@ -26,14 +27,14 @@ class Dataflow(StrEnum):
     INPUT = "is"
 
 
-class Bandwidth(StrEnum):
+class DramBandwidth(StrEnum):
     """The source of the bandwidth to DRAM: calculated from the array's needs, or given."""
 
     CALCULATED = "CALC"
     GIVEN = "USER"
 
 
-class Rules(StrEnum):
+class SystolicRules(StrEnum):
     """The rules that are applied; docs/systolic.md lists their differences."""
 
     SCALE_SIM = "scale-sim"
@@ -48,8 +49,7 @@ side = partial(count, unit="processing elements", minimum=1, maximum=LARGEST_SID
 memory = partial(count, unit="KiB", minimum=1, maximum=LARGEST_MEMORY_KB, required=True)
 
 
-@quick_dataclass(frozen=True)
-class Array:
+class Array(Struct, frozen=True):
     """An array; sizes in processing elements and KiB; words are bytes; bandwidth in words per cycle."""
 
     height: int = side("Rows of the array.", name="array-height")
@@ -63,7 +63,7 @@ class Array:
         choices=Dataflow,
         required=True,
     )
-    mode: Bandwidth = Bandwidth.CALCULATED
+    mode: DramBandwidth = DramBandwidth.CALCULATED
     bandwidths: tuple[int, ...] = count(  # one each for ifmap, filter and ofmap, or one for all
         "Words that each operand moves per cycle to or from DRAM. Without the key: unlimited.",
         (10,),
@@ -73,11 +73,11 @@ class Array:
         maximum=GREATEST_BANDWIDTH,
         becomes=lambda words: (words,),
     )
-    rules: Rules = choice(
+    rules: SystolicRules = choice(
         "The rules that are applied: SCALE-Sim's, or [corrected ones](systolic.md#corrected-rules).",
-        Rules.SCALE_SIM,
+        SystolicRules.SCALE_SIM,
         stated=True,
-        choices=Rules,
+        choices=SystolicRules,
     )
 
     @property
@@ -88,12 +88,12 @@ class Array:
     @property
     def is_corrected(self) -> bool:
         """Check whether SCALE-Sim's defects are corrected."""
-        return self.rules == Rules.CORRECTED
+        return self.rules == SystolicRules.CORRECTED
 
     @property
     def is_limited(self) -> bool:
         """Check whether the bandwidth can make the array wait."""
-        return self.mode == Bandwidth.GIVEN
+        return self.mode == DramBandwidth.GIVEN
 
     def bandwidth(self, operand: int) -> int:
         """Return the words per cycle of an operand: 0 is ifmap, 1 filter, 2 ofmap.
@@ -119,8 +119,7 @@ _SIZES = MappingProxyType(
 )
 
 
-@quick_dataclass(frozen=True)
-class ClockedArray:
+class ClockedArray(Struct, frozen=True):
     """An array, and its cycles per nanosecond."""
 
     timer: ClassVar[str] = "et_sim.compute.systolic:Systolic"
@@ -140,7 +139,7 @@ class ClockedArray:
     @staticmethod
     def complete(given: Mapping[str, Any], _: Section, __: Remarks) -> dict[str, Any]:
         """Return the mode: a given bandwidth limits the array."""
-        return {"mode": Bandwidth.GIVEN if "bandwidth" in given else Bandwidth.CALCULATED}
+        return {"mode": DramBandwidth.GIVEN if "bandwidth" in given else DramBandwidth.CALCULATED}
 
     def duration_ns(self, cycles: int) -> int:
         """Return the duration of cycles, cut to whole nanoseconds."""

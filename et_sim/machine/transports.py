@@ -5,16 +5,15 @@ the packet model is one field here, and the code that uses it: the tables of com
 classes (`et_sim.network.settings`).
 """
 
-# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.documents.keys import Remarks, Section, inline, key
 from et_sim.documents.kinds import (
     BITS_PER_S,
@@ -60,8 +59,7 @@ class Window(StrEnum):
     LARGEST = "largest"  # the same for the longest path of the network
 
 
-@quick_dataclass(frozen=True)
-class Marking:
+class Marking(Struct, frozen=True):
     """The marking (ECN) of packets that leave a queue, for ports up to a bandwidth."""
 
     bits_per_s: int = rate("Highest bandwidth of the ports.", name="bandwidth", required=True)
@@ -81,8 +79,7 @@ class Marking:
             raise section.fault('"to" is less than "from"', "give the larger number as to")
 
 
-@quick_dataclass(frozen=True)
-class Control:
+class Control(Struct, frozen=True):
     """The congestion control of RoCE, and the constants that several controls have, in bits per second."""
 
     algorithm: str = choice(
@@ -100,8 +97,7 @@ class Control:
     constants: Constants = ()
 
 
-@quick_dataclass(frozen=True)
-class Buffers:
+class SwitchBuffers(Struct, frozen=True):
     """The buffers of switches for packets that wait; sizes in bytes."""
 
     size: int = in_bytes("Buffer of each switch, shared by its ports.", 32 << 20, name="buffer", minimum=1)
@@ -135,8 +131,7 @@ class Buffers:
     )
 
 
-@quick_dataclass(frozen=True)
-class Tcp:
+class Tcp(Struct, frozen=True):
     """The constants of TCP; times in ns, windows in packets unless bytes are named."""
 
     control: str = choice(
@@ -194,8 +189,7 @@ class Tcp:
     constants: Constants = ()
 
 
-@quick_dataclass(frozen=True)
-class Packets:
+class Packets(Struct, frozen=True):
     """The settings of a transport on the packet model."""
 
     window: Window = choice(
@@ -218,7 +212,7 @@ class Packets:
     )
     seed: int = count("Seed of random numbers.", 1)
     control: Control = inline(Control)
-    buffers: Buffers = inline(Buffers)
+    buffers: SwitchBuffers = inline(SwitchBuffers)
     skips_repeats: bool = flag(
         "Repeating states of long messages are skipped, not simulated packet by packet; results are the "
         "same.",
@@ -233,8 +227,7 @@ class Packets:
     tcp: Tcp | None = None  # None: RoCE
 
 
-@dataclass(frozen=True, slots=True)
-class Protocol:
+class PacketProtocol(Struct, frozen=True):
     """The packets of a transport; sizes in bytes. The default leaves messages whole."""
 
     payload: int = packet_size(  # 0: messages are not cut into packets
@@ -261,7 +254,7 @@ class Protocol:
         name="whole-ns",
     )
     packets: Packets = Packets()
-    of_packets_only: tuple[str, ...] = field(default=(), compare=False)  # keys that were given
+    of_packets_only: tuple[str, ...] = ()  # keys that were given
 
 
 class LogGopsRules(StrEnum):
@@ -271,8 +264,7 @@ class LogGopsRules(StrEnum):
     LOGGOPSIM = "loggopsim"
 
 
-@quick_dataclass(frozen=True)
-class LogGops:
+class LogGops(Struct, frozen=True):
     """Constants of the LogGOPS model, in ns, and in ns per byte after the first."""
 
     npus: int = count("Number of NPUs.", minimum=1, maximum=MOST_NPUS, required=True)
@@ -322,8 +314,7 @@ def _whole_ps(cycle_ns: float) -> int | None:
     return int(exact) if exact.denominator == 1 else None
 
 
-@quick_dataclass(frozen=True)
-class Credits:
+class Credits(Struct, frozen=True):
     """Links that carry flits for which the other end has a buffer."""
 
     flit: int = packet_size("Bytes of a flit. Without the key: 256.", 256, minimum=1)

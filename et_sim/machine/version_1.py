@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.documents.keys import (
     Key,
@@ -30,7 +30,7 @@ from et_sim.documents.keys import (
 from et_sim.documents.kinds import CHOICE, COUNT, FLAG, INTEGER, NUMBER, TEXT
 from et_sim.machine.corrections import Profile, behaviour_of
 from et_sim.machine.network_file import listed
-from et_sim.machine.networks import MOST_RANKS, Level, Network, Shape
+from et_sim.machine.networks import MOST_RANKS, DimensionShape, Level, Network
 from et_sim.machine.system import (
     ALGORITHM_LIST,
     COLLECTIVES,
@@ -105,12 +105,12 @@ def _level(of: Mapping[str, Any], number: int, section: Section, remarks: Remark
     shape, npus, links = level.shape, level.npus, level.links
     per_peer = max(npus - 1, 1)
     used = {
-        Shape.RING: links // 2 * 2,
-        Shape.FULLY_CONNECTED: links // per_peer * per_peer,
-        Shape.SWITCH: links,
+        DimensionShape.RING: links // 2 * 2,
+        DimensionShape.FULLY_CONNECTED: links // per_peer * per_peer,
+        DimensionShape.SWITCH: links,
     }[shape]
     if used == 0:
-        least = "2 links" if shape is Shape.RING else f"{per_peer} links, one per peer"
+        least = "2 links" if shape is DimensionShape.RING else f"{per_peer} links, one per peer"
         raise section.fault(
             f'key "links-count" index {number} is {links}: too few for a {shape.value} of {npus} NPUs',
             f"allowed: at least {least}",
@@ -266,9 +266,9 @@ def price_of(network: Network) -> float:
 
 def _per_bandwidth(level: Level, ranks: int) -> float:
     prices = PRICES.get(level.built_of, PRICES["Node"])
-    if level.shape is Shape.RING:
+    if level.shape is DimensionShape.RING:
         return ranks * (level.links // 2) * prices.link
-    if level.shape is Shape.FULLY_CONNECTED:
+    if level.shape is DimensionShape.FULLY_CONNECTED:
         peers = max(level.npus - 1, 1)
         return ranks * peers // 2 * (level.links // peers) * prices.link
     return ranks * level.links * sum(prices)

@@ -17,14 +17,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
-
-from et_sim.basics.quick_dataclass import quick_dataclass
 
 CLASSES = ("weights", "gradients", "optimizer", "activations", "temporary", "unknown")
 UNKNOWN = CLASSES.index("unknown")
@@ -86,8 +83,7 @@ class Lifetimes(Struct, frozen=True, eq=False):
     last_read_by: Any
 
 
-@quick_dataclass(frozen=True, eq=False)
-class Changes:
+class Changes(Struct, frozen=True, eq=False):
     """Every change of the bytes alive, by owner and time; at one time, releases come first."""
 
     owner: Any
@@ -99,7 +95,7 @@ class Changes:
 
     def where(self, mask: Any) -> Changes:
         """Return the changes that a mask selects."""
-        return Changes(*(getattr(self, field.name)[mask] for field in fields(self)))
+        return Changes(*(getattr(self, name)[mask] for name in self.__struct_fields__))
 
 
 def lifetimes(accesses: Accesses) -> Lifetimes:

@@ -20,9 +20,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.observe import facade as observe
@@ -44,7 +44,7 @@ from et_sim.network.fabric import (
     note_leg,
 )
 from et_sim.network.fabrics import fabric_of
-from et_sim.plan.records import Plan, record, table
+from et_sim.plan.records import LoweredPlan, record, table
 
 HAS_CONTENTION = False
 REACHES_SWITCHES = True
@@ -61,8 +61,7 @@ LONGEST = record(  # the longest times of a chunk there, by class of links and k
 WHOLE_PATH = setting_of(Correction.WHOLE_PATH)
 
 
-@quick_dataclass(frozen=True)
-class AnalyticalTables(Tables):
+class AnalyticalTables(Tables, Struct, frozen=True):
     """Tables of the analytical network for compiled code."""
 
     fabric: Any
@@ -79,7 +78,7 @@ def check(network: Network, most_bytes: int = 0) -> None:
     fabric_of(network).check_reach(network, most_bytes)
 
 
-def tables(network: Network, plan: Plan) -> AnalyticalTables:
+def tables(network: Network, plan: LoweredPlan) -> AnalyticalTables:
     """Return the tables, with the flight times of steps that stay within one dimension."""
     fabric = fabric_of(network)
     flights = np.full(len(plan.steps), NONE, np.int64)
@@ -102,7 +101,7 @@ def tables(network: Network, plan: Plan) -> AnalyticalTables:
     return AnalyticalTables(fabric.tables(network), flights, slowest, longest, links_ns, rates_ns, own_ns)
 
 
-def resources(network: Network, plan: Plan) -> ResourceTable:
+def resources(network: Network, plan: LoweredPlan) -> ResourceTable:
     """Return the resources: what actors send along a dimension, over a level, or over a tier of a graph's
     links.
 

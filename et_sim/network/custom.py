@@ -21,7 +21,7 @@ from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs, end_sending
 from et_sim.machine.model import Network
 from et_sim.network.paths import SimplePaths
-from et_sim.plan.records import Plan
+from et_sim.plan.records import LoweredPlan as Plan
 
 __all__ = [
     "Needs",

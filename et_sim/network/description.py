@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from msgspec.structs import asdict
 
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bandwidth, format_ns, plural

@@ -16,9 +16,9 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import MachineError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, in_module, works_on_tables
 from et_sim.engine.containers import NONE as NONE
@@ -34,8 +34,7 @@ SPEED = record(
 )
 
 
-@quick_dataclass(frozen=True)
-class FabricTables(Tables):
+class FabricTables(Tables, Struct, frozen=True):
     """Tables of a fabric with single links for compiled code: a grid or a graph; the other is empty."""
 
     is_grid: Any  # empty if not: an array, or a tuple whose length the compiler sees
@@ -241,8 +240,7 @@ take_hop = _on_wires("take_hop")  # (network, message): move it over its next li
 is_wired_to_itself = _on_wires("is_wired_to_itself", _arrives_at_once)
 
 
-@quick_dataclass(frozen=True)
-class Wires(Tables):
+class Wires(Tables, Struct, frozen=True):
     """Tables from which paths follow, link by link."""
 
     fabric: FabricTables

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.resources import NO_OWNER, SENDING, Ends, ResourceTable, sendings
+from et_sim.engine.state.resources import NO_OWNER, SENDING, LinkEnds, ResourceTable, sendings
 from et_sim.engine.state.run import Run
 from et_sim.machine.graph import link_classes, link_tiers, longest_way
 from et_sim.machine.model import GraphFabric, Network
@@ -28,8 +28,7 @@ from et_sim.plan.records import table
 TO = "->"  # in the names of links
 
 
-@quick_dataclass(frozen=True)
-class GraphTables(Tables):
+class GraphTables(Tables, Struct, frozen=True):
     """Tables of a graph for compiled code."""
 
     routes: RouteTables
@@ -222,7 +221,7 @@ def link_resources(network: Network, _actor_of_rank: Any = None) -> ResourceTabl
         are_owned=False,
         links=wires_of.members,
         members=wires_of.members,
-        ends=Ends(
+        ends=LinkEnds(
             wires_of.sources.astype(np.int32),
             wires_of.targets.astype(np.int32),
             tuple(wires_of.names),

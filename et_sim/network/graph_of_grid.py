@@ -5,8 +5,16 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError, UsageError
-from et_sim.machine.graph import SWITCH, Figures, GraphBuilder
-from et_sim.machine.model import AT_SWITCH, Dimension, GraphFabric, GridFabric, Network, Routing, Shape
+from et_sim.machine.graph import SWITCH, GraphBuilder, LinkFigures
+from et_sim.machine.model import (
+    AT_SWITCH,
+    Dimension,
+    DimensionShape,
+    GraphFabric,
+    GridFabric,
+    Network,
+    Routing,
+)
 
 MOST_LINKS = 4_000_000
 
@@ -40,7 +48,7 @@ def as_graph(network: Network) -> Network:
             for end in (link.source, link.target)
         ]
         name = f"{build.names[ends[0]]}->{build.names[ends[1]]}"
-        build.figures[build.link_names[name]] = Figures(link.bytes_per_ns, link.latency_ns)
+        build.figures[build.link_names[name]] = LinkFigures(link.bytes_per_ns, link.latency_ns)
     graph = build.built()
     fabric_of_all = GraphFabric(graph, Routing.DIMENSION_ORDER, npus_forward=True)
     return replace(network, fabric=fabric_of_all)
@@ -62,7 +70,7 @@ def with_single_ways(network: Network) -> Network:
 
 
 def _peers(dimension: Dimension) -> int:
-    return dimension.npus - 1 if dimension.shape is Shape.FULLY_CONNECTED else 2
+    return dimension.npus - 1 if dimension.shape is DimensionShape.FULLY_CONNECTED else 2
 
 
 def _wire(
@@ -74,10 +82,10 @@ def _wire(
     switch_of: dict[tuple[int, int], int],
 ) -> None:
     """Add all links of one dimension; clockwise links come first, because they win ties."""
-    size, figures = dimension.npus, Figures(dimension.bytes_per_ns, dimension.latency_ns)
+    size, figures = dimension.npus, LinkFigures(dimension.bytes_per_ns, dimension.latency_ns)
     if size == 1:
         return
-    if dimension.shape is Shape.SWITCH:
+    if dimension.shape is DimensionShape.SWITCH:
         for rank in range(ranks):
             first = rank - rank // stride % size * stride
             if rank == first:
@@ -85,7 +93,7 @@ def _wire(
             switch_of[number, rank] = switch if rank == first else switch_of[number, first]
             build.cable(rank, switch_of[number, rank], figures)
         return
-    is_ring = dimension.shape is Shape.RING
+    is_ring = dimension.shape is DimensionShape.RING
     ahead = ((1,) if size == 2 else (1, size - 1)) if is_ring else range(1, size)
     for step in ahead:
         for rank in range(ranks):

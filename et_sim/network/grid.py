@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.state.resources import ResourceTable, sendings
-from et_sim.machine.model import AT_SWITCH, Dimension, GridFabric, Network, Shape, UnevenLink
+from et_sim.machine.model import AT_SWITCH, Dimension, DimensionShape, GridFabric, Network, UnevenLink
 from et_sim.network.fabric import (
     NONE,
     SPEED,
@@ -34,7 +34,11 @@ from et_sim.network.paths import GridPaths
 from et_sim.plan.records import record, table
 
 RING, FULLY_CONNECTED, SWITCH = 0, 1, 2
-SHAPE_CODE = {Shape.RING: RING, Shape.FULLY_CONNECTED: FULLY_CONNECTED, Shape.SWITCH: SWITCH}
+SHAPE_CODE = {
+    DimensionShape.RING: RING,
+    DimensionShape.FULLY_CONNECTED: FULLY_CONNECTED,
+    DimensionShape.SWITCH: SWITCH,
+}
 LINKS_PER_NPU = 2  # in a ring or switch dimension
 CLOCKWISE, ANTICLOCKWISE = 0, 1
 UP, DOWN = 0, 1  # links between an NPU and its switch
@@ -42,7 +46,7 @@ UP, DOWN = 0, 1  # links between an NPU and its switch
 
 def ports_of(dimension: Dimension) -> int:
     """Return the number of ports of an NPU in a dimension; some may have no link."""
-    return dimension.npus if dimension.shape is Shape.FULLY_CONNECTED else LINKS_PER_NPU
+    return dimension.npus if dimension.shape is DimensionShape.FULLY_CONNECTED else LINKS_PER_NPU
 
 
 def port_names(wiring: int, ports: int) -> list[str]:
@@ -54,10 +58,10 @@ def port_names(wiring: int, ports: int) -> list[str]:
 def npu_and_port(fabric: GridFabric, link: UnevenLink) -> tuple[int, int]:
     """Return the NPU that owns a link, and its port."""
     dimension, stride = fabric.dimensions[link.dimension], fabric.strides[link.dimension]
-    if dimension.shape is Shape.SWITCH:
+    if dimension.shape is DimensionShape.SWITCH:
         return (link.source, UP) if link.target == AT_SWITCH else (link.target, DOWN)
     ahead = (link.target - link.source) // stride % dimension.npus
-    if dimension.shape is Shape.FULLY_CONNECTED:
+    if dimension.shape is DimensionShape.FULLY_CONNECTED:
         return link.source, ahead
     return link.source, CLOCKWISE if ahead == 1 else ANTICLOCKWISE
 
@@ -127,8 +131,7 @@ DIMENSION = record(
 )
 
 
-@quick_dataclass(frozen=True)
-class GridTables(Tables):
+class GridTables(Tables, Struct, frozen=True):
     """Tables of a grid for compiled code."""
 
     dimensions: Any
@@ -186,7 +189,7 @@ def check_reach(network: Network, most_bytes: int) -> None:
 
 
 def _most_hops(dimension: Dimension) -> int:
-    return max(dimension.npus // 2, 2) if dimension.shape is Shape.RING else 2
+    return max(dimension.npus // 2, 2) if dimension.shape is DimensionShape.RING else 2
 
 
 def causal_events_of_message(network: Network) -> int:
@@ -261,7 +264,7 @@ def _capacities(fabric: GridFabric, actor_of_rank: Any, first: Any, counts: Any)
     """Return the capacity of every link; a fully connected NPU has no link to itself."""
     capacities = np.repeat([dimension.bytes_per_ns for dimension in fabric.dimensions], counts)
     for dimension, begin, count in zip(fabric.dimensions, first.tolist(), counts.tolist(), strict=True):
-        if dimension.shape is Shape.FULLY_CONNECTED:
+        if dimension.shape is DimensionShape.FULLY_CONNECTED:
             capacities[begin : begin + count : dimension.npus] = 0
     for link in fabric.links:
         npu, port = npu_and_port(fabric, link)

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable, sendings
@@ -46,8 +46,7 @@ LEVEL = record(
 )
 
 
-@quick_dataclass(frozen=True)
-class LevelTables(Tables):
+class LevelTables(Tables, Struct, frozen=True):
     """Tables of the levels for compiled code."""
 
     dimensions: Any

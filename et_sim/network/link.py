@@ -17,13 +17,13 @@ The fabrics supply routes and speeds, and the functions that move a message link
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError, UsageError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_bytes
 from et_sim.compiled.decorators import Later
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
@@ -41,7 +41,7 @@ from et_sim.machine.model import GraphFabric, LevelFabric, Network, Routing
 from et_sim.network.fabric import WAY_FIELDS, is_wired_to_itself, next_ports, set_out, take_hop
 from et_sim.network.fabrics import fabric_of
 from et_sim.network.route_tables import MOST_BYTES_OF_TABLE
-from et_sim.plan.records import Plan, lines, table
+from et_sim.plan.records import LoweredPlan, lines, table
 
 HAS_CONTENTION = True
 REACHES_SWITCHES = True
@@ -82,8 +82,7 @@ describe_event, may_repeat, note_counted, pass_counted, pass_event, ways_turn = 
 )
 
 
-@quick_dataclass(frozen=True)
-class LinkTables(Tables):
+class LinkTables(Tables, Struct, frozen=True):
     """Tables of the link network for compiled code."""
 
     fabric: Any  # this and the next four as in `Wires`
@@ -142,13 +141,13 @@ def tables_of(network: Network, home: Any) -> LinkTables:
     )
 
 
-def tables(network: Network, plan: Plan) -> LinkTables:
+def tables(network: Network, plan: LoweredPlan) -> LinkTables:
     """Return the tables of idle links; ranks of one actor share their links."""
     made = tables_of(network, plan.actor_of_rank)
     return replace(made, fabric=replace(made.fabric, is_grid=(1,) * len(made.fabric.is_grid)))
 
 
-def tables_with_ports(network: Network, plan: Plan) -> LinkTables:
+def tables_with_ports(network: Network, plan: LoweredPlan) -> LinkTables:
     """Return the tables of the analytical network with limited port bandwidth."""
     return replace(tables(network, plan), cuts_through=np.ones(1, np.int8))
 
@@ -160,7 +159,7 @@ def resources_of(network: Network, actor_of_rank: Any) -> ResourceTable:
     return links
 
 
-def resources(network: Network, plan: Plan) -> ResourceTable:
+def resources(network: Network, plan: LoweredPlan) -> ResourceTable:
     return resources_of(network, plan.actor_of_rank)
 
 

@@ -10,14 +10,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.compiled.entry_points import entry
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.containers import NONE
 from et_sim.fold.path_keys import MessageColumns, PathKeys, SharedLinks
-from et_sim.machine.model import AT_SWITCH, Dimension, GridFabric, Level, LevelFabric, Shape, strides_of
+from et_sim.machine.model import (
+    AT_SWITCH,
+    Dimension,
+    DimensionShape,
+    GridFabric,
+    Level,
+    LevelFabric,
+    strides_of,
+)
 from et_sim.network.fabric import WAY_FIELDS, is_wired_to_itself, set_out, take_hop
 from et_sim.network.routes import FIRST_PORTS
 from et_sim.network.spread import SplitTables, no_split, split
@@ -77,7 +85,7 @@ class GridPaths:
         self._are_directed = self.differ_along_axes = on_links or bool(fabric.links)
         self._uneven = _UnevenLinks(fabric) if fabric.links else None
         shapes = [dimension.shape for dimension in fabric.dimensions]
-        self.are_alike = not self._are_directed and len(shapes) == 1 and shapes[0] is not Shape.RING
+        self.are_alike = not self._are_directed and len(shapes) == 1 and shapes[0] is not DimensionShape.RING
 
     def codes(self, source: Any, target: Any) -> Any:
         """Return a number for the path of each pair there and, where links differ, back."""
@@ -127,9 +135,9 @@ class GridPaths:
         steps = None
         for _, dimension, ahead in places_ahead(self._fabric.dimensions, lines, np.roll(lines, -1, axis=-1)):
             if ahead.any():
-                if steps is not None or dimension.shape is Shape.RING:
+                if steps is not None or dimension.shape is DimensionShape.RING:
                     return None
-                steps = np.zeros_like(ahead) if dimension.shape is Shape.SWITCH else ahead
+                steps = np.zeros_like(ahead) if dimension.shape is DimensionShape.SWITCH else ahead
         return steps
 
     def _distances(self, source: Any, target: Any, *, directed: bool) -> Any:
@@ -141,7 +149,7 @@ class GridPaths:
         """
         code = np.zeros(np.broadcast(source, target).shape, np.int64)
         for _, dimension, ahead in places_ahead(self._fabric.dimensions, source, target):
-            is_ahead = directed and dimension.shape is not Shape.SWITCH
+            is_ahead = directed and dimension.shape is not DimensionShape.SWITCH
             code = code * dimension.npus + (ahead if is_ahead else _hops(dimension, ahead))
         return code
 
@@ -162,7 +170,7 @@ class GridPaths:
         longest = np.zeros(legs.shape, np.int64)
         for _, dimension, ahead in places_ahead(self._fabric.dimensions, source, target):
             legs += ahead != 0
-            if dimension.shape is Shape.RING:
+            if dimension.shape is DimensionShape.RING:
                 longest = np.maximum(longest, _hops(dimension, ahead))
         return (legs == 1) & (longest <= 1)
 
@@ -178,7 +186,7 @@ class _UnevenLinks:
         self._down: dict[int, Any] = {}
         for link in fabric.links:
             speed = 1 + speeds.index((link.bandwidth, link.latency_ns))
-            if fabric.dimensions[link.dimension].shape is not Shape.SWITCH:
+            if fabric.dimensions[link.dimension].shape is not DimensionShape.SWITCH:
                 pairs.append((link.source * self._fabric.ranks + link.target, speed))
                 continue
             for numbers in (self._up, self._down):
@@ -216,13 +224,12 @@ def places_ahead(tiers: Sequence[Tier], source: Any, target: Any) -> Iterator[tu
 
 
 def _hops(dimension: Dimension | Level, ahead: Any) -> Any:
-    if dimension.shape is Shape.RING:
+    if dimension.shape is DimensionShape.RING:
         return np.minimum(ahead, dimension.npus - ahead)
     return np.minimum(ahead, 1)
 
 
-@quick_dataclass(frozen=True)
-class _Journeys(Tables):
+class _Journeys(Tables, Struct, frozen=True):
     """Paths to walk, for compiled code."""
 
     hops: Any  # `Wires`

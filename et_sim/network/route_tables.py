@@ -7,14 +7,13 @@ tree, not its NPUs. On a whole mesh or torus they follow from the coordinates, a
 
 from __future__ import annotations
 
-from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import MachineError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique_rows
 from et_sim.basics.units import format_bytes
 from et_sim.compiled.entry_points import entry
@@ -48,8 +47,7 @@ RULE = record(
 AXIS = record(("npus", "i8"), ("stride", "i8"), ("wraps", "i8"))
 
 
-@quick_dataclass(frozen=True)
-class RouteTables(Tables):
+class RouteTables(Tables, Struct, frozen=True):
     """Tables for the next link of any message, for compiled code."""
 
     rule: Any  # one row
@@ -87,7 +85,7 @@ def no_routes() -> RouteTables:
     for name in ("first_link", "first_direct", "first_goal", "route_key", "route_first", "choices_below"):
         known[name] = np.zeros(0, np.int64)
     known["bytes_per_ns"] = np.zeros(0)
-    others = (field.name for field in fields(RouteTables) if field.name not in known)
+    others = (name for name in RouteTables.__struct_fields__ if name not in known)
     return RouteTables(**known, **{name: np.zeros(0, np.int32) for name in others})
 
 

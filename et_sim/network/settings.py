@@ -1,15 +1,16 @@
-"""Constants of a machine as a record that compiled code reads: all fields of their dataclasses by name."""
+"""Constants of a machine as a record that compiled code reads: all their fields by name."""
 
 from __future__ import annotations
 
-from dataclasses import fields
 from enum import Enum
 from typing import Any
+
+from msgspec.structs import fields
 
 from et_sim.machine.transports import PS_PER_NS
 from et_sim.plan.records import record, table
 
-KINDS = {"bool": "u1", "int": "i8", "float": "f8"}
+KINDS: dict[Any, str] = {bool: "u1", int: "i8", float: "f8"}
 
 
 def settings_row(*settings: Any, **others: float) -> Any:
@@ -23,11 +24,11 @@ def settings_row(*settings: Any, **others: float) -> Any:
             name, value = field.name, getattr(each, field.name)
             if isinstance(value, Enum):
                 kinds_and_values[name] = "u1", list(type(value)).index(value)
-            elif field.type == "float" and name.endswith("_ns"):
+            elif field.type is float and name.endswith("_ns"):
                 kinds_and_values[f"{name[:-3]}_ps"] = "i8", round(value * PS_PER_NS)
             elif field.type in KINDS:
-                kinds_and_values[name] = KINDS[str(field.type)], value
-    kinds_and_values |= {name: (KINDS[type(value).__name__], value) for name, value in others.items()}
+                kinds_and_values[name] = KINDS[field.type], value
+    kinds_and_values |= {name: (KINDS[type(value)], value) for name, value in others.items()}
     row = table(record(*((name, kind) for name, (kind, _) in kinds_and_values.items())), 1)
     for name, (_, value) in kinds_and_values.items():
         row[name] = value

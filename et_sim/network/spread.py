@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.machine.graph import NPU
 from et_sim.machine.model import GraphFabric, Network, Routing
@@ -19,8 +19,7 @@ from et_sim.network.route_tables import FAR, RouteTables, route_tables
 from et_sim.network.routes import equal_links
 
 
-@quick_dataclass(frozen=True)
-class SplitTables(Tables):
+class SplitTables(Tables, Struct, frozen=True):
     """Links of the last message that was split, in the order of use."""
 
     link: Any  # empty: messages are not split

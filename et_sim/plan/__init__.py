@@ -1,6 +1,6 @@
 """Lowering: workload x machine -> flat integer tables of what must happen."""
 
 from et_sim.plan.lowering import build_plan
-from et_sim.plan.records import Plan
+from et_sim.plan.records import LoweredPlan
 
-__all__ = ["Plan", "build_plan"]
+__all__ = ["LoweredPlan", "build_plan"]

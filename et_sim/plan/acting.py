@@ -7,7 +7,6 @@ effect only while the plan runs: each of these has a condition here, without whi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
@@ -15,20 +14,20 @@ import numpy as np
 
 from et_sim.basics.unique import unique
 from et_sim.machine.corrections import Correction
-from et_sim.plan.records import Action, Lane, Plan, equal_rows, most_of_a_template
+from et_sim.plan.records import Action, Lane, LoweredPlan, equal_rows, most_of_a_template
 
 NOT_COMPARED = ("corrections", "notices", "compute", "tensors", "pool_units")
 SCHEDULED = (Action.DELAY, Action.MEMORY)  # these never end while their rank issues other nodes
 
 
-def have_same_tables(first: Plan | None, second: Plan | None) -> bool:
+def have_same_tables(first: LoweredPlan | None, second: LoweredPlan | None) -> bool:
     """Return whether two plans have the same tables; None stands for no plan."""
     if first is None or second is None:
         return first is second
     return all(
-        _are_equal(getattr(first, field.name), getattr(second, field.name))
-        for field in fields(Plan)
-        if field.name not in NOT_COMPARED
+        _are_equal(getattr(first, name), getattr(second, name))
+        for name in LoweredPlan.__struct_fields__
+        if name not in NOT_COMPARED
     )
 
 
@@ -38,35 +37,35 @@ def _are_equal(first: Any, second: Any) -> bool:
     return first.shape == second.shape and bool(equal_rows(first, second).all())
 
 
-def _shares_the_slot(plan: Plan) -> bool:
+def _shares_the_slot(plan: LoweredPlan) -> bool:
     return most_of_a_template(plan, plan.nodes["lane"] == Lane.COMMUNICATION) > 1
 
 
-def _has_sends(plan: Plan) -> bool:
+def _has_sends(plan: LoweredPlan) -> bool:
     return bool((plan.nodes["action"] == Action.SEND).any())
 
 
-def _releases_while_issuing(plan: Plan) -> bool:
+def _releases_while_issuing(plan: LoweredPlan) -> bool:
     return bool((~np.isin(plan.nodes["action"], SCHEDULED) & (plan.nodes["children"] > 0)).any())
 
 
-def _has_queues_to_wait_in(plan: Plan) -> bool:
+def _has_queues_to_wait_in(plan: LoweredPlan) -> bool:
     longest = max(int(plan.collectives[of].max(initial=0)) for of in ("phases", "chunks"))
     return longest > 1 or plan.most_collectives > 1
 
 
-def _has_groups(plan: Plan) -> bool:
+def _has_groups(plan: LoweredPlan) -> bool:
     return len(unique(plan.members["group"])) > 1
 
 
-def _crosses_dimensions(plan: Plan) -> bool:
+def _crosses_dimensions(plan: LoweredPlan) -> bool:
     """Return whether the ends of some message may differ in several dimensions."""
     has_peers = bool((plan.programs["dimension"] < 0).any())
     return plan.dimensions > 1 and (has_peers or _has_sends(plan))
 
 
 # Conditions on a plan of the reference profile.
-CONDITIONS: Mapping[Correction, Callable[[Plan], bool]] = MappingProxyType(
+CONDITIONS: Mapping[Correction, Callable[[LoweredPlan], bool]] = MappingProxyType(
     {
         Correction.GROUP_COUNTERS: _has_groups,
         Correction.MATCH_BY_PROGRAM: lambda plan: plan.most_collectives > 1,
@@ -83,7 +82,9 @@ CONDITIONS: Mapping[Correction, Callable[[Plan], bool]] = MappingProxyType(
 
 
 def may_act(
-    plan: Plan, missing: frozenset[Correction], with_these: Callable[[frozenset[Correction]], Plan | None]
+    plan: LoweredPlan,
+    missing: frozenset[Correction],
+    with_these: Callable[[frozenset[Correction]], LoweredPlan | None],
 ) -> list[Correction]:
     """Return the missing corrections that may change what the plan does, in their order.
 

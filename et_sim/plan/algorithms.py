@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.errors import MachineError
-from et_sim.collectives import IN_NETWORK, RING, TREE, Algorithm, Operation, parse_algorithm
+from et_sim.collectives import IN_NETWORK, RING, TREE, Algorithm, PhaseOperation, parse_algorithm
 from et_sim.machine.model import GridFabric, Machine, Notice
 from et_sim.machine.switch_trees import SwitchTrees
 from et_sim.plan import records
@@ -15,20 +15,20 @@ from et_sim.plan.axes import Axes
 from et_sim.plan.groups import GroupShape, GroupTable
 
 BY_LIBRARY = (
-    Operation.ALL_REDUCE,
-    Operation.ALL_GATHER,
-    Operation.REDUCE_SCATTER,
-    Operation.ALL_TO_ALL,
-    Operation.BROADCAST,
-    Operation.REDUCE,
-    Operation.BARRIER,
+    PhaseOperation.ALL_REDUCE,
+    PhaseOperation.ALL_GATHER,
+    PhaseOperation.REDUCE_SCATTER,
+    PhaseOperation.ALL_TO_ALL,
+    PhaseOperation.BROADCAST,
+    PhaseOperation.REDUCE,
+    PhaseOperation.BARRIER,
 )
 KEY_OF_OPERATION = {
-    Operation.ALL_REDUCE: "all-reduce-implementation",
-    Operation.ALL_GATHER: "all-gather-implementation",
-    Operation.REDUCE_SCATTER: "reduce-scatter-implementation",
-    Operation.ALL_TO_ALL: "all-to-all-implementation",
-    Operation.BROADCAST: "broadcast-implementation",
+    PhaseOperation.ALL_REDUCE: "all-reduce-implementation",
+    PhaseOperation.ALL_GATHER: "all-gather-implementation",
+    PhaseOperation.REDUCE_SCATTER: "reduce-scatter-implementation",
+    PhaseOperation.ALL_TO_ALL: "all-to-all-implementation",
+    PhaseOperation.BROADCAST: "broadcast-implementation",
 }
 
 Place = tuple[int, str]  # an axis; and if it is none of the system, the canonical name of a group
@@ -48,7 +48,7 @@ class SwitchReach:
         self.has_broadcasts = False
         self.notices: dict[Notice, None] = {}
 
-    def algorithm(self, operation: Operation, axis: int, group: GroupShape) -> Algorithm:
+    def algorithm(self, operation: PhaseOperation, axis: int, group: GroupShape) -> Algorithm:
         """Return the in-network algorithm if switches reach all members; else a ring, with a notice."""
         self._check(operation)
         is_of_system = axis != records.NO_AXIS and not self._row_of[axis].in_group
@@ -57,14 +57,14 @@ class SwitchReach:
             self._reached[place] = self._are_reached(*place)
         if not self._reached[place]:
             return self._instead(operation, *place)
-        self.has_broadcasts |= operation is Operation.BROADCAST
+        self.has_broadcasts |= operation is PhaseOperation.BROADCAST
         if is_of_system:
             self.axes[axis] = None
         else:
             self.groups[place] = None
         return IN_NETWORK
 
-    def _check(self, operation: Operation) -> None:
+    def _check(self, operation: PhaseOperation) -> None:
         key = KEY_OF_OPERATION[operation]
         if not self.trees.are_any:
             raise MachineError(
@@ -72,7 +72,7 @@ class SwitchReach:
                 place="system configuration",
                 remedy='name those that do under "in-network" in the network file, or take another algorithm',
             )
-        if operation is Operation.ALL_TO_ALL:
+        if operation is PhaseOperation.ALL_TO_ALL:
             raise MachineError(
                 "inNetwork cannot do an all-to-all, in which there is nothing to reduce or to copy",
                 place=f'system key "{key}"',
@@ -100,8 +100,8 @@ class SwitchReach:
         """Return the members of each line along an axis; the last two axes of `members` hold groups."""
         return members if axis == records.NO_AXIS else self._row_of.lines(axis, members)
 
-    def _instead(self, operation: Operation, axis: int, name: str) -> Algorithm:
-        instead = TREE if operation is Operation.BROADCAST else RING
+    def _instead(self, operation: PhaseOperation, axis: int, name: str) -> Algorithm:
+        instead = TREE if operation is PhaseOperation.BROADCAST else RING
         where = f"dimension {axis}"
         if name:
             where = f"group {self._groups.used(name).name}"
@@ -123,23 +123,23 @@ class AlgorithmChoice:
         self._dimensions = machine.network.grid.dimensions
         self._axes, self._switches = axes, switches
 
-    def of_tree(self, operation: Operation, axis: int, group: GroupShape) -> Algorithm:
+    def of_tree(self, operation: PhaseOperation, axis: int, group: GroupShape) -> Algorithm:
         """Return the algorithm of an operation over a tree of members or of switches."""
         if self.is_left_to_switches(operation):
             return self._switches.algorithm(operation, axis, group)
         return TREE
 
-    def is_left_to_switches(self, operation: Operation) -> bool:
+    def is_left_to_switches(self, operation: PhaseOperation) -> bool:
         """Return whether the system file leaves an operation over a tree to switches."""
         chosen = self._system.implementations.broadcast or ()
-        return operation is Operation.BROADCAST and IN_NETWORK.family in chosen
+        return operation is PhaseOperation.BROADCAST and IN_NETWORK.family in chosen
 
-    def is_left_to_library(self, operation: Operation) -> bool:
+    def is_left_to_library(self, operation: PhaseOperation) -> bool:
         """Return whether the library supports an operation and the system file names no algorithm for it."""
         named = getattr(self._system.implementations, operation.name.lower(), None)
         return operation in BY_LIBRARY and not named
 
-    def along_sides(self, operation: Operation, group: GroupShape) -> tuple[Algorithm, ...]:
+    def along_sides(self, operation: PhaseOperation, group: GroupShape) -> tuple[Algorithm, ...]:
         """Return one algorithm per side; the list ends at the first that spans the system or group."""
         names = self._names(operation)
         if group.layout is not None:
@@ -159,7 +159,7 @@ class AlgorithmChoice:
         return tuple(chosen)
 
     def _along_own_sides(
-        self, operation: Operation, group: GroupShape, names: tuple[str, ...]
+        self, operation: PhaseOperation, group: GroupShape, names: tuple[str, ...]
     ) -> tuple[Algorithm, ...]:
         """Return the algorithms of a machine whose dimensions are the sides of the group."""
         chosen: list[Algorithm] = []
@@ -172,14 +172,14 @@ class AlgorithmChoice:
             if algorithm == IN_NETWORK:
                 axis = self._axes.of_side(side, in_group=True)
                 algorithm = self._switches.algorithm(operation, axis, group)
-            elif side.blocks and not (operation is Operation.ALL_TO_ALL or algorithm.spans_system):
+            elif side.blocks and not (operation is PhaseOperation.ALL_TO_ALL or algorithm.spans_system):
                 algorithm = RING
             chosen.append(algorithm)
             if algorithm.spans_system:
                 break
         return tuple(chosen)
 
-    def _names(self, operation: Operation) -> tuple[str, ...]:
+    def _names(self, operation: PhaseOperation) -> tuple[str, ...]:
         names: tuple[str, ...] = getattr(self._system.implementations, operation.name.lower())
         if not names and self._system.library is not None:
             return ("direct",) * len(self._dimensions)  # bytes for each pair: a library copies all at once
@@ -193,7 +193,7 @@ class AlgorithmChoice:
         return names
 
     def check_reach(
-        self, operation: Operation, involved: tuple[bool, ...] | None, algorithms: tuple[Algorithm, ...]
+        self, operation: PhaseOperation, involved: tuple[bool, ...] | None, algorithms: tuple[Algorithm, ...]
     ) -> None:
         """Refuse a collective of all NPUs that leaves some of them out although the trace does not restrict
         it.
@@ -204,7 +204,7 @@ class AlgorithmChoice:
         instead = ", or name those that take part in the trace (involved_dim)"
         self._refuse_partial(operation, "all NPUs", len(algorithms), instead)
 
-    def _refuse_partial(self, operation: Operation, of: str, algorithms: int, instead: str = "") -> None:
+    def _refuse_partial(self, operation: PhaseOperation, of: str, algorithms: int, instead: str = "") -> None:
         """Refuse a collective that would leave members out, where it has to reach all."""
         if self._system.behaviour.must_reach_all:
             raise MachineError(

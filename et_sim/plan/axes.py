@@ -18,11 +18,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
-from et_sim.collectives import RING, Algorithm, CostFixes, Operation
+from et_sim.collectives import RING, Algorithm, CostFixes, PhaseOperation
 from et_sim.machine.model import Machine
 from et_sim.plan import records
 from et_sim.plan.groups import GroupShape, GroupTable
-from et_sim.plan.layout import Layout, Ring, Side, rings_through, sides_of_system
+from et_sim.plan.layout import EqualLines, Layout, Ring, rings_through, sides_of_system
 from et_sim.plan.records import NO_AXIS
 
 # Sub-groups as listed pay this fixed time per endpoint transfer; the system file cannot change it.
@@ -59,18 +59,18 @@ class Axes:
             raise IndexError(f"there is no axis {row}")
         return self._rows[row]
 
-    def rings_of_side(self, side: Side, *, in_group: bool) -> tuple[int, ...]:
+    def rings_of_side(self, side: EqualLines, *, in_group: bool) -> tuple[int, ...]:
         """Return the axes of the rings with an order of their own along a side."""
         axis = self._axis(side, in_group=in_group)._replace(dimension=SEVERAL_DIMENSIONS)
         return tuple(self._row(axis._replace(ring=ring)) for ring in self._rings(side))
 
-    def _rings(self, side: Side) -> tuple[Ring, ...]:
+    def _rings(self, side: EqualLines) -> tuple[Ring, ...]:
         if side.blocks:
             return rings_through(side.blocks)
         is_whole = side.members == self.grid.dimensions[side.dimension].npus
         return self._system_rings[side.dimension] if self._system_rings and is_whole else ()
 
-    def of_side(self, side: Side, *, in_group: bool) -> int:
+    def of_side(self, side: EqualLines, *, in_group: bool) -> int:
         """Return the axis along a side, in the order of its places."""
         return self._row(self._axis(side, in_group=in_group))
 
@@ -80,7 +80,7 @@ class Axes:
             return self.of_system
         return self._row(Axis(1, group.members, SEVERAL_DIMENSIONS, in_group=True))
 
-    def _axis(self, side: Side, *, in_group: bool) -> Axis:
+    def _axis(self, side: EqualLines, *, in_group: bool) -> Axis:
         is_whole = side.members == self.grid.dimensions[side.dimension].npus
         dimension = side.dimension if is_whole and not in_group else SEVERAL_DIMENSIONS
         return Axis(side.stride, side.members, dimension, in_group)
@@ -170,7 +170,7 @@ class Axes:
         return np.concatenate(orders).astype(np.int32)
 
 
-class Way(Struct, frozen=True):
+class DimensionWay(Struct, frozen=True):
     """The axis of a collective's phases in one of its dimensions."""
 
     number: int  # index among the dimensions of the group
@@ -182,7 +182,7 @@ class Way(Struct, frozen=True):
     own_rings: int = 1  # the number of rings that run at the same time
     own_queues: int = 0  # the first of the sets of queues of all rings but the first
 
-    def axis_of(self, operation: Operation, fixes: CostFixes, turn: int) -> int:
+    def axis_of(self, operation: PhaseOperation, fixes: CostFixes, turn: int) -> int:
         """Return the axis of a phase of a chunk."""
         takes_ring = bool(self.rings) and self.algorithm.used_for(operation, fixes) == RING
         return self.rings[turn % len(self.rings)] if takes_ring else self.axis
@@ -211,10 +211,12 @@ class Ways:
         sets_of_sides = sum(max(side.own_rings - 1, 0) for side in self.sides(group))
         return 1 if group.is_as_listed else self._dimensions + sets_of_sides
 
-    def of(self, operation: Operation, group: GroupShape, algorithms: tuple[Algorithm, ...]) -> list[Way]:
+    def of(
+        self, operation: PhaseOperation, group: GroupShape, algorithms: tuple[Algorithm, ...]
+    ) -> list[DimensionWay]:
         """Return one way for each algorithm."""
         if group.is_as_listed:
-            return [Way(0, 0, group.members, algorithms[0], NO_AXIS)]
+            return [DimensionWay(0, 0, group.members, algorithms[0], NO_AXIS)]
         ways, own_queues = [], self._dimensions
         for number, (side, algorithm) in enumerate(zip(self.sides(group), algorithms, strict=False)):
             ways.append(self._along(number, side, algorithm, operation, group, own_queues))
@@ -224,17 +226,17 @@ class Ways:
     def _along(
         self,
         number: int,
-        side: Side,
+        side: EqualLines,
         algorithm: Algorithm,
-        operation: Operation,
+        operation: PhaseOperation,
         group: GroupShape,
         own_queues: int,
-    ) -> Way:
+    ) -> DimensionWay:
         in_group = not group.spans_system
         if algorithm.spans_system:
             whole = self._axes.of_all(group)
-            return Way(number, side.dimension, group.members, algorithm, whole)
-        along = Way(
+            return DimensionWay(number, side.dimension, group.members, algorithm, whole)
+        along = DimensionWay(
             number, side.dimension, side.members, algorithm, self._axes.of_side(side, in_group=in_group)
         )
         is_round = algorithm.used_for(operation, self._fixes) == RING

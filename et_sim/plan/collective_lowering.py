@@ -21,15 +21,15 @@ from et_sim.collectives import (
     RING,
     Algorithm,
     CostFixes,
-    Operation,
+    PhaseOperation,
 )
 from et_sim.collectives.algorithm import check_own_sizes
-from et_sim.machine.collective_library import Choice
+from et_sim.machine.collective_library import LibraryChoice
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Machine, Notice, System
 from et_sim.plan import records
 from et_sim.plan.algorithms import AlgorithmChoice, SwitchReach
-from et_sim.plan.axes import Axes, Way, Ways
+from et_sim.plan.axes import Axes, DimensionWay, Ways
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.dimension_order import (
     GREEDY,
@@ -51,12 +51,12 @@ from et_sim.plan.exchanges import (
     split_pairs,
 )
 from et_sim.plan.groups import GroupShape, GroupTable
-from et_sim.plan.layout import Layout, Side
+from et_sim.plan.layout import EqualLines, Layout
 from et_sim.plan.phases import (
     Chunks,
     PhasePart,
+    PhaseRules,
     PhaseStep,
-    Rules,
     bytes_to_cut,
     plan_phases,
     split_exactly,
@@ -83,7 +83,7 @@ PhaseRow = tuple[int, int, int, int, int, int, int]  # the columns of the phase 
 class CollectiveRequest(Struct, frozen=True):
     """A collective as the trace requests it; `involved` is None if the node lacks it."""
 
-    operation: Operation
+    operation: PhaseOperation
     size: int
     priority: int
     group: GroupShape
@@ -121,7 +121,7 @@ class CollectiveTables:
             from et_sim.plan.library_phases import LibraryPhases
 
             self._library = LibraryPhases(library, machine.network, endpoint_ns, machine.system.local_mem_bw)
-        self._choices: dict[int, Choice] = {}  # of the library, by row
+        self._choices: dict[int, LibraryChoice] = {}  # of the library, by row
         self._nodes: dict[int, int] = {}  # of those collectives
         self._processors: dict[int, int] = {}
         self._requests: dict[int, CollectiveRequest] = {}  # that more bytes would make faster, by row
@@ -199,7 +199,7 @@ class CollectiveTables:
             before += route.chunks.number
         return self._add_collective(request, [route.chunks for route in routes], phase_lists)
 
-    def _ways(self, request: CollectiveRequest, algorithms: tuple[Algorithm, ...]) -> list[Way]:
+    def _ways(self, request: CollectiveRequest, algorithms: tuple[Algorithm, ...]) -> list[DimensionWay]:
         """Return the ways in all dimensions that take part."""
         group, involved = request.group, request.involved
         ways = self.ways.of(request.operation, group, algorithms)
@@ -213,7 +213,7 @@ class CollectiveTables:
         return [way for way in ways if way.members > 1]
 
     def _routes(
-        self, request: CollectiveRequest, runs: list[Chunks], ways: Sequence[Way], algorithms: int
+        self, request: CollectiveRequest, runs: list[Chunks], ways: Sequence[DimensionWay], algorithms: int
     ) -> list[Route]:
         """Return the order of dimensions of every chunk; a group as it is listed has only one order."""
         if request.group.is_as_listed:
@@ -234,7 +234,9 @@ class CollectiveTables:
             self._loads_after[request] = tuple((load.dimension, load.time) for load in loads)
         return chosen
 
-    def _exchange(self, held: Any, visited: Sequence[Way], group: GroupShape, turn: int) -> list[PhaseRow]:
+    def _exchange(
+        self, held: Any, visited: Sequence[DimensionWay], group: GroupShape, turn: int
+    ) -> list[PhaseRow]:
         """Return the phases of a chunk; `held` has the bytes that ranks hold for each member."""
         if self._machine.system.shared_bus is not None and not group.is_as_listed:
             raise MachineError(
@@ -245,11 +247,13 @@ class CollectiveTables:
         rows = []
         for way in visited:
             check_own_sizes(way.algorithm, way.members, len(held), self._accounting)
-            row = way.axis_of(Operation.ALL_TO_ALL, self._accounting, turn)
+            row = way.axis_of(PhaseOperation.ALL_TO_ALL, self._accounting, turn)
             axis = None if row == records.NO_AXIS else self.axes[row]
             line = line_of(axis, len(held), axis.ring or None if axis else None)
             phase, held = pass_along(held, line)
-            step = PhaseStep(self._part(way), Operation.ALL_TO_ALL, phase.most, phase.most, QueueCursor.NEXT)
+            step = PhaseStep(
+                self._part(way), PhaseOperation.ALL_TO_ALL, phase.most, phase.most, QueueCursor.NEXT
+            )
             rows.append(self._phase(step, way, turn, OwnSizes(phase.to_ahead, line.ahead)))
         refuse_partial(held)
         return rows
@@ -259,7 +263,7 @@ class CollectiveTables:
         splits = self._machine.system.splits * rings
         if request.exchange != PLAIN:
             return split_pairs(self.exchanges.matrix(request.exchange), splits)
-        if request.operation is Operation.BARRIER:
+        if request.operation is PhaseOperation.BARRIER:
             return [Chunks(1, 1)]
         if self._machine.system.behaviour.are_chunks_alike:
             runs = split_whole(request.size, splits)
@@ -300,7 +304,7 @@ class CollectiveTables:
     def _lower_by_library(self, library: LibraryPhases, request: CollectiveRequest) -> int | None:
         """Return the row of a collective with the library's algorithm; all its chunks start at once."""
         layout = self.ways.sides(request.group)
-        around = replace(request, operation=Operation.ALL_GATHER)
+        around = replace(request, operation=PhaseOperation.ALL_GATHER)
         ways = self._ways(around, (RING,) * len(layout))
         if library.has_cards:
             ways, layout = self._through_cards(library, ways, layout, request.group)
@@ -320,10 +324,10 @@ class CollectiveTables:
         return row
 
     def _through_cards(
-        self, library: LibraryPhases, ways: Sequence[Way], layout: Layout, group: GroupShape
-    ) -> tuple[list[Way], Layout]:
+        self, library: LibraryPhases, ways: Sequence[DimensionWay], layout: Layout, group: GroupShape
+    ) -> tuple[list[DimensionWay], Layout]:
         """Join the ways between nodes to one: a card is one port, whichever switches are behind it."""
-        joined, sides = list[Way](), list[Side]()
+        joined, sides = list[DimensionWay](), list[EqualLines]()
         for way in ways:
             side = layout[way.number]
             before = sides[-1] if joined and not library.is_within(joined[-1]) else None
@@ -337,7 +341,7 @@ class CollectiveTables:
             joined[-1] = replace(joined[-1], members=sides[-1].members, axis=axis)
         return joined, tuple(sides)
 
-    def _positions_of_root(self, request: CollectiveRequest, ways: Sequence[Way]) -> Any:
+    def _positions_of_root(self, request: CollectiveRequest, ways: Sequence[DimensionWay]) -> Any:
         """Return whether each member is a root: each part that the ways join has one."""
         position, is_root = np.arange(request.group.members), np.ones(request.group.members, np.bool_)
         for way in ways:
@@ -350,7 +354,7 @@ class CollectiveTables:
         self, phase: PacedPhase, request: CollectiveRequest, turn: int, is_root: Any
     ) -> PhaseRow:
         way, program = phase.way, phase.program
-        axis = way.axis_of(Operation.ALL_GATHER, self._accounting, turn)
+        axis = way.axis_of(PhaseOperation.ALL_GATHER, self._accounting, turn)
         check_bytes(request.operation, request.size * request.group.members)
         if phase.links.differ:
             from et_sim.plan.library_bytes import with_own_bytes
@@ -403,11 +407,13 @@ class CollectiveTables:
             phase_lists.append([[phase]])
         return self._add_collective(request, runs, phase_lists)
 
-    def _part(self, way: Way) -> PhasePart:
+    def _part(self, way: DimensionWay) -> PhasePart:
         keeps_size = way.algorithm.keeps_size(self._accounting)
         return PhasePart(way.number, way.members, keeps_size, self._accounting.whole_pieces)
 
-    def _phase(self, phase: PhaseStep, way: Way, turn: int, sizes: OwnSizes | None = None) -> PhaseRow:
+    def _phase(
+        self, phase: PhaseStep, way: DimensionWay, turn: int, sizes: OwnSizes | None = None
+    ) -> PhaseRow:
         axis = way.axis_of(phase.operation, self._accounting, turn)
         key = ProgramKey(axis, phase.part.members, way.algorithm, phase.operation, phase.size)
         most = phase.size
@@ -427,7 +433,7 @@ class CollectiveTables:
     @property
     def notices(self) -> list[Notice]:
         """Return the notice of the collective that would gain most from more bytes, if there is one."""
-        from et_sim.machine.collective_library.candidates import Group
+        from et_sim.machine.collective_library.candidates import LibraryGroup
         from et_sim.machine.collective_library.falls import text_of
 
         def gain(row: int) -> float:
@@ -440,7 +446,7 @@ class CollectiveTables:
         request, choice = self._requests[row], self._choices[row]
         assert choice.larger is not None
         kind, members = request.operation.name.lower(), request.group.members
-        group = Group(members, self._nodes[row])
+        group = LibraryGroup(members, self._nodes[row])
         text = text_of(kind, group, choice.time_us, choice.unlimited_us, choice.larger)
         others = len(self._requests) - 1
         more = f"; {others} others likewise" if others else ""
@@ -497,11 +503,11 @@ class CollectiveTables:
         return self._programs.tables(self._machine.system.local_mem_bw)
 
 
-def _rules_of(system: System) -> Rules:
+def _rules_of(system: System) -> PhaseRules:
     """Return the rules by which the phases of chunks are made."""
     if system.behaviour.are_queues_shared_both_ways:
-        return Rules(system.all_reduce_plan, inward=QueueCursor.NEXT, outward=QueueCursor.NEXT)
-    return Rules(system.all_reduce_plan, system.behaviour.corrects(Correction.ALL_QUEUES))
+        return PhaseRules(system.all_reduce_plan, inward=QueueCursor.NEXT, outward=QueueCursor.NEXT)
+    return PhaseRules(system.all_reduce_plan, system.behaviour.corrects(Correction.ALL_QUEUES))
 
 
 def accounting_of(system: System) -> CostFixes:

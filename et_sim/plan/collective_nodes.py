@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.unique import groups_of, sorted_groups
-from et_sim.collectives import Operation
+from et_sim.collectives import PhaseOperation
 from et_sim.collectives.trees import GOES_DOWN, GOES_UP
 from et_sim.compute import Treatment
 from et_sim.machine.datatypes import datatype_named
@@ -57,7 +58,7 @@ class CustomChoice:
         return out
 
 
-class _Alike(NamedTuple):
+class _Alike(Struct, frozen=True):
     """The properties that distinguish collectives of templates."""
 
     kind: int
@@ -72,7 +73,7 @@ class _Alike(NamedTuple):
     exchange: int
 
 
-class _Lowered(NamedTuple):
+class _Lowered(Struct, frozen=True):
     """The result of lowering collectives that are alike."""
 
     request: CollectiveRequest
@@ -192,7 +193,7 @@ def _lower(
         )
     involved = tuple(bool(alike.dims >> d & 1) for d in range(alike.involved))
     request = CollectiveRequest(
-        operation=Operation(alike.kind),
+        operation=PhaseOperation(alike.kind),
         size=alike.size,
         priority=alike.priority,
         group=collectives.shape(group_row),

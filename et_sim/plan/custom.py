@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.units import exact_bytes
-from et_sim.collectives import Operation
+from et_sim.collectives import PhaseOperation
 from et_sim.compute import Treatment, recorded_ns
 from et_sim.machine.model import Notice
 from et_sim.plan import records
@@ -83,7 +83,7 @@ class CustomTables:
             self._traces.append(trace)
         return self._template_rows[id(trace)]
 
-    def compare(self, prefix: str, group: int, operation: Operation, size: int) -> None:
+    def compare(self, prefix: str, group: int, operation: PhaseOperation, size: int) -> None:
         """Add a notice if a program moves less or more than a collective of that size can need."""
         count = len(self._groups.members(group))
         limits = _received_bytes(operation, count, size)
@@ -118,17 +118,17 @@ class CustomTables:
         return out
 
 
-def _received_bytes(operation: Operation, members: int, size: int) -> tuple[int, int] | None:
+def _received_bytes(operation: PhaseOperation, members: int, size: int) -> tuple[int, int] | None:
     """Return the least and the most bytes that a member can need with any algorithm; None if that depends.
 
     Pieces may have been rounded up, so a hundredth more passes.
     """
     others = (members - 1) * size
     least = {
-        Operation.ALL_GATHER: others,
-        Operation.ALL_REDUCE: min(size, others),
-        Operation.REDUCE_SCATTER: min(size // members, others),
-        Operation.ALL_TO_ALL: others // members,
+        PhaseOperation.ALL_GATHER: others,
+        PhaseOperation.ALL_REDUCE: min(size, others),
+        PhaseOperation.REDUCE_SCATTER: min(size // members, others),
+        PhaseOperation.ALL_TO_ALL: others // members,
     }
     return (least[operation], others + others // 100) if operation in least else None
 

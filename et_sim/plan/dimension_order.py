@@ -12,11 +12,10 @@ An order names all dimensions; those that do not take part are skipped later.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 
-from et_sim.collectives import Operation
+from et_sim.collectives import PhaseOperation
 from et_sim.machine.model import DimensionOrder
 from et_sim.plan.phases import Chunks
 
@@ -26,10 +25,10 @@ LOAD_UNIT = 1 << 20  # bytes
 GREEDY = (DimensionOrder.OFFLINE_GREEDY, DimensionOrder.OFFLINE_GREEDY_FLEX)
 # With these an all-reduce scatters and gathers in all dimensions; online greedy does nothing else.
 SCATTERING_EVERYWHERE = (*GREEDY, DimensionOrder.ONLINE_GREEDY)
-GREEDY_OPERATIONS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER)
+GREEDY_OPERATIONS = (PhaseOperation.ALL_REDUCE, PhaseOperation.REDUCE_SCATTER, PhaseOperation.ALL_GATHER)
 
 
-class Route(NamedTuple):
+class Route(Struct, frozen=True):
     """The way of some chunks: one order, or several among which chunks take turns."""
 
     chunks: Chunks
@@ -53,7 +52,7 @@ class DimensionLoad(Struct):
 
 def routes(
     scheduler: DimensionOrder,
-    operation: Operation,
+    operation: PhaseOperation,
     total: int,
     runs: Sequence[Chunks],
     lanes: Sequence[OrderedDimension],
@@ -82,10 +81,10 @@ def routes(
     return routes_taken
 
 
-def usual_order(operation: Operation, dimensions: int) -> Order:
+def usual_order(operation: PhaseOperation, dimensions: int) -> Order:
     """Return the ascending order, or the descending one for an all-gather."""
     ascending = range(dimensions)
-    return tuple(reversed(ascending) if operation is Operation.ALL_GATHER else ascending)
+    return tuple(reversed(ascending) if operation is PhaseOperation.ALL_GATHER else ascending)
 
 
 def empty_loads(dimensions: int) -> list[DimensionLoad]:
@@ -94,7 +93,7 @@ def empty_loads(dimensions: int) -> list[DimensionLoad]:
 
 
 def greedy_chunks(
-    operation: Operation,
+    operation: PhaseOperation,
     total: int,
     runs: Sequence[Chunks],
     lanes: Sequence[OrderedDimension],
@@ -104,7 +103,7 @@ def greedy_chunks(
     loads: list[DimensionLoad] | None = None,
 ) -> Iterator[tuple[int, Order]]:
     """Yield the bytes and the order of every chunk; an all-reduce is planned as its scattering half."""
-    gathers = operation is Operation.ALL_GATHER
+    gathers = operation is PhaseOperation.ALL_GATHER
     loads = empty_loads(len(lanes)) if loads is None else loads
     left = total
     recommended = (run.size for run in runs for _ in range(run.number))

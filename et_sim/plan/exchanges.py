@@ -11,7 +11,7 @@ bytes came from. With equal bytes for all pairs, these are the messages of the p
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -34,7 +34,7 @@ from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.workload import Workload
 
 
-class AxisLine(NamedTuple):
+class AxisLine(Struct, frozen=True):
     """The members along an axis: the rank at each distance ahead of each rank, and its place."""
 
     ahead: Any  # rank x distance

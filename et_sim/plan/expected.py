@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.plan.records import Action, Plan
+from et_sim.plan.records import Action, LoweredPlan
 
 
-def expected_messages(plan: Plan) -> int:
+def expected_messages(plan: LoweredPlan) -> int:
     """Return the number of messages of a run that completes, for its progress."""
     sends = plan.programs["sends"].astype(np.float64)
     for row in np.flatnonzero(plan.programs["own_steps"]).tolist():
@@ -17,7 +17,7 @@ def expected_messages(plan: Plan) -> int:
     return round(_expected(plan, sends, 1))
 
 
-def expected_packets(plan: Plan, payload: int) -> int:
+def expected_packets(plan: LoweredPlan, payload: int) -> int:
     """Return about how many packets all messages are cut into: of trees and sends, by their mean sizes."""
     of_steps = np.maximum(-(-plan.steps["bytes"] // payload), 1)
     of_own_steps = -(-plan.steps["bytes"] // payload)
@@ -35,7 +35,7 @@ def expected_packets(plan: Plan, payload: int) -> int:
     return round(_expected(plan, of_program, of_send))
 
 
-def _of_program(plan: Plan, program: Any, of_steps: Any, payload: int) -> int:
+def _of_program(plan: LoweredPlan, program: Any, of_steps: Any, payload: int) -> int:
     """Return the number of packets that a member sends in a phase."""
     if program.tree_first >= 0 or program.custom_first >= 0 or program.step_period == 0:
         largest = max(int(plan.trees[way].max(initial=0)) for way in ("up_bytes", "down_bytes"))
@@ -52,7 +52,7 @@ def _of_own_steps(program: Any, of_steps: Any) -> float:
     return float(of_steps[first : first + blocks * period].sum()) * rounds / blocks
 
 
-def _expected(plan: Plan, of_program: Any, of_send: float) -> float:
+def _expected(plan: LoweredPlan, of_program: Any, of_send: float) -> float:
     """Return the sum of a figure over all phases of all chunks, and all sends, of all actors."""
     per_collective = np.zeros(len(plan.collectives))
     for row, collective in enumerate(plan.collectives):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
 from et_sim.basics.units import format_ns
-from et_sim.plan.records import NO_REDUCTION, Plan
+from et_sim.plan.records import NO_REDUCTION, LoweredPlan
 
 LATEST = 1 << 62  # units of time
 
 
-def in_fractions(plan: Plan, bits: int) -> Plan:
+def in_fractions(plan: LoweredPlan, bits: int) -> LoweredPlan:
     """Return the plan with all its times in units of 2^-bits ns."""
     if bits == 0:
         return plan

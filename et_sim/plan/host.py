@@ -7,11 +7,11 @@ host waits for no device; if its software waits for messages, a launch follows t
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import LONGEST_NS, plural
@@ -69,11 +69,11 @@ def _launched(trace: Trace, launch_ns: float, step_ns: float, waits: bool) -> Tr
         "present": np.full(added, BIT["is_cpu_op"] | BIT["launch"] | BIT["duration_ns"], np.uint32),
     }
     columns: dict[str, Any] = {}
-    for field in fields(trace):
-        column = getattr(trace, field.name)
-        if isinstance(column, np.ndarray) and len(column) == count and not field.name.endswith("_deps"):
-            new: Any = node.get(field.name, np.zeros(added, column.dtype))
-            columns[field.name] = np.concatenate((column, new))
+    for name in trace.__struct_fields__:
+        column = getattr(trace, name)
+        if isinstance(column, np.ndarray) and len(column) == count and not name.endswith("_deps"):
+            new: Any = node.get(name, np.zeros(added, column.dtype))
+            columns[name] = np.concatenate((column, new))
     columns["ctrl_start"], columns["ctrl_deps"] = _with_launches(trace, rows, waits)
     columns["data_start"] = np.concatenate((trace.data_start, np.full(added, trace.data_start[-1])))
     return replace(trace, names=(*trace.names, LAUNCH), **columns)

@@ -22,7 +22,7 @@ from et_sim.machine.model import LogicalGrid
 Ring = tuple[int, ...]  # places, in the order of the ring
 
 
-class Side(Struct, frozen=True):
+class EqualLines(Struct, frozen=True):
     """Lines of equal length, of ranks or of members of a group."""
 
     dimension: int  # of the machine, whose algorithm and queues it uses: the outermost one that it covers
@@ -37,18 +37,20 @@ class Side(Struct, frozen=True):
         return min(self.blocks, default=0)
 
 
-Layout = tuple[Side, ...]  # innermost first
+Layout = tuple[EqualLines, ...]  # innermost first
 
 
 def sides_of_system(grid: LogicalGrid) -> Layout:
     """Return the sides of the machine itself: its dimensions."""
     pairs = zip(grid.strides, grid.dimensions, strict=True)
-    return tuple(Side(number, stride, dimension.npus) for number, (stride, dimension) in enumerate(pairs))
+    return tuple(
+        EqualLines(number, stride, dimension.npus) for number, (stride, dimension) in enumerate(pairs)
+    )
 
 
 def sides_of_group(grid: LogicalGrid, members: Any) -> Layout:
     """Return the sides of a group, whose members are in ascending order, without sides of one member."""
-    sides: list[Side] = []
+    sides: list[EqualLines] = []
     stride, finest, uneven = 1, np.zeros(0, np.int64), 0  # of uneven blocks below: members of each
     for number, first in zip(_outwards(grid), _first_of_blocks(grid, members), strict=True):
         sizes = np.diff(np.append(np.flatnonzero(first), len(members)))
@@ -58,7 +60,9 @@ def sides_of_group(grid: LogicalGrid, members: Any) -> Layout:
         count = int(sizes[0]) // stride
         if count > 1:
             blocks = finest[: np.searchsorted(np.cumsum(finest), sizes[0]) + 1] // stride
-            sides.append(Side(number, stride, count, tuple(blocks.tolist()), uneven if len(blocks) else 0))
+            sides.append(
+                EqualLines(number, stride, count, tuple(blocks.tolist()), uneven if len(blocks) else 0)
+            )
         stride, finest = int(sizes[0]), finest[:0]
     return tuple(sides)
 

@@ -36,9 +36,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.collectives import Operation, StepProgram
+from et_sim.collectives import PhaseOperation, StepProgram
 from et_sim.collectives.program import OwnBytes
-from et_sim.machine.collective_library import Protocol
+from et_sim.machine.collective_library import LibraryProtocol
 from et_sim.machine.collective_library.choice import BARRIER_BYTES, PAIRS
 from et_sim.machine.collective_library.constants import (
     COLLNET_CHAIN,
@@ -49,13 +49,17 @@ from et_sim.machine.collective_library.constants import (
 )
 from et_sim.plan.axes import Axis
 
-ON_WIRES: Mapping[Protocol, Fraction] = MappingProxyType(
-    {Protocol.LL: Fraction(2), Protocol.LL128: Fraction(128, 120), Protocol.SIMPLE: Fraction(1)}
+ON_WIRES: Mapping[LibraryProtocol, Fraction] = MappingProxyType(
+    {
+        LibraryProtocol.LL: Fraction(2),
+        LibraryProtocol.LL128: Fraction(128, 120),
+        LibraryProtocol.SIMPLE: Fraction(1),
+    }
 )
 BY_SWITCH = (NVLS, NVLS_TREE)
 OVER_COLLNET = (COLLNET_DIRECT, COLLNET_CHAIN)
-TO_AND_FRO = (Operation.ALL_REDUCE, Operation.BARRIER)
-FROM_OR_TO_ROOT = (Operation.BROADCAST, Operation.REDUCE)
+TO_AND_FRO = (PhaseOperation.ALL_REDUCE, PhaseOperation.BARRIER)
+FROM_OR_TO_ROOT = (PhaseOperation.BROADCAST, PhaseOperation.REDUCE)
 PACE_BYTES = 1  # size of a message that carries no data and only keeps the pace
 
 
@@ -63,17 +67,22 @@ class WireBytes(Struct, frozen=True):
     """The bytes that a collective of `ranks` on `nodes` puts on wires; S is `size` there."""
 
     algorithm: str
-    operation: Operation
+    operation: PhaseOperation
     size: Fraction
     ranks: int
     nodes: int
 
     @staticmethod
     def of(
-        algorithm: str, protocol: Protocol, operation: Operation, size: int, ranks: int, nodes: int
+        algorithm: str,
+        protocol: LibraryProtocol,
+        operation: PhaseOperation,
+        size: int,
+        ranks: int,
+        nodes: int,
     ) -> WireBytes:
         """Return the bytes of a choice; a barrier is a small all-reduce."""
-        data = BARRIER_BYTES if operation is Operation.BARRIER else size
+        data = BARRIER_BYTES if operation is PhaseOperation.BARRIER else size
         return WireBytes(algorithm, operation, ON_WIRES[protocol] * data, ranks, nodes)
 
     @property
@@ -112,7 +121,7 @@ class WireBytes(Struct, frozen=True):
         return [self.passes * self.size * part for part in links]
 
     @property
-    def root_side(self) -> Operation | None:
+    def root_side(self) -> PhaseOperation | None:
         """Return the operation, if a root has no part in some of its links."""
         return self.operation if self.operation in FROM_OR_TO_ROOT else None
 
@@ -121,20 +130,20 @@ class WireBytes(Struct, frozen=True):
         return self.size * (members - 1) / members
 
 
-class Links(Struct, frozen=True):
+class UnlikeMessages(Struct, frozen=True):
     """The messages of a phase that differ from the others; as a rule, none."""
 
-    root: Operation | None = None  # broadcast: messages to the root carry nothing; reduce: those from it
+    root: PhaseOperation | None = None  # broadcast: messages to the root carry nothing; reduce: those from it
     blocks: tuple[int, ...] = ()  # members of each node, where these hold different numbers
     within: tuple[int, ...] = ()  # bytes of a message that stays in each
 
     @property
     def differ(self) -> bool:
         """Return whether any message differs."""
-        return self != Links()
+        return self != UnlikeMessages()
 
 
-def with_own_bytes(program: StepProgram, links: Links, axis: Axis, is_root: Any) -> StepProgram:
+def with_own_bytes(program: StepProgram, links: UnlikeMessages, axis: Axis, is_root: Any) -> StepProgram:
     """Return the program of a phase along an axis, with the bytes of each member; `is_root` is by member."""
     member = np.arange(len(is_root))
     place = member // axis.stride % axis.members
@@ -153,7 +162,7 @@ def with_own_bytes(program: StepProgram, links: Links, axis: Axis, is_root: Any)
     return replace(program, message_bytes=sent.max(axis=(0, 1)), own=own)
 
 
-def _on_links(links: Links, size: int, source: Any, target: Any, is_root: Any) -> Any:
+def _on_links(links: UnlikeMessages, size: int, source: Any, target: Any, is_root: Any) -> Any:
     out = np.full(len(source), size)
     if links.within:
         node = np.repeat(np.arange(len(links.blocks)), links.blocks)
@@ -161,5 +170,5 @@ def _on_links(links: Links, size: int, source: Any, target: Any, is_root: Any) -
         stays = node[source] == node[target]
         out[stays] = np.array(links.within)[node[source[stays]]]
     if links.root is not None:
-        out[is_root[target if links.root is Operation.BROADCAST else source]] = PACE_BYTES
+        out[is_root[target if links.root is PhaseOperation.BROADCAST else source]] = PACE_BYTES
     return out

@@ -23,9 +23,9 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import LONGEST_NS, format_ns
-from et_sim.collectives import Algorithm, Operation, StepProgram
+from et_sim.collectives import Algorithm, PhaseOperation, StepProgram
 from et_sim.collectives.shifts import paced
-from et_sim.machine.collective_library import Call, Choice, Library
+from et_sim.machine.collective_library import Call, Library, LibraryChoice
 from et_sim.machine.collective_library.choice import PAIRS
 from et_sim.machine.collective_library.constants import (
     COLLNET_CHAIN,
@@ -35,11 +35,11 @@ from et_sim.machine.collective_library.constants import (
     PAT,
     TREE,
 )
-from et_sim.machine.model import Network, Shape
-from et_sim.plan.axes import SUBGROUP_ENDPOINT_NS, Way
+from et_sim.machine.model import DimensionShape, Network
+from et_sim.plan.axes import SUBGROUP_ENDPOINT_NS, DimensionWay
 from et_sim.plan.groups import GroupShape
-from et_sim.plan.layout import Layout, Side
-from et_sim.plan.library_bytes import BY_SWITCH, FROM_OR_TO_ROOT, Links, WireBytes
+from et_sim.plan.layout import EqualLines, Layout
+from et_sim.plan.library_bytes import BY_SWITCH, FROM_OR_TO_ROOT, UnlikeMessages, WireBytes
 
 AROUND = Algorithm("ring")
 WITHIN = 0
@@ -49,15 +49,15 @@ OVER_LEVELS = (TREE, NVLS, NVLS_TREE, COLLNET_DIRECT, COLLNET_CHAIN, PAT)
 class PacedPhase(Struct, frozen=True):
     """A phase along a way, before it has a row."""
 
-    way: Way
+    way: DimensionWay
     program: StepProgram
-    links: Links  # those whose messages differ from the program's
+    links: UnlikeMessages  # those whose messages differ from the program's
 
 
 class LibraryCollective(Struct, frozen=True):
     """The collective of a library: the phases of each chunk; chunks run at the same time."""
 
-    choice: Choice
+    choice: LibraryChoice
     nodes: int  # number of nodes of its ranks
     processors: int  # of each rank, taken from its kernels
     chunks: tuple[tuple[PacedPhase, ...], ...]
@@ -66,13 +66,13 @@ class LibraryCollective(Struct, frozen=True):
 class _WaySteps(Struct, frozen=True):
     """A way, and the steps that a collective takes along it."""
 
-    way: Way
+    way: DimensionWay
     steps: int
     distance: tuple[int, ...]
     size: int  # bytes that a member sends along it, over all; through uneven nodes, to another node
     at_once: int = 1  # steps
     through_port: int = 1  # of those, at a port
-    links: Links = Links()  # links on which members send other bytes, over all
+    links: UnlikeMessages = UnlikeMessages()  # links on which members send other bytes, over all
     sharers: int = 0  # members of the group that share a link to other nodes; 0: not known to be shared
     are_pairs: bool = False
     ahead: int | None = None  # bytes sent to each peer before they arrive; None: no limit
@@ -102,20 +102,20 @@ class LibraryPhases:
 
     def lower(
         self,
-        operation: Operation,
+        operation: PhaseOperation,
         size: int,
         datatype: str,
         group: GroupShape,
-        ways: Sequence[Way],
+        ways: Sequence[DimensionWay],
         layout: Layout,
     ) -> LibraryCollective | None:
         """Return the phases of a collective, or None if no bytes have to move."""
         members = prod(way.members for way in ways)
-        if members == 1 or (size == 0 and operation is not Operation.BARRIER):
+        if members == 1 or (size == 0 and operation is not PhaseOperation.BARRIER):
             return None
         assert not group.is_as_listed, "where a library is known, groups are laid out"
         nodes, least = self._nodes(ways, layout)
-        counted = size * members if operation is Operation.ALL_GATHER else size
+        counted = size * members if operation is PhaseOperation.ALL_GATHER else size
         call = Call(operation.name.lower(), members, nodes, counted, datatype, least)
         choice = self._library.choice(call)
         time = round(choice.time_us * 1000)
@@ -131,11 +131,11 @@ class LibraryPhases:
         processors = self._library.processors(call, choice)
         return LibraryCollective(choice, nodes, processors, tuple(self._chunks(parts, time)))
 
-    def is_within(self, way: Way) -> bool:
+    def is_within(self, way: DimensionWay) -> bool:
         """Return whether a way leads through a node."""
         return self._has_node and way.dimension == 0 and way.own_rings <= 1 and way.axis >= 0
 
-    def _nodes(self, ways: Sequence[Way], layout: Layout) -> tuple[int, int]:
+    def _nodes(self, ways: Sequence[DimensionWay], layout: Layout) -> tuple[int, int]:
         """Return the number of nodes of the group, and that of its ranks on the node with the fewest."""
         nodes = least = 1
         for way in ways:
@@ -148,12 +148,12 @@ class LibraryPhases:
                 nodes *= way.members
         return nodes, least
 
-    def _blocks(self, side: Side) -> tuple[int, ...]:
+    def _blocks(self, side: EqualLines) -> tuple[int, ...]:
         """Return members of each node of a side through uneven nodes; empty for other sides."""
         return side.blocks if side.uneven == 0 and self._has_node else ()
 
     def _parts(
-        self, sent: WireBytes, ways: Sequence[Way], layout: Layout
+        self, sent: WireBytes, ways: Sequence[DimensionWay], layout: Layout
     ) -> tuple[list[_WaySteps], list[_WaySteps]]:
         inner = [way for way in ways if self.is_within(way)]
         outer = [way for way in ways if not self.is_within(way)]
@@ -176,17 +176,21 @@ class LibraryPhases:
             ],
         )
 
-    def _part(self, sent: WireBytes, way: Way, size: int, is_over_levels: bool) -> _WaySteps:
+    def _part(self, sent: WireBytes, way: DimensionWay, size: int, is_over_levels: bool) -> _WaySteps:
         """Return the steps along a way, over all links that an NPU has there at once."""
         part = _part(sent, way, size, is_over_levels)
         links = way.members - 1
-        if self._dimensions[way.dimension].shape is not Shape.FULLY_CONNECTED or way.axis < 0 or links == 1:
+        if (
+            self._dimensions[way.dimension].shape is not DimensionShape.FULLY_CONNECTED
+            or way.axis < 0
+            or links == 1
+        ):
             return part
         rounds = 1 if part.are_pairs else part.steps
         return replace(part, steps=rounds * links, distance=tuple(range(1, way.members)), at_once=links)
 
     def _with_buffers(
-        self, parts: Sequence[_WaySteps], choice: Choice, *, within: bool = False
+        self, parts: Sequence[_WaySteps], choice: LibraryChoice, *, within: bool = False
     ) -> list[_WaySteps]:
         """Return the parts with the bytes that each connection buffers; rings share theirs among links."""
         buffers = self._library.buffers
@@ -272,7 +276,7 @@ class LibraryPhases:
 
     def _hops_ns(self, number: int) -> float:
         dimension = self._dimensions[number]
-        return (2 if dimension.shape is Shape.SWITCH else 1) * dimension.latency_ns
+        return (2 if dimension.shape is DimensionShape.SWITCH else 1) * dimension.latency_ns
 
     def _flight_ns(self, part: _WaySteps, size: int) -> int:
         """Return the time of a message while only its group sends; through uneven nodes, from node to node.
@@ -290,7 +294,7 @@ class LibraryPhases:
 
 
 def _between(
-    sent: WireBytes, sides: Sequence[int], outer: Sequence[Way], blocks: Sequence[tuple[int, ...]]
+    sent: WireBytes, sides: Sequence[int], outer: Sequence[DimensionWay], blocks: Sequence[tuple[int, ...]]
 ) -> list[Fraction]:
     """Return bytes of a member along each of the ways between nodes; of uneven nodes, over the rings through
     them.
@@ -302,7 +306,7 @@ def _between(
 
 
 def _through_uneven_nodes(
-    sent: WireBytes, way: Way, blocks: tuple[int, ...], between: Fraction
+    sent: WireBytes, way: DimensionWay, blocks: tuple[int, ...], between: Fraction
 ) -> dict[str, Any]:
     """Return the changed fields of a way through nodes of different numbers of members."""
     if not blocks:
@@ -311,23 +315,23 @@ def _through_uneven_nodes(
         return {"at_once": way.members - 1, "through_port": way.members - min(blocks)}
     within = [sent.within(Fraction(here)) * here / max(here - 1, 1) for here in blocks]
     differ = any(size != between for size, here in zip(within, blocks, strict=True) if here > 1)
-    return {"links": Links(sent.root_side, blocks, tuple(map(ceil, within)))} if differ else {}
+    return {"links": UnlikeMessages(sent.root_side, blocks, tuple(map(ceil, within)))} if differ else {}
 
 
-def _part(sent: WireBytes, way: Way, size: int, is_over_levels: bool) -> _WaySteps:
+def _part(sent: WireBytes, way: DimensionWay, size: int, is_over_levels: bool) -> _WaySteps:
     """Return the steps of the algorithm: to the next member, except for copies of all pairs."""
     others, levels = way.members - 1, ceil(log2(way.members))
     if sent.algorithm == PAIRS:
         return _WaySteps(way, others, tuple(range(1, way.members)), size, are_pairs=True)
     if sent.operation in FROM_OR_TO_ROOT:
-        return _WaySteps(way, levels, (1,), size, links=Links(sent.root_side))
+        return _WaySteps(way, levels, (1,), size, links=UnlikeMessages(sent.root_side))
     if is_over_levels:
         times = 1 if sent.algorithm in (NVLS, PAT) else 2
         return _WaySteps(way, times * levels, (1,), size)
     return _WaySteps(way, sent.passes * others, (1,), size)
 
 
-def _barrier_along(way: Way) -> _WaySteps:
+def _barrier_along(way: DimensionWay) -> _WaySteps:
     """Return steps of short messages after which every member has waited for all."""
     distances = _doubling(way)
     return _WaySteps(way, len(distances), distances, len(distances))
@@ -341,5 +345,5 @@ def _in_few_rounds(part: _WaySteps) -> _WaySteps:
     return replace(part, steps=len(distances), distance=distances)
 
 
-def _doubling(way: Way) -> tuple[int, ...]:
+def _doubling(way: DimensionWay) -> tuple[int, ...]:
     return tuple(1 << level for level in range(ceil(log2(way.members))))

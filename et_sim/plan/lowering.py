@@ -1,4 +1,4 @@
-"""Workload x machine -> `Plan`: everything that must happen, with all names resolved to numbers.
+"""Workload x machine -> `LoweredPlan`: everything that must happen, with all names resolved to numbers.
 
 Two stages, so that folding can use the first before the second is done: `Lowering` treats every template,
 whichever ranks run it; `build_plan` adds what differs from actor to actor.
@@ -29,7 +29,7 @@ from et_sim.plan.kernel_table import KernelPrices
 from et_sim.plan.members import Actors, MemberTables
 from et_sim.plan.nodes import MissingAttributes, NodeRules, TemplateTables, lower_nodes
 from et_sim.plan.pool_tables import JointRequests, pool_tables, refuse_unequal_requests
-from et_sim.plan.records import Plan, Version1Rules, WaitingOrder
+from et_sim.plan.records import LoweredPlan, Version1Rules, WaitingOrder
 from et_sim.plan.send_windows import set_windows
 from et_sim.plan.straggler_variants import StragglerVariants
 from et_sim.plan.streams import StreamLanes, TemplatePart, occupation_of, slowing_of
@@ -166,12 +166,12 @@ class Lowering:
         )
 
 
-def build_plan(workload: Workload, machine: Machine) -> Plan:
+def build_plan(workload: Workload, machine: Machine) -> LoweredPlan:
     """Lower every rank of the workload onto the machine, one actor each."""
     return assemble(Lowering(workload, machine), Actors.one_per_rank(machine.network.ranks))
 
 
-def assemble(lowering: Lowering, actors: Actors) -> Plan:
+def assemble(lowering: Lowering, actors: Actors) -> LoweredPlan:
     """Return the plan of the actors' representatives."""
     workload, machine, system = lowering.workload, lowering.machine, lowering.machine.system
     channel_tables = ChannelTables(workload, lowering.endpoints, actors)
@@ -206,7 +206,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     )
     pool = pool_tables(machine.memory.pool, workload.ranks, len(switches["switch_classes"]))
     joint_requests, first_joint = lowering.joint.tables()
-    plan = Plan(
+    plan = LoweredPlan(
         ranks=workload.ranks,
         dimensions=len(machine.network.grid.dimensions),
         queues_per_dim=system.queues_per_dim,

@@ -10,27 +10,27 @@ from et_sim.basics.errors import TraceError
 from et_sim.basics.group_names import group_key
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ranks, plural
-from et_sim.collectives import Operation
+from et_sim.collectives import PhaseOperation
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import System
-from et_sim.plan.records import Action, Plan
+from et_sim.plan.records import Action, LoweredPlan
 from et_sim.trace.columns import RowColumn
 from et_sim.trace.order import issue_order
-from et_sim.trace.preflight import Problem, Rules, find_problems
+from et_sim.trace.preflight import CorrectionEffects, Problem, find_problems
 from et_sim.trace.preflight.problem import of_ranks, ordinal
 from et_sim.trace.workload import Workload
 
-_ONE_WAY = (Operation.BROADCAST, Operation.REDUCE, Operation.GATHER, Operation.SCATTER)
+_ONE_WAY = (PhaseOperation.BROADCAST, PhaseOperation.REDUCE, PhaseOperation.GATHER, PhaseOperation.SCATTER)
 
 
-def rules_of(system: System) -> Rules:
+def rules_of(system: System) -> CorrectionEffects:
     """Return the rules of a system for collectives, by its corrections."""
     communicates = not (system.replay_only or system.replay_communication)
     return _rules(system.behaviour.corrections, communicates=communicates)
 
 
-def _rules(corrections: frozenset[Correction], *, communicates: bool) -> Rules:
-    return Rules(
+def _rules(corrections: frozenset[Correction], *, communicates: bool) -> CorrectionEffects:
+    return CorrectionEffects(
         side_by_side=Correction.CONCURRENT_COMMUNICATION in corrections,
         any_order=Correction.MATCH_BY_PROGRAM in corrections,
         simulates_broadcast=Correction.SIMULATED_BROADCAST in corrections,
@@ -38,7 +38,7 @@ def _rules(corrections: frozenset[Correction], *, communicates: bool) -> Rules:
     )
 
 
-def find_mistakes(plan: Plan, workload: Workload) -> list[Problem]:
+def find_mistakes(plan: LoweredPlan, workload: Workload) -> list[Problem]:
     """Return the problems of a workload that can explain why a run of the plan got stuck, certain ones first.
 
     These are findings of `et-sim check` about dependencies, messages and collectives.
@@ -65,7 +65,7 @@ def refuse_mismatches(problems: list[Problem]) -> None:
         raise TraceError(problems[0].text + more, remedy=problems[0].remedy)
 
 
-def find_renumbered(plan: Plan, workload: Workload) -> list[Problem]:
+def find_renumbered(plan: LoweredPlan, workload: Workload) -> list[Problem]:
     """Return collectives of all ranks whose numbers differ between ranks, without `GROUP_COUNTERS`.
 
     Ranks wait for ever where the numbers are certain.
@@ -110,7 +110,7 @@ def _ranks_of_templates(workload: Workload) -> list[Any]:
     return np.split(order, np.cumsum(workload.ranks_per_template)[:-1])
 
 
-def _numbers(plan: Plan, workload: Workload, template: int, rank: int) -> tuple[Any, RowColumn, bool]:
+def _numbers(plan: LoweredPlan, workload: Workload, template: int, rank: int) -> tuple[Any, RowColumn, bool]:
     """Return numbers and rows of a rank's collectives of all ranks, and whether the numbers are certain."""
     node_first, count = (int(plan.templates[name][template]) for name in ("node_first", "nodes"))
     nodes = plan.nodes[node_first : node_first + count]
@@ -126,7 +126,7 @@ def _numbers(plan: Plan, workload: Workload, template: int, rank: int) -> tuple[
     return numbers[of_all], rows[of_all], is_forced and meet
 
 
-def _all_meet(plan: Plan, row: int) -> bool:
+def _all_meet(plan: LoweredPlan, row: int) -> bool:
     """Return whether every rank waits for every other one in a collective, directly or indirectly."""
     collective = plan.collectives[row]
     if int(collective["kind"]) in _ONE_WAY:

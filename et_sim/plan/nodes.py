@@ -7,7 +7,7 @@ those of the workload's traces, then those of custom collectives.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
@@ -23,8 +23,8 @@ from et_sim.plan import records
 from et_sim.plan.kernel_table import KernelPrices
 from et_sim.plan.records import Action, Lane
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
-from et_sim.trace.group_attributes import bytes_put_in
-from et_sim.trace.preflight.check import Fault, attribute_faults, communication_faults, value_faults
+from et_sim.trace.group_attributes import NodeFault, bytes_put_in
+from et_sim.trace.preflight.check import attribute_faults, communication_faults, value_faults
 from et_sim.trace.stack import Stack
 
 
@@ -276,17 +276,17 @@ def _check_attributes(trace: Trace, rules: NodeRules, lacking: Mapping[str, Any]
         )
 
 
-def _refuse(faults: Iterator[Fault], trace: Trace, place: str) -> None:
+def _refuse(faults: Iterator[NodeFault], trace: Trace, place: str) -> None:
     for fault in faults:
         raise TraceError(fault.sentence(trace), place=place, remedy=fault.remedy)
 
 
 def _refuse_first(wrong: Any, trace: Trace, place: str, fault: str, remedy: str) -> None:
     if wrong.any():
-        _refuse(iter([Fault(wrong, fault, remedy)]), trace, place)
+        _refuse(iter([NodeFault(wrong, fault, remedy)]), trace, place)
 
 
-class _TemplateBlock(NamedTuple):
+class _TemplateBlock(Struct, frozen=True):
     """Templates one after the other: their nodes, and the children of these."""
 
     sizes: Any

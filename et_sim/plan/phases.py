@@ -9,11 +9,10 @@ of a phase are divided among its members without a rest, so some may get lost. `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 
-from et_sim.collectives import OVER_A_TREE, Operation
+from et_sim.collectives import OVER_A_TREE, PhaseOperation
 from et_sim.machine.model import AllReducePlan
 from et_sim.plan.records import QueueCursor
 
@@ -31,13 +30,13 @@ class PhaseStep(Struct, frozen=True):
     """One phase of a chunk: an operation on one dimension, from `size` to `output` bytes per member."""
 
     part: PhasePart
-    operation: Operation
+    operation: PhaseOperation
     size: int
     output: int
     cursor: QueueCursor
 
 
-class Rules(Struct, frozen=True):
+class PhaseRules(Struct, frozen=True):
     """The rules by which the phases of a chunk are made."""
 
     plan: AllReducePlan
@@ -47,21 +46,21 @@ class Rules(Struct, frozen=True):
     everywhere: bool = False  # an all-reduce scatters and gathers in the last dimension, too
 
 
-class Chunks(NamedTuple):
+class Chunks(Struct, frozen=True):
     """A number of chunks of equal size."""
 
     number: int
     size: int
 
 
-def split_into_chunks(operation: Operation, size: int, splits: int, ranks: int) -> list[Chunks]:
+def split_into_chunks(operation: PhaseOperation, size: int, splits: int, ranks: int) -> list[Chunks]:
     """Return the chunks of a collective as the reference cuts them.
 
     A chunk holds at least one byte for every rank of the system, so small collectives grow. All-gathers and
     collectives over a tree are exempt: their chunks hold at least one byte.
     """
     chunk = size // splits
-    exempt = operation is Operation.ALL_GATHER or operation in OVER_A_TREE
+    exempt = operation is PhaseOperation.ALL_GATHER or operation in OVER_A_TREE
     if not exempt and chunk < ranks:
         return [Chunks(splits, ranks)]
     chunk = max(chunk, 1)
@@ -92,9 +91,11 @@ def bytes_to_cut(size: int, splits: int, runs: Sequence[Chunks]) -> int:
     return sum(run.number * run.size for run in runs) if is_raised else size
 
 
-def plan_phases(operation: Operation, size: int, order: Sequence[PhasePart], rules: Rules) -> list[PhaseStep]:
+def plan_phases(
+    operation: PhaseOperation, size: int, order: Sequence[PhasePart], rules: PhaseRules
+) -> list[PhaseStep]:
     """Return the phases of one chunk of `size` bytes; it visits the dimensions in the given order."""
-    both_ways = operation is Operation.ALL_REDUCE and rules.plan is AllReducePlan.LOCAL_BW_AWARE
+    both_ways = operation is PhaseOperation.ALL_REDUCE and rules.plan is AllReducePlan.LOCAL_BW_AWARE
     if both_ways and (len(order) > 1 or not rules.all_queues):
         return _inward_and_outward(size, order, rules)
     phases = []
@@ -104,7 +105,7 @@ def plan_phases(operation: Operation, size: int, order: Sequence[PhasePart], rul
     return phases
 
 
-def _inward_and_outward(size: int, order: Sequence[PhasePart], rules: Rules) -> list[PhaseStep]:
+def _inward_and_outward(size: int, order: Sequence[PhasePart], rules: PhaseRules) -> list[PhaseStep]:
     """Return reduce-scatters inwards, an all-reduce on the last dimension, and all-gathers outwards.
 
     Where pieces were rounded up, a gather ends with no more bytes than its scatter began with.
@@ -112,25 +113,25 @@ def _inward_and_outward(size: int, order: Sequence[PhasePart], rules: Rules) -> 
     both = order if rules.everywhere else order[:-1]
     inward = []
     for part in both:
-        output = _output(Operation.REDUCE_SCATTER, size, part)
-        inward.append(PhaseStep(part, Operation.REDUCE_SCATTER, size, output, rules.inward))
+        output = _output(PhaseOperation.REDUCE_SCATTER, size, part)
+        inward.append(PhaseStep(part, PhaseOperation.REDUCE_SCATTER, size, output, rules.inward))
         size = output
     phases = list(inward)
     if not rules.everywhere:
-        phases.append(PhaseStep(order[-1], Operation.ALL_REDUCE, size, size, rules.inward))
+        phases.append(PhaseStep(order[-1], PhaseOperation.ALL_REDUCE, size, size, rules.inward))
     for scatter in reversed(inward):
-        output = min(_output(Operation.ALL_GATHER, size, scatter.part), scatter.size)
-        phases.append(PhaseStep(scatter.part, Operation.ALL_GATHER, size, output, rules.outward))
+        output = min(_output(PhaseOperation.ALL_GATHER, size, scatter.part), scatter.size)
+        phases.append(PhaseStep(scatter.part, PhaseOperation.ALL_GATHER, size, output, rules.outward))
         size = output
     return phases
 
 
-def _output(operation: Operation, size: int, part: PhasePart) -> int:
+def _output(operation: PhaseOperation, size: int, part: PhasePart) -> int:
     """Return the bytes that a member holds after a phase."""
     if part.keeps_size:
         return size
-    if operation is Operation.REDUCE_SCATTER:
+    if operation is PhaseOperation.REDUCE_SCATTER:
         return -(-size // part.members) if part.whole_pieces else size // part.members
-    if operation is Operation.ALL_GATHER:
+    if operation is PhaseOperation.ALL_GATHER:
         return size * part.members
     return size

@@ -15,8 +15,8 @@ from et_sim.collectives import (
     Algorithm,
     CostFixes,
     InNetworkProgram,
-    Operation,
     Peer,
+    PhaseOperation,
     StepProgram,
     Transfers,
     TreeProgram,
@@ -193,7 +193,7 @@ class ProgramKey(Struct, frozen=True):
     axis: int  # NO_AXIS: the axis of a group
     members: int
     algorithm: Algorithm
-    operation: Operation
+    operation: PhaseOperation
     size: int
     root: int = 0  # position
     own: int = -1  # number of its own sizes; -1: none
@@ -277,7 +277,7 @@ class ProgramRows:
         return program_tables(self._programs, local_mem_bw)
 
 
-def check_bytes(operation: Operation, most: int) -> None:
+def check_bytes(operation: PhaseOperation, most: int) -> None:
     """Refuse a phase whose bytes cannot be counted."""
     if most > MOST_BYTES:
         raise MachineError(

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Notice
@@ -274,8 +273,7 @@ MEMBER = record(
 )
 
 
-@quick_dataclass(frozen=True)
-class Version1Rules:
+class Version1Rules(Struct, frozen=True):
     """The rules of ASTRA-sim 1.0 that later versions do not have."""
 
     pairs_early: bool  # messages go on the calendar once their receives are posted
@@ -291,8 +289,7 @@ class UsedGroup(Struct, frozen=True, eq=False):
     members: tuple[int, ...] | GroupRule  # as listed, or a rule that gives each rank's members
 
 
-@quick_dataclass(frozen=True, eq=False)
-class Plan:
+class LoweredPlan(Struct, frozen=True, eq=False):
     """All tables, and the few scalars that hold for the whole run."""
 
     ranks: int
@@ -406,7 +403,7 @@ def lane_limits(streams: tuple[int, ...] = ()) -> Any:
     return np.array([*limits, *streams], np.int32)
 
 
-def most_of_a_template(plan: Plan, of_node: Any) -> int:
+def most_of_a_template(plan: LoweredPlan, of_node: Any) -> int:
     """Return the largest sum of a column over the nodes of a template."""
     summed = np.concatenate(([0], np.cumsum(of_node, dtype=np.int64)))
     first = plan.templates["node_first"]

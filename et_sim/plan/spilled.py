@@ -9,15 +9,13 @@ of each rank one after the other.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from et_sim.basics.errors import TraceError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.machine.model import LocalMemory, System, WhenFull
 from et_sim.plan.lowering import Lowering
@@ -31,8 +29,7 @@ if TYPE_CHECKING:
     from et_sim.memory.spilling import Spills
 
 
-@quick_dataclass(frozen=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """The stores and loads of all ranks together."""
 
     stores: int = 0

@@ -11,9 +11,10 @@ nothing: fewer processors than all use the memory fully. Kernels always keep hal
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import MachineError, did_you_mean
 from et_sim.basics.group_names import shown_group
@@ -21,7 +22,7 @@ from et_sim.basics.patterns import fits_stars
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns
 from et_sim.compute import Treatment
-from et_sim.machine.model import Notice, SlowedWork, Stream, StreamWork
+from et_sim.machine.model import LimitedWork, Notice, SlowedWork, StreamWork
 from et_sim.plan import records
 from et_sim.plan.kernel_table import KernelTable
 from et_sim.plan.records import FIRST_FACTOR, LANES, Action, lane_limits
@@ -49,7 +50,7 @@ _KINDS = {
 class StreamLanes:
     """The lanes of streams, which follow the other lanes."""
 
-    def __init__(self, streams: tuple[Stream, ...]) -> None:
+    def __init__(self, streams: tuple[LimitedWork, ...]) -> None:
         self._streams = streams
         self._fitting = [0] * len(streams)  # nodes, including those that an earlier stream takes
         self._taken = [0] * len(streams)
@@ -100,7 +101,7 @@ class StreamLanes:
             notices.append(Notice(stream.place, "takes", f"no effect: there are no {works}"))
         return notices
 
-    def _nothing_such(self, number: int, stream: Stream) -> MachineError:
+    def _nothing_such(self, number: int, stream: LimitedWork) -> MachineError:
         works = " or ".join(work for work in StreamWork if work in stream.takes)
         for key, wanted, known in (
             ("nodes", stream.nodes, self._names[number]),
@@ -141,7 +142,7 @@ MOST_UNITS = 1 << 62
 SLOWS = (StreamWork.SENDS, StreamWork.COLLECTIVES)
 
 
-class TemplatePart(NamedTuple):
+class TemplatePart(Struct, frozen=True):
     """The nodes of a template in the plan."""
 
     trace: Trace

@@ -6,11 +6,11 @@ An isolated job has the NPUs and the start that it has in the run; no other job 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from et_sim.basics.unique import unique
 from et_sim.basics.units import rank_mask

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
+
+from msgspec import Struct
+from msgspec.structs import fields
 
 from et_sim.basics.errors import UsageError
 from et_sim.network.registry import MODELS
@@ -14,8 +16,7 @@ Description = str | Path | Mapping[str, Any]  # a file, or a dict with its keys
 Detail = str | Iterable[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
+class RunOptions(Struct, frozen=True, kw_only=True):
     """A machine, and the way a workload is simulated on it; each field's text is the help of its option."""
 
     system: Annotated[Description | None, "system description (JSON; of ASTRA-sim 1.0: text)"] = None

@@ -10,11 +10,11 @@ traces.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError, TraceError, UsageError
 from et_sim.engine.outcome import Outcome
@@ -104,7 +104,7 @@ def _cut(machine: Machine, sizes: tuple[int, ...], level_of: tuple[int, ...]) ->
         )
     cut = Network.of_cut_levels(network.levels, tuple(zip(sizes, level_of, strict=True)))
     lists = {}
-    for name in Implementations.__dataclass_fields__:
+    for name in Implementations.__struct_fields__:
         names = getattr(machine.system.implementations, name)
         spans = names is not None and any(name.startswith("one") for name in names)
         if names is not None and not spans:

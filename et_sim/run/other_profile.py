@@ -6,10 +6,10 @@ inputs give the same result.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError
 from et_sim.engine.driver import run_plan
@@ -20,7 +20,7 @@ from et_sim.plan.acting import CONDITIONS, may_act
 from et_sim.plan.expected import expected_messages
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.members import Actors
-from et_sim.plan.records import Plan
+from et_sim.plan.records import LoweredPlan
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import Change, Task, fewest_actors, moves_needed
 from et_sim.run.variation import NOT_SIMULATED, REFUSED, Ending, Variations, ending_of
@@ -77,7 +77,7 @@ class _Trials:
     def __init__(
         self,
         again: Variations,
-        plan: Plan,
+        plan: LoweredPlan,
         task: Task,
         simulated: Workload,
     ) -> None:
@@ -141,7 +141,7 @@ class _Trials:
         except EtSimError as error:
             return Ending(REFUSED, reason=str(error))
 
-    def _planned(self, more: frozenset[Correction]) -> Plan | None:
+    def _planned(self, more: frozenset[Correction]) -> LoweredPlan | None:
         """Return the plan with more corrections; None if the machine or the workload is refused."""
         try:
             task = self._with(more)
@@ -154,6 +154,6 @@ class _Trials:
         return self._again.task(corrections=more)
 
 
-def size_of(plan: Plan) -> int:
+def size_of(plan: LoweredPlan) -> int:
     """Return the number of messages and nodes to simulate."""
     return expected_messages(plan) + int(plan.templates["nodes"][plan.actors["template"]].sum())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,8 +53,7 @@ class PerRank:
         return self if result is None else result._of_ranks(getattr(result.statistics, self._name))
 
 
-@dataclass(eq=False, repr=False)
-class Result(RecordedRun):
+class Result(RecordedRun, eq=False):
     """The result of `et_sim.simulate`; all times are integer nanoseconds."""
 
     @property

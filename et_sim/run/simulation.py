@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
-from et_sim.documents.recognise import Kind, kind_of
+from et_sim.documents.recognise import FileKind, kind_of
 from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.transport.network_seam import NetworkModel, packets_expected
@@ -29,7 +29,7 @@ from et_sim.plan.host import with_host
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.members import Actors
 from et_sim.plan.mismatches import refuse_mismatches, rules_of
-from et_sim.plan.records import Plan
+from et_sim.plan.records import LoweredPlan
 from et_sim.plan.spilled import Spilled, spilled
 from et_sim.run.options import RunOptions
 from et_sim.timeline import CausalEvents, MessageSpool, Phases, PortRecord
@@ -228,7 +228,7 @@ def is_several(workload: Given) -> bool:
     """Return whether several jobs are given, whatever the form."""
     if isinstance(workload, Workload):
         return bool(workload.jobs)
-    return isinstance(workload, Mapping) or kind_of(Path(workload)) is Kind.JOBS
+    return isinstance(workload, Mapping) or kind_of(Path(workload)) is FileKind.JOBS
 
 
 def merged(
@@ -265,7 +265,7 @@ class Recorder(Struct, frozen=True):
 
     def run(
         self,
-        plan: Plan,
+        plan: LoweredPlan,
         network: Network,
         model: NetworkModel,
         watch: Watcher,

@@ -8,11 +8,11 @@ corrections, or one of the jobs. Variations share only these inputs, so they run
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.corrections import Correction

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -33,8 +32,7 @@ POLICIES: Mapping[str, str] = MappingProxyType(  # a policy is a class in a modu
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """A batching policy by name, and its limits."""
 
     name: str = CHUNKED
@@ -80,7 +78,7 @@ class Batching:
 NEVER = -1
 
 
-class Sequence(Struct, eq=False):
+class ServedSequence(Struct, eq=False):
     """A request that is being served."""
 
     request: Request
@@ -120,7 +118,7 @@ class Sequence(Struct, eq=False):
 class Share(NamedTuple):
     """The tokens of a sequence in a batch."""
 
-    sequence: Sequence
+    sequence: ServedSequence
     tokens: int
 
 
@@ -129,23 +127,19 @@ def blocks_for(tokens: int, block: int) -> int:
     return -(-tokens // block)
 
 
-@dataclass(slots=True)
 class Batcher:
-    """The sequences of one replica."""
+    """The sequences of one replica, which has a number of blocks."""
 
-    policy: Policy
-    blocks: int  # in all
-    free: int = field(init=False)
-    waiting: deque[Sequence] = field(default_factory=deque)
-    running: list[Sequence] = field(default_factory=list)  # in the order of arrival
-    coming: list[Sequence] = field(default_factory=list)  # their cache is on its way here
-    preemptions: int = 0
-    left: int = 0  # tokens that are still to be processed
-    _is_full: bool = False
-    _batching: Batching = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.free, self._batching = self.blocks, self.policy.batching
+    def __init__(self, policy: Policy, blocks: int) -> None:
+        self.policy = policy
+        self.blocks = self.free = blocks
+        self.waiting: deque[ServedSequence] = deque()
+        self.running: list[ServedSequence] = []  # in the order of arrival
+        self.coming: list[ServedSequence] = []  # their cache is on its way here
+        self.preemptions = 0
+        self.left = 0  # tokens that are still to be processed
+        self._is_full = False
+        self._batching = policy.batching
 
     @property
     def used(self) -> int:
@@ -158,12 +152,12 @@ class Batcher:
 
     # Beginning and ending.
 
-    def enqueue(self, sequence: Sequence) -> None:
+    def enqueue(self, sequence: ServedSequence) -> None:
         """Append a sequence to those that wait."""
         self.waiting.append(sequence)
         self.left += sequence.left
 
-    def admit_caches(self, begin: Callable[[Sequence], None]) -> None:
+    def admit_caches(self, begin: Callable[[ServedSequence], None]) -> None:
         """Allocate blocks for sequences whose cache comes from another replica, as long as they are next."""
         while self.waiting and self.waiting[0].is_elsewhere and self._may_begin(self.waiting[0]):
             if not self._batching.takes_caches(self):
@@ -172,7 +166,7 @@ class Batcher:
             self.coming.append(sequence)
             begin(sequence)
 
-    def cache_arrived(self, sequence: Sequence) -> None:
+    def cache_arrived(self, sequence: ServedSequence) -> None:
         """Run a sequence whose cache has arrived."""
         self.coming.remove(sequence)
         sequence.is_elsewhere = False
@@ -182,12 +176,12 @@ class Batcher:
         """Free blocks that are no longer needed."""
         self.free += blocks
 
-    def _may_begin(self, sequence: Sequence) -> bool:
+    def _may_begin(self, sequence: ServedSequence) -> bool:
         is_place = len(self.running) + len(self.coming) < self.policy.max_batch
         needed = blocks_for(sequence.all_tokens, self.policy.block)
         return is_place and not self._is_full and needed <= self.free
 
-    def _take(self) -> Sequence:
+    def _take(self) -> ServedSequence:
         """Take the first waiting sequence, with blocks for all its tokens."""
         sequence = self.waiting.popleft()
         sequence.blocks = blocks_for(sequence.all_tokens, self.policy.block)
@@ -227,7 +221,7 @@ class Batcher:
             at += 1
         return shares
 
-    def _grow(self, sequence: Sequence) -> bool:
+    def _grow(self, sequence: ServedSequence) -> bool:
         """Allocate blocks for one more token; return whether the sequence kept its blocks."""
         while blocks_for(sequence.all_tokens, self.policy.block) > sequence.blocks:
             if self.free:
@@ -240,7 +234,7 @@ class Batcher:
                 return False
         return True
 
-    def _preempt(self, sequence: Sequence) -> None:
+    def _preempt(self, sequence: ServedSequence) -> None:
         self.release(sequence.blocks)
         self.left += sequence.cached
         sequence.blocks = sequence.cached = 0
@@ -249,7 +243,7 @@ class Batcher:
         self.waiting.appendleft(sequence)
         self._is_full = True
 
-    def complete(self, batch: list[Share]) -> list[Sequence]:
+    def complete(self, batch: list[Share]) -> list[ServedSequence]:
         """End a pass; return the sequences that got a token."""
         given = []
         for sequence, tokens in batch:
@@ -260,11 +254,11 @@ class Batcher:
                 given.append(sequence)
         return given
 
-    def finish(self, sequence: Sequence) -> None:
+    def finish(self, sequence: ServedSequence) -> None:
         """Release a sequence with all its tokens."""
         self.release(self.drain(sequence))
 
-    def drain(self, sequence: Sequence) -> int:
+    def drain(self, sequence: ServedSequence) -> int:
         """Remove a sequence that leaves; return the number of its blocks, which are still to be released."""
         self.running.remove(sequence)
         self.left -= sequence.left

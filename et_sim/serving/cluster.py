@@ -20,15 +20,15 @@ from msgspec import Struct, field
 
 from et_sim.basics.errors import UsageError
 from et_sim.serving.batcher import Batcher, Policy, Share
-from et_sim.serving.batcher import Sequence as Served
+from et_sim.serving.batcher import ServedSequence as Served
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import Request
-from et_sim.workloads.inference.batch import Batch, Segment, Sight
+from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
 
 PASS_ENDS, CACHE_ARRIVES = 0, 1
 
 
-class Iteration(NamedTuple):
+class ReplicaPass(NamedTuple):
     """One pass of a replica."""
 
     replica: int
@@ -54,7 +54,7 @@ class Replica(Struct):
     gets_until_ns: int = 0
 
 
-class Cluster(Struct):
+class ServingCluster(Struct):
     """All replicas, and the served requests."""
 
     pools: tuple[CachePool, ...]
@@ -62,9 +62,9 @@ class Cluster(Struct):
     times: Times
     context_step: int = 1
     report: Callable[[int, int], None] = lambda *_: None  # time, and finished requests
-    sights: tuple[Sight, ...] = ()  # of layers with a limited sight
+    sights: tuple[AttentionSight, ...] = ()  # of layers with a limited sight
     replicas: list[Replica] = field(default_factory=list)
-    iterations: list[Iteration] = field(default_factory=list)
+    iterations: list[ReplicaPass] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)  # in the order of the requests' numbers
     _events: list[tuple[Any, ...]] = field(default_factory=list)
     _held: dict[int, tuple[Replica, int]] = field(
@@ -169,7 +169,7 @@ class Cluster(Struct):
             if sequence.scheduled_ns < 0:
                 sequence.scheduled_ns = now
         self.iterations.append(
-            Iteration(
+            ReplicaPass(
                 replica.number,
                 now,
                 end,

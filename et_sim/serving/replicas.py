@@ -22,7 +22,7 @@ from et_sim.serving.batcher import Policy
 from et_sim.tables.summary import Scope
 from et_sim.trace import Workload
 from et_sim.workloads.inference.batch import Batch, cache_bytes_of_stage, check, weight_bytes_of_stage
-from et_sim.workloads.inference.forward import Place, make_replica, make_transfer
+from et_sim.workloads.inference.forward import ReplicaPlace, make_replica, make_transfer
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
@@ -49,9 +49,9 @@ class CachePool(Struct, frozen=True):
         """Return the first rank after the pool."""
         return self.first_rank + self.replicas * self.ranks
 
-    def place(self, replica: int) -> Place:
+    def place(self, replica: int) -> ReplicaPlace:
         """Return the place of a replica of the pool."""
-        return Place(self.plan, self.first_rank + replica * self.ranks)
+        return ReplicaPlace(self.plan, self.first_rank + replica * self.ranks)
 
 
 def make_pool(

@@ -10,7 +10,8 @@ import io
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from et_sim.basics.errors import InputError, UsageError, did_you_mean, unreadable
 from et_sim.basics.files import is_file
@@ -24,7 +25,7 @@ MOST_TOKENS = 10**9
 MOST_REQUESTS = 10_000_000
 
 
-class Request(NamedTuple):
+class Request(Struct, frozen=True):
     """A request; its number is its position in the file."""
 
     number: int

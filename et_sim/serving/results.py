@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from math import sqrt
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from msgspec import Struct, to_builtins
+from msgspec.structs import asdict
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.machine.system_parts import Costs
 from et_sim.serving.batcher import Policy
-from et_sim.serving.batcher import Sequence as Served
-from et_sim.serving.cluster import Iteration
+from et_sim.serving.batcher import ServedSequence as Served
+from et_sim.serving.cluster import ReplicaPass
 from et_sim.serving.replicas import CachePool
 from et_sim.tables.registry import MANIFEST, SERVING_TABLES, SUMMARY
 from et_sim.tables.serving_summary import ServingSummary
@@ -40,7 +39,7 @@ NS_PER_SECOND = 1_000_000_000
 SECONDS_PER_HOUR = 3600
 
 
-class Load(Struct, frozen=True):
+class ServedLoad(Struct, frozen=True):
     """Rates per second; None: too few requests, or too short a time."""
 
     offered_requests_per_s: float | None
@@ -51,23 +50,23 @@ class Load(Struct, frozen=True):
     growth_requests_per_s: float | None = None  # of unfinished requests, if it does not keep up
 
 
-def load_of(arrival_ns: Any, finish_ns: Any, output_tokens: Any) -> Load:
+def load_of(arrival_ns: Any, finish_ns: Any, output_tokens: Any) -> ServedLoad:
     """Return the load of all requests."""
     order = np.argsort(arrival_ns, kind="stable")
     arrival, finish, tokens = arrival_ns[order], finish_ns[order], output_tokens[order]
     first, last = int(arrival[0]), int(arrival[-1])
     if first == last:
-        return Load(None, None)
+        return ServedLoad(None, None)
     offered = _per_second(len(arrival) - 1, last - first), _per_second(int(tokens[1:].sum()), last - first)
     middle = int(arrival[len(arrival) // 2])
     came = int(((arrival > middle) & (arrival <= last)).sum())
     span, shortest = last - middle, int((finish - arrival).min())
     if came < FEWEST_ARRIVALS or shortest >= min(span, middle - first):
-        return Load(*offered)
+        return ServedLoad(*offered)
     is_done = (finish > middle) & (finish <= last)
     done = int(is_done.sum())
     keeps_up = came - done <= max(CHANCE * sqrt(came), LEAST_GROWTH * came)
-    return Load(
+    return ServedLoad(
         *offered,
         _per_second(done, span),
         _per_second(int(tokens[is_done].sum()), span),
@@ -117,12 +116,11 @@ class Objectives(Struct, frozen=True):
     tpot_ns: int = 0
 
 
-@quick_dataclass(frozen=True, eq=False)
-class Serving:
+class Serving(Struct, frozen=True, eq=False):
     """The results of serving."""
 
     served: Sequence[Served]
-    iterations: Sequence[Iteration]
+    iterations: Sequence[ReplicaPass]
     pools: Sequence[CachePool]
     policy: Policy
     objectives: Objectives
@@ -157,8 +155,8 @@ class Serving:
 
     def passes(self) -> dict[str, Any]:
         """Return columns of the table of passes."""
-        rows = np.array(self.iterations, np.int64).reshape(-1, len(Iteration._fields))
-        table: dict[str, Any] = dict(zip(Iteration._fields, rows.T, strict=True))
+        rows = np.array(self.iterations, np.int64).reshape(-1, len(ReplicaPass._fields))
+        table: dict[str, Any] = dict(zip(ReplicaPass._fields, rows.T, strict=True))
         number = np.repeat(np.arange(len(self.pools)), [pool.replicas for pool in self.pools])
         pool = number[table["replica"]]
         sizes = np.array([pool.token_bytes * self.policy.block for pool in self.pools])

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import Struct, field, to_builtins
 
 from et_sim.basics.errors import UsageError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.machine import Machine, read_machine
 from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import Policy
-from et_sim.serving.cluster import Cluster
+from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, SimulatedTimes, check_pools, make_pool
 from et_sim.serving.requests import POISSON, Request, read_requests
 from et_sim.serving.results import Objectives, Serving
@@ -30,8 +28,7 @@ CONTEXT_STEP = 64
 MEMORY_SHARE = 0.9
 
 
-@quick_dataclass(frozen=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """The setup of serving."""
 
     plan: Plan  # of a replica
@@ -88,7 +85,7 @@ def serve(
     def report_progress(now_ns: int, done: int) -> None:
         report(now_ns, done, len(requests), len(times.passes))
 
-    cluster = Cluster(pools, setup.policy, times, setup.context_step, report_progress, sights(model))
+    cluster = ServingCluster(pools, setup.policy, times, setup.context_step, report_progress, sights(model))
     cluster.serve(requests)
     facts = {
         "model": model.name,

@@ -19,11 +19,10 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.errors import InputError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import key
 from et_sim.documents.kinds import choice, of_type
 from et_sim.sweeps.expressions import Condition
-from et_sim.sweeps.fields import Field
+from et_sim.sweeps.fields import InputField
 
 Values = tuple[Any, ...]  # one value of each axis, in their order
 MOST_CANDIDATES = 1_000_000
@@ -36,8 +35,7 @@ _NUMBER = of_type("any number", "a number", int, float)
 _MANY = of_type("any whole number", "a whole number", int)
 
 
-@quick_dataclass(frozen=True)
-class Range:
+class Range(Struct, frozen=True):
     """Numbers from one to another, both included; whole ones if both ends are."""
 
     first: int | float = key(_NUMBER, "The first number.", name="from", required=True)
@@ -94,11 +92,11 @@ class Range:
         return float(self.first + share * (self.last - self.first))
 
 
-class Axis(Struct, frozen=True):
+class SweepAxis(Struct, frozen=True):
     """A field, its name in tables and conditions, and its values."""
 
     name: str
-    field: Field
+    field: InputField
     listed: tuple[Any, ...] = ()
     range: Range | None = None
 
@@ -118,7 +116,7 @@ class Axis(Struct, frozen=True):
         return values[int(share * len(values))]
 
 
-def grid(axes: Sequence[Axis], zipped: Sequence[Sequence[str]]) -> Iterator[Values]:
+def grid(axes: Sequence[SweepAxis], zipped: Sequence[Sequence[str]]) -> Iterator[Values]:
     """Yield every combination; the last axis changes fastest."""
     for axis in axes:
         if axis.values is None:
@@ -140,7 +138,7 @@ def grid(axes: Sequence[Axis], zipped: Sequence[Sequence[str]]) -> Iterator[Valu
 
 
 def _bundles(
-    axes: Sequence[Axis], zipped: Sequence[Sequence[str]]
+    axes: Sequence[SweepAxis], zipped: Sequence[Sequence[str]]
 ) -> list[tuple[list[int], list[tuple[Any, ...]]]]:
     """Return indices of axes that advance together, and their values, in the order of their first axes."""
     number_of = {axis.name: number for number, axis in enumerate(axes)}
@@ -161,7 +159,7 @@ def _bundles(
     return bundles
 
 
-def sample(axes: Sequence[Axis], method: str, points: int, seed: int) -> Iterator[Values]:
+def sample(axes: Sequence[SweepAxis], method: str, points: int, seed: int) -> Iterator[Values]:
     """Yield a sample of points; equal seeds give equal samples."""
     random = Random(seed)
     if method == "random":
@@ -178,7 +176,7 @@ def sample(axes: Sequence[Axis], method: str, points: int, seed: int) -> Iterato
 
 
 def admitted(
-    candidates: Iterator[Values], axes: Sequence[Axis], conditions: Sequence[Condition]
+    candidates: Iterator[Values], axes: Sequence[SweepAxis], conditions: Sequence[Condition]
 ) -> list[Values]:
     """Return the candidates that meet all conditions, each once."""
     names = [axis.name for axis in axes]

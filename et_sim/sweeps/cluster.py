@@ -19,7 +19,7 @@ from msgspec import Struct
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.files import is_file
 from et_sim.sweeps.digests import program_digest
-from et_sim.sweeps.evaluate import MOST_ATTEMPTS, Done, Evaluator, Lost, Task, attempt
+from et_sim.sweeps.evaluate import MOST_ATTEMPTS, Done, Evaluator, Lost, PointTask, attempt
 from et_sim.sweeps.space import Space
 from et_sim.version import __version__
 
@@ -29,7 +29,7 @@ AHEAD = 2  # batches for each thread, so that it never waits for the next one
 _ONE_AT_A_TIME = threading.Lock()  # of the threads of a worker
 
 
-class Cluster(Struct):
+class Scheduler(Struct):
     """A scheduler by its address, or by its file."""
 
     space: Space
@@ -37,7 +37,7 @@ class Cluster(Struct):
     _client: Any = None  # from the first task on
     _shared: Any = None  # the space at the workers
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+    def run(self, tasks: Sequence[PointTask]) -> Iterator[Sequence[Done]]:
         """Yield results as they finish."""
         if self._client is None:
             self._client = _connected(self.where)
@@ -53,7 +53,7 @@ class Cluster(Struct):
     def _share(self) -> None:
         self._shared = self._client.scatter(self.space, broadcast=True, hash=False)
 
-    def _run(self, client: Any, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+    def _run(self, client: Any, tasks: Sequence[PointTask]) -> Iterator[Sequence[Done]]:
         from distributed import as_completed
 
         wanted = AHEAD * max(sum(client.nthreads().values()), 1)
@@ -61,7 +61,7 @@ class Cluster(Struct):
         attempts: Counter[str] = Counter()
         if self._shared is None:
             self._share()
-        under_way: dict[Any, list[Task]] = {}  # by future
+        under_way: dict[Any, list[PointTask]] = {}  # by future
         arriving = as_completed([], loop=client.loop)
 
         def submit() -> None:
@@ -92,7 +92,9 @@ class Cluster(Struct):
             client.cancel([*under_way], force=True)
 
 
-def _again(batch: list[Task], attempts: Counter[str], left: deque[list[Task]], reason: str) -> list[Lost]:
+def _again(
+    batch: list[PointTask], attempts: Counter[str], left: deque[list[PointTask]], reason: str
+) -> list[Lost]:
     """Queue tasks without a result again, each by itself; return those that reached the limit of attempts."""
     lost = []
     for task in batch:
@@ -104,7 +106,7 @@ def _again(batch: list[Task], attempts: Counter[str], left: deque[list[Task]], r
     return lost
 
 
-def _batches(tasks: Sequence[Task], wanted: int) -> Iterator[list[Task]]:
+def _batches(tasks: Sequence[PointTask], wanted: int) -> Iterator[list[PointTask]]:
     """Yield batches; a small number of tasks is split into enough batches for all threads."""
     size = max(min(AT_ONCE, len(tasks) // wanted), 1)
     for first in range(0, len(tasks), size):
@@ -116,7 +118,7 @@ def _reason(future: Any) -> str:
     return str(error).splitlines()[0] if error is not None and str(error) else future.status
 
 
-def work(space: Space, tasks: Sequence[Task], program: str) -> Sequence[Done] | str:
+def work(space: Space, tasks: Sequence[PointTask], program: str) -> Sequence[Done] | str:
     """Evaluate a batch on a worker; a text is a refusal that holds for all batches."""
     if program != program_digest():
         return (

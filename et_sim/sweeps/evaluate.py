@@ -46,7 +46,7 @@ PARTS: Mapping[str, str] = MappingProxyType(
 )
 
 
-class Task(Struct, frozen=True):
+class PointTask(Struct, frozen=True):
     """A point to evaluate; `digest` is that of its inputs."""
 
     digest: str
@@ -63,7 +63,7 @@ class Evaluator:
         self._workshop = Workshop(space.folder)
         self._files = space.files()
 
-    def row(self, task: Task) -> dict[str, Any]:
+    def row(self, task: PointTask) -> dict[str, Any]:
         """Return the figures of a task's row; refuse a task whose inputs have changed."""
         try:
             inputs = self._space.inputs(task.values, task.model)
@@ -171,14 +171,14 @@ Done = Finished | Lost
 class Runner(Protocol):
     """A runner evaluates tasks; closing the iterator ends tasks that are under way."""
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+    def run(self, tasks: Sequence[PointTask]) -> Iterator[Sequence[Done]]:
         """Yield groups of results as they finish."""
 
     def close(self) -> None:
         """Release workers; no more tasks follow."""
 
 
-def attempt(evaluator: Evaluator, task: Task) -> Done:
+def attempt(evaluator: Evaluator, task: PointTask) -> Done:
     """Evaluate one task; raise errors that every task would meet."""
     begin = time.perf_counter()
     try:
@@ -192,7 +192,7 @@ def attempt(evaluator: Evaluator, task: Task) -> Done:
     return Finished(task.digest, row, round(time.perf_counter() - begin, 6))
 
 
-def begin(space: Space) -> Callable[[Task], Done]:
+def begin(space: Space) -> Callable[[PointTask], Done]:
     """Return the function by which a worker process evaluates tasks."""
     return partial(attempt, Evaluator(space))
 
@@ -207,7 +207,7 @@ class OtherProcesses(Struct, frozen=True):
         """Start a pool of so many workers."""
         return OtherProcesses(WorkerPool(pickled((begin, space)), workers, MOST_ATTEMPTS))
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+    def run(self, tasks: Sequence[PointTask]) -> Iterator[Sequence[Done]]:
         """Yield results as they finish."""
         with closing(self.pool.run(tasks)) as running:
             for done in running:
@@ -218,7 +218,7 @@ class OtherProcesses(Struct, frozen=True):
         self.pool.close()
 
 
-def _done(task: Task, result: Done | EtSimError) -> Done:
+def _done(task: PointTask, result: Done | EtSimError) -> Done:
     if isinstance(result, WorkerEndedError):
         return Lost(task.digest, result.cause)
     if isinstance(result, EtSimError):
@@ -231,7 +231,7 @@ class InProcess(Struct, frozen=True):
 
     space: Space
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+    def run(self, tasks: Sequence[PointTask]) -> Iterator[Sequence[Done]]:
         """Yield each result by itself."""
         do = begin(self.space)
         for task in tasks:

@@ -31,7 +31,7 @@ _KEYS: dict[str, tuple[Key, ...]] = {
 _WITH_NAMED_PARTS = (OBJECT, NAMED_SWITCHES)
 
 
-class Field(Struct, frozen=True):
+class InputField(Struct, frozen=True):
     """A whole input, or the value at a path of keys and indices in it."""
 
     root: str
@@ -41,12 +41,12 @@ class Field(Struct, frozen=True):
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
         return "".join((self.root, *steps))
 
-    def holds(self, other: Field) -> bool:
+    def holds(self, other: InputField) -> bool:
         """Return whether a change of this field also changes the other."""
         return self.root == other.root and other.path[: len(self.path)] == self.path
 
 
-def parse_field(text: str) -> Field:
+def parse_field(text: str) -> InputField:
     """Return the field of an address."""
     root = re.match(r"[^.\[]*", text)
     assert root is not None
@@ -66,14 +66,14 @@ def parse_field(text: str) -> Field:
         rest = rest[step.end() :]
     if path and name in WORDS:
         raise InputError(f"{text!r} names no field: {name} has none", remedy=f"write {name} alone")
-    return Field(name, tuple(path))
+    return InputField(name, tuple(path))
 
 
-def check_field(field: Field, content: Any, more: Collection[str] = ()) -> None:
+def check_field(field: InputField, content: Any, more: Collection[str] = ()) -> None:
     """Refuse a field that the content neither has nor may have; `more` are further possible keys."""
     at = content
     for number, step in enumerate(field.path):
-        here = str(Field(field.root, field.path[:number]))
+        here = str(InputField(field.root, field.path[:number]))
         if isinstance(step, int):
             _check_place(field, at, step, here)
         elif not isinstance(at, Mapping):
@@ -84,7 +84,7 @@ def check_field(field: Field, content: Any, more: Collection[str] = ()) -> None:
         at = at[step]
 
 
-def _check_place(field: Field, at: Any, step: int, here: str) -> None:
+def _check_place(field: InputField, at: Any, step: int, here: str) -> None:
     if not isinstance(at, list):
         raise InputError(f"{field} names no field: {here} is {_noun(at)}, no list", remedy=f"write {here}")
     if step >= len(at):
@@ -94,7 +94,7 @@ def _check_place(field: Field, at: Any, step: int, here: str) -> None:
         )
 
 
-def _check_missing(field: Field, number: int, at: Mapping[str, Any], known: Collection[str]) -> None:
+def _check_missing(field: InputField, number: int, at: Mapping[str, Any], known: Collection[str]) -> None:
     """Refuse a missing key, unless it is possible."""
     step = field.path[number]
     possible = list(dict.fromkeys([*at, *(known if number == 0 else _parts_of(field, number))]))
@@ -105,13 +105,13 @@ def _check_missing(field: Field, number: int, at: Mapping[str, Any], known: Coll
         raise InputError(
             f"{field} names no field: there is no list {step!r} yet", remedy="add it to the file"
         )
-    here = str(Field(field.root, field.path[:number]))
+    here = str(InputField(field.root, field.path[:number]))
     keys = ", ".join(sorted(at)[:_NAMES_SHOWN])
     remedy = did_you_mean(str(step), [str(key) for key in possible]) or f"{here} has {keys or 'no keys'}"
     raise InputError(f"{field} names no field: {here} has no key {str(step)!r}", remedy=remedy)
 
 
-def _parts_of(field: Field, number: int) -> tuple[str, ...]:
+def _parts_of(field: InputField, number: int) -> tuple[str, ...]:
     """Return the possible keys within a key that holds named parts, if they are declared."""
     if number != 1:
         return ()

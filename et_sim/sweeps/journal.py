@@ -21,7 +21,7 @@ from msgspec import Struct, field
 
 from et_sim.basics.errors import UsageError, unreadable
 from et_sim.basics.files import exists, is_folder
-from et_sim.sweeps.axes import Axis, Values
+from et_sim.sweeps.axes import SweepAxis, Values
 from et_sim.tables.sweep_tables import (
     ABOUT,
     DESCRIPTION,
@@ -208,7 +208,7 @@ class Point(Struct, frozen=True):
 
 
 def table_of(
-    axes: Sequence[Axis],
+    axes: Sequence[SweepAxis],
     points: Sequence[Point],
     finished: Mapping[str, Finished],
     search: Mapping[str, Any] | None = None,

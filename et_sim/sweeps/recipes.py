@@ -6,20 +6,21 @@ The keys are the options of `et-sim make`, without the leading hyphens.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from et_sim.basics.errors import InputError, UsageError, did_you_mean
 from et_sim.basics.files import is_file
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import parse_bytes
 from et_sim.documents.keys import (
     Key,
-    Kind,
     Remarks,
     Section,
     Slot,
+    ValueKind,
     check_names,
     key,
     keys_by_field,
@@ -59,12 +60,11 @@ def _bytes(slot: Slot, value: Any) -> int:
         raise slot.refusal(value) from None
 
 
-BYTES = Kind("bytes", SIZE.allowed, _bytes)
-PLANNED = Kind("plan", lambda _: "an object, as in plan: {tp: 8, dp: 2}", _plan)
+BYTES = ValueKind("bytes", SIZE.allowed, _bytes)
+PLANNED = ValueKind("plan", lambda _: "an object, as in plan: {tp: 8, dp: 2}", _plan)
 
 
-@quick_dataclass(frozen=True)
-class _Microbenchmark:
+class _Microbenchmark(Struct, frozen=True):
     make: str = text("The collective.", required=True)
     ranks: int = count("The number of ranks.", required=True)
     size: int = key(BYTES, "The size of each operation.", 0, name="bytes")
@@ -72,15 +72,13 @@ class _Microbenchmark:
     compute_us: int = count("The time of a kernel before each operation.", 0, unit="us")
 
 
-@quick_dataclass(frozen=True)
-class _Training:
+class _Training(Struct, frozen=True):
     make: str = text("`cnn` or `dlrm`.", required=True)
     model: str | None = text("The model.", None, form=_MODEL)
     plan: dict[str, Any] = key(PLANNED, "The plan of parallelism.", {})
 
 
-@quick_dataclass(frozen=True)
-class _LanguageModel:
+class _LanguageModel(Struct, frozen=True):
     make: str = text("`llm`.", required=True)
     model: str = text("The model.", required=True, form=_MODEL)
     plan: dict[str, Any] = key(PLANNED, "The plan of parallelism.", {})

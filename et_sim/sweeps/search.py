@@ -15,12 +15,12 @@ import numpy as np
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import EtSimError, InputError, UsageError
-from et_sim.sweeps.axes import Axis
+from et_sim.sweeps.axes import SweepAxis
 from et_sim.sweeps.bounds import Bound, bounds_of_points
 from et_sim.sweeps.evaluate import Runner
 from et_sim.sweeps.goal import BOUNDS, OPTUNA, Goal, SearchResult, Values, bounded, front_of, least_dominated
 from et_sim.sweeps.journal import Journal, Point
-from et_sim.sweeps.state import State, SweepPlan, Watcher
+from et_sim.sweeps.state import State, SweepPlan, SweepWatcher
 
 SMALLEST = 1e-30  # least divisor of bounds
 FIRST_AT_RANDOM = 10  # points before Optuna's sampler uses its model
@@ -96,7 +96,7 @@ class ByOptuna:
     A point that breaks a condition counts as twice as bad as the worst one found.
     """
 
-    def __init__(self, goal: Goal, axes: Sequence[Axis], points: Sequence[Point]) -> None:
+    def __init__(self, goal: Goal, axes: Sequence[SweepAxis], points: Sequence[Point]) -> None:
         optuna = _optuna()
         self._optuna, self._axes, self._points = optuna, axes, points
         self._places, self._sizes = _places(axes, points)
@@ -164,7 +164,7 @@ def _optuna() -> Any:
     return optuna
 
 
-def _places(axes: Sequence[Axis], points: Sequence[Point]) -> tuple[Any, Any]:
+def _places(axes: Sequence[SweepAxis], points: Sequence[Point]) -> tuple[Any, Any]:
     """Return the index of every point's value on each axis (numbers by size), and the counts of values."""
     columns, sizes = [], []
     for place in range(len(axes)):
@@ -185,7 +185,7 @@ RUNG = "rung-"  # folders of results on cheaper models
 
 
 def search(
-    plan: SweepPlan, goal: Goal, journal: Journal, folder: Path, runner: Runner, watch: Watcher
+    plan: SweepPlan, goal: Goal, journal: Journal, folder: Path, runner: Runner, watch: SweepWatcher
 ) -> tuple[State, SearchResult, Any]:
     """Evaluate points that may be best, and write tables; return the last state, result and table."""
     findings: SearchResult | None = None
@@ -216,7 +216,7 @@ class _Rung(Struct):
     goal: Goal
     state: State
     runner: Runner
-    watch: Watcher
+    watch: SweepWatcher
 
     def descend(self) -> tuple[SearchResult, dict[int, Values]]:
         """Evaluate points that may be best, within the budget; return the result and valid objectives."""

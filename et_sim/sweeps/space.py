@@ -17,23 +17,28 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.documents.keys import keys_of
-from et_sim.documents.recognise import Kind, kind_of
+from et_sim.documents.recognise import FileKind, kind_of
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import check_profile, check_when_full
-from et_sim.machine.recognise import Role
+from et_sim.machine.recognise import MachineFile
 from et_sim.machine.sources import Source, load
 from et_sim.network.registry import model_named
 from et_sim.run.simulation import is_layer_file
-from et_sim.sweeps.axes import Axis, Values
+from et_sim.sweeps.axes import SweepAxis, Values
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
-from et_sim.sweeps.fields import WORDS, Field, check_field, with_value
+from et_sim.sweeps.fields import WORDS, InputField, check_field, with_value
 from et_sim.sweeps.recipes import MAKE, PLAN, check_recipe, for_machine, make, recipe_keys
 from et_sim.sweeps.spec import Sweep
 from et_sim.trace import Workload, read_workload
 from et_sim.workloads.training.plan import Plan
 
 ROW_VERSION = 2  # version of the content of a row: another one evaluates again
-ROLES = {"system": Role.SYSTEM, "network": Role.NETWORK, "memory": Role.MEMORY, "groups": Role.GROUPS}
+ROLES = {
+    "system": MachineFile.SYSTEM,
+    "network": MachineFile.NETWORK,
+    "memory": MachineFile.MEMORY,
+    "groups": MachineFile.GROUPS,
+}
 _OF_PRESETS = ("system", "network")
 _MADE_AT_ONCE = 4  # number of cached workloads
 
@@ -74,7 +79,7 @@ class Space(Struct, frozen=True, eq=False):
     model: str | None
     profile: str | None
     when_full: str | None
-    axes: tuple[Axis, ...]
+    axes: tuple[SweepAxis, ...]
     loaded: Mapping[tuple[str, str], Loaded] = field(default_factory=dict)  # whole inputs that axes name
 
     def inputs(self, values: Values, model: str | None = None) -> Inputs:
@@ -183,7 +188,7 @@ def _check_names(space: Space, sweep: Sweep) -> None:
                 raise _placed(error, sweep.section.at("base", name)) from None
 
 
-def _check_axis(space: Space, axis: Axis, sweep: Sweep) -> None:
+def _check_axis(space: Space, axis: SweepAxis, sweep: Sweep) -> None:
     root, place = axis.field.root, sweep.section.at("axes", axis.name)
     first = next((value for (name, _), value in space.loaded.items() if name == root), None)
     try:
@@ -204,7 +209,7 @@ def _check_axis(space: Space, axis: Axis, sweep: Sweep) -> None:
             names = [key.name for key in recipe_keys(source)]
             inner = axis.field.path[:1] == (PLAN,) and PLAN in names
             known = [key.name for key in keys_of(Plan)] if inner else names
-            at = Field("workload.plan", axis.field.path[1:]) if inner else axis.field
+            at = InputField("workload.plan", axis.field.path[1:]) if inner else axis.field
             check_field(at, source.get(PLAN, {}) if inner else source, known)
     except EtSimError as error:
         raise _placed(error, place) from None
@@ -234,7 +239,7 @@ def _load_workload(given: Any, folder: Path) -> GivenWorkload | dict[str, Any]:
     if not isinstance(given, str):
         raise InputError(f"the workload is {given!r}", remedy="name its files, or make it, as in make: llm")
     path = folder / given
-    if is_layer_file(path) or kind_of(path) is Kind.JOBS:
+    if is_layer_file(path) or kind_of(path) is FileKind.JOBS:
         files = NamedFiles((path.parent,)).of([path.name])
         return GivenWorkload(str(path), digest_of([digest for _, digest in files]))
     workload = read_workload(path)
@@ -249,7 +254,7 @@ def preset_source(machine: str, role: str) -> Source:
     return Source(machine, content, digest_of(content))
 
 
-def _changed(loaded: Loaded, where: Field, value: Any) -> Loaded:
+def _changed(loaded: Loaded, where: InputField, value: Any) -> Loaded:
     """Return the input with another value in a field."""
     if isinstance(loaded, GivenWorkload):
         raise InputError(f"{where} cannot be changed: the workload is given, not made")

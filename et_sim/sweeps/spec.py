@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError, UsageError, did_you_mean, unreadable
 from et_sim.basics.files import is_folder
-from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, read, show
+from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key, read, show
 from et_sim.documents.kinds import choice, count, of_type, section, text
 from et_sim.machine.texts import parse_yaml
-from et_sim.sweeps.axes import METHODS, MOST_CANDIDATES, Axis, Range, Values, admitted, grid, sample
+from et_sim.sweeps.axes import METHODS, MOST_CANDIDATES, Range, SweepAxis, Values, admitted, grid, sample
 from et_sim.sweeps.expressions import Condition, parse_condition
-from et_sim.sweeps.fields import Field, parse_field
+from et_sim.sweeps.fields import InputField, parse_field
 from et_sim.tables.sweep_tables import FIGURES, NUMBER
 
 Given = str | Path | Mapping[str, Any]
@@ -46,8 +45,8 @@ def _lists(slot: Slot, value: Any) -> list[list[str]]:
 INPUT = of_type("file or object", "the path of a file, or an object with its keys", str, dict)
 LIST = of_type("list", "a list", list)
 OBJECT_OF_ANY = of_type("object", "an object", dict)
-NAMES = Kind("list of texts", lambda _: "a list of texts", _names)
-LISTS = Kind("list of lists", lambda _: "a list of lists of texts", _lists)
+NAMES = ValueKind("list of texts", lambda _: "a list of texts", _names)
+LISTS = ValueKind("list of lists", lambda _: "a list of lists of texts", _lists)
 
 
 def _input(meaning: str) -> Any:
@@ -58,8 +57,7 @@ def _texts(meaning: str, **more: Any) -> Any:
     return key(NAMES, meaning, (), becomes=list, **more)
 
 
-@quick_dataclass(frozen=True)
-class BaseSpec:
+class BaseSpec(Struct, frozen=True):
     """The run that axes change."""
 
     workload: str | dict[str, Any] | None = _input("The workload.")
@@ -73,8 +71,7 @@ class BaseSpec:
     when_full: str | None = text("The treatment of a run that needs more memory than there is.", None)
 
 
-@quick_dataclass(frozen=True)
-class AxisSpec:
+class AxisSpec(Struct, frozen=True):
     """An axis; a bare list stands for `values`."""
 
     field: str | None = text("The field that changes; by default, the name of the axis.", None)
@@ -82,8 +79,7 @@ class AxisSpec:
     range: Range | None = section("Its values, as a range.", None, of=Range)
 
 
-@quick_dataclass(frozen=True)
-class SampleSpec:
+class SampleSpec(Struct, frozen=True):
     """A sample of the points."""
 
     points: int = count("The number of points.", minimum=1, maximum=MOST_CANDIDATES, required=True)
@@ -91,8 +87,7 @@ class SampleSpec:
     seed: int = count("The seed of random numbers.", 0)
 
 
-@quick_dataclass(frozen=True)
-class SearchSpec:
+class SearchSpec(Struct, frozen=True):
     """The goal and the budget of `et-sim search`."""
 
     minimise: list[str] = _texts("Figures to minimise.")
@@ -108,8 +103,7 @@ class SearchSpec:
     at_once: int = count("Points that are evaluated at once.", 8, minimum=1, maximum=10_000)
 
 
-@quick_dataclass(frozen=True)
-class SweepSpec:
+class SweepSpec(Struct, frozen=True):
     """The whole file."""
 
     base: BaseSpec = section("The run that axes change.", None, of=BaseSpec, required=True)
@@ -134,7 +128,7 @@ class Sweep(Struct, frozen=True):
     section: Section  # the whole description
     folder: Path  # base of relative file names
     base: BaseSpec
-    axes: tuple[Axis, ...]
+    axes: tuple[SweepAxis, ...]
     zipped: tuple[tuple[str, ...], ...]
     sample: SampleSpec | None
     conditions: tuple[Condition, ...]
@@ -212,7 +206,7 @@ def _sweep(content: dict[str, Any], place: str, folder: Path, instead: dict[str,
     )
 
 
-def _conditions(spec: SweepSpec, axes: tuple[Axis, ...], section: Section) -> tuple[Condition, ...]:
+def _conditions(spec: SweepSpec, axes: tuple[SweepAxis, ...], section: Section) -> tuple[Condition, ...]:
     conditions = []
     for number, constraint in enumerate(spec.constraints):
         try:
@@ -222,7 +216,7 @@ def _conditions(spec: SweepSpec, axes: tuple[Axis, ...], section: Section) -> tu
     return tuple(conditions)
 
 
-def _axis(name: str, given: Any, section: Section) -> Axis:
+def _axis(name: str, given: Any, section: Section) -> SweepAxis:
     if isinstance(given, list):
         spec = AxisSpec(values=given)
     elif isinstance(given, dict):
@@ -245,15 +239,15 @@ def _axis(name: str, given: Any, section: Section) -> Axis:
         if spec.values is not None:
             if not spec.values:
                 raise InputError(f"axis {name!r} has no values", remedy="list at least one")
-            return Axis(name, field, tuple(spec.values))
+            return SweepAxis(name, field, tuple(spec.values))
         if not field.path:
             raise InputError(f"axis {name!r} has a range, and {field} is no number", remedy="list its values")
-        return Axis(name, field, range=spec.range)
+        return SweepAxis(name, field, range=spec.range)
     except InputError as error:
         raise _placed(error, place) from None
 
 
-def _refuse_twice(axes: tuple[Axis, ...], section: Section) -> None:
+def _refuse_twice(axes: tuple[SweepAxis, ...], section: Section) -> None:
     """Refuse two axes with one name or one field; a whole input and its fields may both vary."""
     for number, axis in enumerate(axes):
         for other in axes[:number]:
@@ -263,7 +257,7 @@ def _refuse_twice(axes: tuple[Axis, ...], section: Section) -> None:
                     place=section.at("axes", axis.name),
                     remedy="rename one of them: SQL ignores case",
                 )
-            pair: tuple[Field, Field] = (axis.field, other.field)
+            pair: tuple[InputField, InputField] = (axis.field, other.field)
             overlap = pair[0].holds(pair[1]) or pair[1].holds(pair[0])
             if overlap and (pair[0] == pair[1] or all(field.path for field in pair)):
                 raise InputError(
@@ -273,7 +267,7 @@ def _refuse_twice(axes: tuple[Axis, ...], section: Section) -> None:
                 )
 
 
-def _check_base(base: BaseSpec, axes: tuple[Axis, ...], section: Section) -> None:
+def _check_base(base: BaseSpec, axes: tuple[SweepAxis, ...], section: Section) -> None:
     """Check that every required input is in the base, or an axis."""
     varied = {axis.field.root for axis in axes if not axis.field.path}
     has_machine = base.machine is not None or "machine" in varied

@@ -18,12 +18,11 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.files import exists
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.terminal import Estimate, Status, StatusLine
 from et_sim.basics.units import parse_ranks
 from et_sim.sweeps.axes import Values as OfAxes
 from et_sim.sweeps.digests import digest_of
-from et_sim.sweeps.evaluate import COMPLETE, FAILED, REFUSED, Done, Lost, Runner, Task, refused
+from et_sim.sweeps.evaluate import COMPLETE, FAILED, REFUSED, Done, Lost, PointTask, Runner, refused
 from et_sim.sweeps.goal import Goal, Values, goal_of
 from et_sim.sweeps.journal import Finished, Journal, Point, table_of, times_of, write_tables
 from et_sim.sweeps.space import Space, open_space
@@ -35,8 +34,7 @@ NOTHING, ALL, BEST = "none", "all", "best"
 NAME_LETTERS = 12  # letters of a digest in the name of a run's directory
 
 
-@quick_dataclass(frozen=True)
-class Keep:
+class Keep(Struct, frozen=True):
     """Points whose whole run is written: all, some by their numbers, or the fastest ones."""
 
     best: int = 0
@@ -193,24 +191,24 @@ class State(Struct):
         ]
         return [point for point in able if not exists(self._run_folder(point))]
 
-    def tasks(self, points: Sequence[Point], *, saves: bool) -> list[Task]:
+    def tasks(self, points: Sequence[Point], *, saves: bool) -> list[PointTask]:
         """Return tasks for points."""
         return [
-            Task(point.digest, point.values, self.model, str(self._run_folder(point)) if saves else None)
+            PointTask(point.digest, point.values, self.model, str(self._run_folder(point)) if saves else None)
             for point in points
         ]
 
     def _run_folder(self, point: Point) -> Path:
         return self.folder.absolute() / RUNS / point.digest[:NAME_LETTERS]
 
-    def evaluate(self, runner: Runner, tasks: Sequence[Task], stage: str, watch: Watcher) -> None:
+    def evaluate(self, runner: Runner, tasks: Sequence[PointTask], stage: str, watch: SweepWatcher) -> None:
         """Evaluate tasks as a new stage, and record the results."""
         if not tasks:
             return
         watch.begin(stage, len(tasks))
         self.work(runner, tasks, watch)
 
-    def work(self, runner: Runner, tasks: Sequence[Task], watch: Watcher) -> None:
+    def work(self, runner: Runner, tasks: Sequence[PointTask], watch: SweepWatcher) -> None:
         """Evaluate tasks within the current stage, and record the results."""
         for done in runner.run(tasks):
             self._take(done)
@@ -258,7 +256,7 @@ SECONDS_BETWEEN_UPDATES = 0.5
 SECONDS_BETWEEN_LINES = 10.0
 
 
-class Watcher(Protocol):
+class SweepWatcher(Protocol):
     """Receives the progress of a sweep."""
 
     def begin(self, stage: str, total: int) -> None:
@@ -268,14 +266,14 @@ class Watcher(Protocol):
         """Count finished points, of which some are not complete."""
 
 
-class NoWatcher:
+class NoSweepWatcher:
     """A watcher that ignores progress."""
 
     def begin(self, stage: str, total: int) -> None: ...
     def add(self, done: int, failed: int) -> None: ...
 
 
-class Progress:
+class SweepProgress:
     """A display of progress; a context manager."""
 
     def __init__(self) -> None:

@@ -24,18 +24,18 @@ from et_sim.sweeps.space import Space
 from et_sim.sweeps.spec import NAMELESS, Given
 from et_sim.sweeps.state import (
     NOTHING,
-    NoWatcher,
-    Progress,
+    NoSweepWatcher,
     State,
     SweepPlan,
-    Watcher,
+    SweepProgress,
+    SweepWatcher,
     parse_keep,
     plan_sweep,
 )
 from et_sim.views.sweep.directory import open_sweep
 
 
-class Report(Struct, frozen=True):
+class SweepReport(Struct, frozen=True):
     """The result of a sweep or a search, with its table."""
 
     table: Any
@@ -52,14 +52,14 @@ def carry_out(
     workers: int | None = None,
     dask: str | None = None,
     keep: str = NOTHING,
-    watch: Watcher | None = None,
-) -> Report:
+    watch: SweepWatcher | None = None,
+) -> SweepReport:
     """Evaluate missing points (in a search, those that may be best); write the tables even after an early
     end.
 
     Whole runs are written of the points in `keep`.
     """
-    watch = watch or NoWatcher()
+    watch = watch or NoSweepWatcher()
     kept = parse_keep(keep, len(plan.points))
     goal = None if plan.goal else _goal_of_folder(plan, folder)
     with runners(plan.space, workers, dask) as (runner, local), Journal(folder) as journal:
@@ -76,7 +76,7 @@ def carry_out(
             best = state.of_numbers(findings.front)
         state.evaluate(local, state.tasks(state.to_keep(kept, best), saves=True), "keeping runs", watch)
     known = sum(point.digest in before for point in plan.points)
-    return Report(table, len(plan.points), known, table["status"].to_pylist().count(COMPLETE), findings)
+    return SweepReport(table, len(plan.points), known, table["status"].to_pylist().count(COMPLETE), findings)
 
 
 def _goal_of_folder(plan: SweepPlan, folder: Path) -> Goal | None:
@@ -127,9 +127,9 @@ def _local(space: Space, workers: int) -> Runner:
 
 
 def _cluster(space: Space, where: str) -> Runner:
-    from et_sim.sweeps.cluster import Cluster
+    from et_sim.sweeps.cluster import Scheduler
 
-    return Cluster(space, where)
+    return Scheduler(space, where)
 
 
 class SweepResult:
@@ -165,7 +165,7 @@ class SweepResult:
     def _carry_out(self, folder: Path) -> Any:
         if not self._shows:
             return carry_out(self._plan, folder, **self._options).table
-        with Progress() as watch:
+        with SweepProgress() as watch:
             return carry_out(self._plan, folder, **self._options, watch=watch).table
 
     def to_pandas(self) -> Any:

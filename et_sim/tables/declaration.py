@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from et_sim.basics.units import LONGEST_NS
 
@@ -14,7 +15,7 @@ WORD, TEXT = "word", "text"  # texts in a dictionary: of at most 127 different o
 STRING = "string"  # texts without a dictionary
 
 
-class Column(NamedTuple):
+class Column(Struct, frozen=True):
     """A column. Writers, readers and checks follow this declaration."""
 
     name: str
@@ -77,7 +78,7 @@ def columns(text: str) -> tuple[Column, ...]:
     )
 
 
-class Table(NamedTuple):
+class Table(Struct, frozen=True):
     """A table of a run; one with neither `detail` nor `remedy` is part of every run."""
 
     name: str

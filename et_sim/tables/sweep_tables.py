@@ -25,7 +25,7 @@ class Best(StrEnum):
     MOST = "most"
 
 
-class Figure(Struct, frozen=True):
+class SweepColumn(Struct, frozen=True):
     """A column; kinds are names of Arrow types."""
 
     name: str
@@ -34,10 +34,10 @@ class Figure(Struct, frozen=True):
     best: Best | None = None  # None: not an objective of a search
 
 
-def _figures(text: str) -> tuple[Figure, ...]:
+def _figures(text: str) -> tuple[SweepColumn, ...]:
     """Return the figures that a text declares; a note states which extreme is best."""
     return tuple(
-        Figure(name, kind, meaning, Best(note) if note else None)
+        SweepColumn(name, kind, meaning, Best(note) if note else None)
         for name, kind, _, note, meaning in declared(text)
     )
 

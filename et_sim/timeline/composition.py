@@ -28,7 +28,7 @@ from et_sim.machine.accuracy import (
     Accuracy,
 )
 from et_sim.machine.datatypes import datatype_named
-from et_sim.plan.records import Action, Plan
+from et_sim.plan.records import Action, LoweredPlan
 from et_sim.timeline.rows import KIND_NAMES, Rows
 from et_sim.timeline.statistics import Statistics
 from et_sim.trace.workload import Workload
@@ -47,7 +47,7 @@ _MASK = (1 << _BITS) - 1
 
 
 def composition(
-    plan: Plan,
+    plan: LoweredPlan,
     workload: Workload,
     accuracy: Accuracy,
     statistics: Statistics,
@@ -67,7 +67,7 @@ def composition(
 class _Time:
     """Composition of the time of one actor, from its rows."""
 
-    def __init__(self, plan: Plan, workload: Workload, accuracy: Accuracy, actor: int) -> None:
+    def __init__(self, plan: LoweredPlan, workload: Workload, accuracy: Accuracy, actor: int) -> None:
         self._plan, self._accuracy, self._actor = plan, accuracy, actor
         template = int(plan.actors["template"][actor])
         self._trace, self._first = workload.templates[template], plan.templates["node_first"][template]

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct, field
 
 
-class Texts(NamedTuple):
+class Texts(Struct, frozen=True):
     """A column of texts: the index of each row's text, negative for null. All blocks share the texts."""
 
     codes: Any

@@ -10,7 +10,7 @@ machine, so the more of them are on the path, the less a changed machine changes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -177,7 +177,7 @@ class _Walk:
         return self._actors[actor]
 
 
-class _Nodes(NamedTuple):
+class _Nodes(Struct, frozen=True):
     """Columns of an actor's nodes that yield Python's numbers."""
 
     start: Any

@@ -17,10 +17,10 @@ from msgspec import Struct
 from et_sim.machine.model import Network
 from et_sim.network.levels import LevelTables, next_leg
 from et_sim.network.levels import tables as level_tables
-from et_sim.plan.records import REQUEST_BYTES, Plan
+from et_sim.plan.records import REQUEST_BYTES, LoweredPlan
 
 
-def bytes_sent(plan: Plan, network: Network, logged: Iterable[Any]) -> list[int]:
+def bytes_sent(plan: LoweredPlan, network: Network, logged: Iterable[Any]) -> list[int]:
     """Return bytes by level, or by dimension without levels; `logged` are the phases of the run."""
     actor = plan.actor_of_rank[0]
     count = np.zeros(len(plan.phases), np.int64)
@@ -35,7 +35,7 @@ def bytes_sent(plan: Plan, network: Network, logged: Iterable[Any]) -> list[int]
     return [int(total) for total in sent]
 
 
-def _of_phase(plan: Plan, levels: LevelTables | None, row: int) -> list[tuple[int, int]]:
+def _of_phase(plan: LoweredPlan, levels: LevelTables | None, row: int) -> list[tuple[int, int]]:
     """Return (level or dimension, bytes) of the messages that rank 0 sends in a phase."""
     phase = plan.phases[row]
     program, dimension = plan.programs[phase["program"]], int(phase["dimension"])
@@ -52,7 +52,7 @@ def _of_phase(plan: Plan, levels: LevelTables | None, row: int) -> list[tuple[in
     return [(max(next_leg(levels, 0, place * stride).row, 0), size) for place, size in messages]
 
 
-def _of_steps(plan: Plan, program: Any) -> list[tuple[int, int]]:
+def _of_steps(plan: LoweredPlan, program: Any) -> list[tuple[int, int]]:
     """Return (place of the peer, bytes) for every step, and for the requests for its received data."""
     first, period = int(program["step_first"]), int(program["step_period"])
     laps, rest = divmod(int(program["sends"]), period)

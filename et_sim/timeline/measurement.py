@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
@@ -21,7 +21,7 @@ from et_sim.basics.unique import sums_of, unique
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.accuracy import Accuracy
 from et_sim.memory import Accesses, Changes, changes, classes_of, lifetimes, peaks
-from et_sim.plan.records import Plan
+from et_sim.plan.records import LoweredPlan
 from et_sim.timeline.composition import composition
 from et_sim.timeline.power import PowerUse
 from et_sim.timeline.rows import COMMUNICATION_KINDS, KIND_NAMES, TREATMENT_NAMES, Rows, TimelineSource
@@ -36,7 +36,7 @@ IS_COMMUNICATION = np.isin(KIND_NAMES, COMMUNICATION_KINDS)
 AS_RECORDED = slice(TREATMENT_NAMES.index("replayed"), TREATMENT_NAMES.index("defaulted") + 1)
 
 
-class _Counted(NamedTuple):
+class _Counted(Struct, frozen=True):
     """Counts of some rows."""
 
     nodes: Any  # by treatment and kind
@@ -290,7 +290,7 @@ GIVEN, WRITTEN, RELEASED = range(3)
 class MemorySource:
     """Changes of memory from the times of nodes."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: LoweredPlan) -> None:
         self._actors = plan.actors
         number: dict[str, int] = {}
         tensor, sizes, is_write, rows = [], [], [], []
@@ -340,7 +340,7 @@ class MemorySource:
         return changes(lifetimes(accesses))
 
 
-def _places(plan: Plan) -> Any:
+def _places(plan: LoweredPlan) -> Any:
     """Return for each node of a template its place in an order that fits dependencies, mostly that
     of rows.
     """

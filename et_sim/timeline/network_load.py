@@ -23,8 +23,8 @@ from msgspec import Struct
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns, format_ranks
 from et_sim.engine.outcome import NetworkLoad, Outcome
-from et_sim.machine.model import GraphFabric, GridFabric, LevelFabric, Network, Shape, bytes_per_ns
-from et_sim.plan.records import Action, Plan
+from et_sim.machine.model import DimensionShape, GraphFabric, GridFabric, LevelFabric, Network, bytes_per_ns
+from et_sim.plan.records import Action, LoweredPlan
 from et_sim.timeline.own_bytes import ByteDirection, Phases, by_members, differs_by_member, received, together
 
 MOST_LETTERS = 40  # of a list of ranks
@@ -157,11 +157,11 @@ class _Ports:
             for number, dimension in enumerate(fabric.dimensions):
                 bandwidths = [link.bytes_per_ns for link in fabric.links if link.dimension == number]
                 fastest, npus = max([dimension.bytes_per_ns, *bandwidths]), dimension.npus
-                if dimension.shape is Shape.FULLY_CONNECTED:
+                if dimension.shape is DimensionShape.FULLY_CONNECTED:
                     self.pairs[number] = npus
                     links = np.where(2 * np.arange(1, npus // 2 + 1) == npus, 1, 2)
                 else:
-                    links = np.array([2 if dimension.shape is Shape.RING and npus > 2 else 1])
+                    links = np.array([2 if dimension.shape is DimensionShape.RING and npus > 2 else 1])
                 rates.append(links * fastest)
         everything = float(sum(rates_of_level.sum() for rates_of_level in rates))
         if isinstance(fabric, LevelFabric):
@@ -205,7 +205,7 @@ class _Ports:
 class _Sizes:
     """Bytes that communicating nodes send and receive, by port."""
 
-    def __init__(self, plan: Plan, ports: _Ports) -> None:
+    def __init__(self, plan: LoweredPlan, ports: _Ports) -> None:
         self._plan, self._ports, self._collectives = plan, ports, list(_phases(plan))
         sent = [_of_program(plan, ports, program) for program in plan.programs]
         self._of_program = np.stack(sent or [np.zeros(len(ports))])
@@ -249,7 +249,7 @@ class _Sizes:
         return sent
 
 
-def _phases(plan: Plan) -> Iterator[tuple[int, Phases]]:
+def _phases(plan: LoweredPlan) -> Iterator[tuple[int, Phases]]:
     """Yield the row of each collective, with its phases and their numbers of chunks."""
     for row, collective in enumerate(plan.collectives):
         phases: Phases = []
@@ -262,7 +262,7 @@ def _phases(plan: Plan) -> Iterator[tuple[int, Phases]]:
         yield row, phases
 
 
-def _of_program(plan: Plan, ports: _Ports, program: Any) -> Any:
+def _of_program(plan: LoweredPlan, ports: _Ports, program: Any) -> Any:
     """Return the bytes that a member sends in a phase, by port."""
     sent = np.zeros(len(ports))
     if differs_by_member(program):

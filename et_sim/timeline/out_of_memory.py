@@ -15,7 +15,6 @@ import numpy as np
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import OutOfMemoryError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.basics.units import exact_bytes, format_bytes, format_ns, format_ranks, memory_text
 from et_sim.engine.outcome import Outcome
@@ -27,7 +26,7 @@ from et_sim.trace.workload import Workload
 LARGEST = 20  # tensors named
 
 
-class Held(Struct, frozen=True):
+class HeldTensor(Struct, frozen=True):
     """A tensor that is alive."""
 
     tensor: str
@@ -46,8 +45,7 @@ class TooLarge(Struct, frozen=True):
     bytes: int
 
 
-@quick_dataclass(frozen=True)
-class OutOfMemory:
+class OutOfMemory(Struct, frozen=True):
     """The first time at which a rank needs more memory than it has."""
 
     time_ns: int
@@ -56,9 +54,9 @@ class OutOfMemory:
     reserved_bytes: int  # reserved for other uses
     alive_bytes: int  # on the first of these ranks, like all below
     stopped: bool  # else the run continued
-    allocated: tuple[Held, ...]  # at that time, the largest first
+    allocated: tuple[HeldTensor, ...]  # at that time, the largest first
     tensors: int  # alive then
-    largest: tuple[Held, ...]
+    largest: tuple[HeldTensor, ...]
     by_class: dict[str, int]
     too_large: TooLarge | None = None  # why spilling other tensors does not help
 
@@ -108,7 +106,7 @@ class OutOfMemory:
         return OutOfMemoryError(self.sentence, report="\n".join([*lines, remedy]), remedy=remedy)
 
 
-def _line(held: Held) -> str:
+def _line(held: HeldTensor) -> str:
     origin = "there from the start" if held.node is None else f'node {held.node} "{held.node_name}"'
     return f"{held.tensor}: {format_bytes(held.bytes)}, {origin}"
 
@@ -155,9 +153,9 @@ def _described(
     last = {tensor: row for row, tensor in enumerate(of_actor.tensor.tolist())}
     alive = sorted(row for row in last.values() if of_actor.delta_bytes[row] > 0)
 
-    def held(row: int) -> Held:
+    def held(row: int) -> HeldTensor:
         tensor, node = int(of_actor.tensor[row]), int(of_actor.node[row])
-        return Held(
+        return HeldTensor(
             tensor=source.names[tensor],
             tensor_class=CLASSES[source.classes[tensor]],
             bytes=int(of_actor.delta_bytes[row]),

@@ -15,7 +15,7 @@ import numpy as np
 
 from et_sim.basics.unique import groups_of
 from et_sim.engine.outcome import Outcome
-from et_sim.plan.records import IN_GROUP, NO_AXIS, Action, Plan
+from et_sim.plan.records import IN_GROUP, NO_AXIS, Action, LoweredPlan
 
 
 class ByteDirection(IntEnum):
@@ -33,7 +33,7 @@ def differs_by_member(program: Any) -> bool:
     return bool(program["tree_first"] >= 0 or program["custom_first"] >= 0 or program["own_steps"])
 
 
-def together(plan: Plan, actor: Any, node: Any, start: Any, end: Any) -> tuple[Any, Any]:
+def together(plan: LoweredPlan, actor: Any, node: Any, start: Any, end: Any) -> tuple[Any, Any]:
     """Return the first start and the last end among the members of each node's collective, by the program."""
     is_collective = plan.nodes["action"][node] == Action.COLLECTIVE
     row = np.flatnonzero(is_collective)
@@ -45,13 +45,13 @@ def together(plan: Plan, actor: Any, node: Any, start: Any, end: Any) -> tuple[A
     return begin, until
 
 
-def _member(plan: Plan, actor: Any, node: Any) -> Any:
+def _member(plan: LoweredPlan, actor: Any, node: Any) -> Any:
     """Return the rows of members, for nodes that are collectives."""
     return plan.actor_members[plan.actors["first_member"][actor] + plan.nodes["member"][node]]
 
 
 def by_members(
-    plan: Plan, collectives: Iterable[tuple[int, Phases]], actor: Any, node: Any, way: ByteDirection
+    plan: LoweredPlan, collectives: Iterable[tuple[int, Phases]], actor: Any, node: Any, way: ByteDirection
 ) -> dict[int, Any]:
     """Return by dimension (-1: several) the bytes that each node sends, or receives, in such phases."""
     sent_by_dimension: dict[int, Any] = {}
@@ -77,7 +77,7 @@ def by_members(
     return sent_by_dimension
 
 
-def _along(plan: Plan, axis: int, member: Any, actor: Any) -> Any:
+def _along(plan: LoweredPlan, axis: int, member: Any, actor: Any) -> Any:
     """Return the places of members along the axis of a phase."""
     if axis == NO_AXIS:
         return plan.members["position"][member]
@@ -90,7 +90,7 @@ def _along(plan: Plan, axis: int, member: Any, actor: Any) -> Any:
     return place
 
 
-def _by_member(plan: Plan, program: Any, way: ByteDirection) -> Any:
+def _by_member(plan: LoweredPlan, program: Any, way: ByteDirection) -> Any:
     """Return the bytes that each member sends, or receives, in one phase of a chunk."""
     members = int(program["members"])
     if program["custom_first"] >= 0:

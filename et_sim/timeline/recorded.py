@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.unique import groups_of
 from et_sim.basics.units import NS_PER_SECOND, format_ranks
@@ -164,8 +164,7 @@ def throughput(
     return cast(Throughput, rounded)
 
 
-@dataclass(eq=False)
-class RecordedRun:
+class RecordedRun(Struct, eq=False, dict=True):
     """Outcome of a run, its inputs, and its records."""
 
     outcome: Outcome

@@ -8,14 +8,12 @@ the rank's finish to the makespan is `early_ns`. The parts add up to the makespa
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.intervals import COMPUTE, COPY, HOST, MEMORY, TRANSFER, WAITING, Spent
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.engine.outcome import Outcome
 from et_sim.timeline.content import Nullable
 from et_sim.timeline.rows import Rows
@@ -66,8 +64,7 @@ class KernelFigures(Struct):
         }
 
 
-@quick_dataclass(frozen=True, eq=False)
-class Statistics:
+class Statistics(Struct, frozen=True, eq=False):
     """Figures per actor."""
 
     finish_ns: Any  # -1: never finished
@@ -95,7 +92,7 @@ class Statistics:
 
     def columns(self) -> dict[str, Nullable]:
         """Return the figures by name, eight bytes each; missing ones are null."""
-        return {field.name: _nullable(getattr(self, field.name)) for field in fields(self)}
+        return {name: _nullable(getattr(self, name)) for name in self.__struct_fields__}
 
 
 def _nullable(column: Any) -> Nullable:

@@ -5,11 +5,11 @@ Nodes may be appended to a trace and still run before its nodes: dependencies or
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.trace.columns import (
@@ -109,7 +109,7 @@ def appended(trace: Trace, more: Trace, parents: IntColumn, children: IntColumn)
     `parents` and `children` are rows of the result.
     """
     columns: dict[str, Any] = {}
-    for column in (field.name for field in fields(Trace)):
+    for column in Trace.__struct_fields__:
         before, added = getattr(trace, column), getattr(more, column)
         if not isinstance(before, np.ndarray) or column in _DEPENDENCIES:
             continue

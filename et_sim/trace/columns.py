@@ -8,15 +8,13 @@ can share it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from enum import IntEnum
 from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 
 IntColumn = npt.NDArray[np.int64]
@@ -130,8 +128,7 @@ def no_tensor_lists() -> TensorLists:
     )
 
 
-@quick_dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(Struct, frozen=True, eq=False):
     """A program. `n` rows; `*_start` arrays are CSR offsets of length n + 1."""
 
     node_id: npt.NDArray[np.uint64]

@@ -8,11 +8,11 @@ tools expect for each attribute. Equal traces give equal bytes, and `wire.decode
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.protobuf_fields import LENGTH, VARINT, delimited, tag, varint

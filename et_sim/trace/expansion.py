@@ -7,11 +7,11 @@ without all traces in memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import TraceError
 from et_sim.trace.columns import NodeKind, RowColumn, Trace

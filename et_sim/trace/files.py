@@ -19,7 +19,7 @@ import numpy as np
 from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.basics.files import is_file, is_folder
 from et_sim.basics.units import plural
-from et_sim.documents.recognise import Kind, kind_of
+from et_sim.documents.recognise import FileKind, kind_of
 from et_sim.trace.columns import Trace
 from et_sim.trace.decoded_files import DecodedFiles
 from et_sim.trace.disk import read_bytes, replace_all, unpacked
@@ -53,7 +53,7 @@ def read_workload(
     manifest = Path(f"{prefix}{ENDING}")
     if not files and is_file(manifest):
         return read_manifest(manifest, ranks, drop_dangling=drop_dangling)
-    if not files and kind_of(Path(prefix)) is Kind.GOAL:
+    if not files and kind_of(Path(prefix)) is FileKind.GOAL:
         from et_sim.trace.goal.file import read_goal
 
         return read_goal(Path(prefix), ranks)

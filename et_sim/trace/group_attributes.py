@@ -14,9 +14,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.group_names import group_key
@@ -96,12 +97,18 @@ _SIZES_FORM = re.compile(r"\d+( \d+)*", re.ASCII)
 _MOST_DIGITS = len(str(MOST_BYTES)) + 1
 
 
-class SplitFault(NamedTuple):
-    """A fault of the splits of some nodes of a trace."""
+class NodeFault(Struct, frozen=True):
+    """A fault of some nodes of a trace."""
 
     wrong: Any  # a flag per node
     text: str  # the rest of a sentence that begins with the node
     remedy: str
+
+    def sentence(self, trace: Trace) -> str:
+        """Return a sentence about the first of the nodes."""
+        rows = np.flatnonzero(self.wrong)
+        more = f", like {len(rows) - 1} more" if len(rows) > 1 else ""
+        return f"{trace.describe(int(rows[0]))} {self.text}{more}"
 
 
 def split_text(sizes: Iterable[int]) -> str:
@@ -128,23 +135,23 @@ def bytes_put_in(trace: Trace) -> IntColumn:
     return np.where(has, totals[trace.splits], trace.comm_bytes)
 
 
-def split_faults(trace: Trace) -> Iterator[SplitFault]:
+def split_faults(trace: Trace) -> Iterator[NodeFault]:
     """Yield the faults of invalid splits."""
     is_given = trace.has(ATTRIBUTE)
     if not is_given.any():
         return
     exchanges = (trace.kind == NodeKind.COLL) & (trace.comm_type == CollectiveKind.ALL_TO_ALL)
     if (wrong := is_given & ~exchanges).any():
-        yield SplitFault(wrong, f"has {ATTRIBUTE} and is no all-to-all", f"leave {ATTRIBUTE} out")
+        yield NodeFault(wrong, f"has {ATTRIBUTE} and is no all-to-all", f"leave {ATTRIBUTE} out")
     sizes = sizes_of_texts(trace)
     empty = np.array([not len(split) for split in sizes], np.bool_)
     if (wrong := is_given & exchanges & empty[trace.splits]).any():
         remedy = 'give bytes for each member of the group with blanks between, as in "4096 0 1024"'
-        yield SplitFault(wrong, f"has a {ATTRIBUTE} that is no list of sizes", remedy)
+        yield NodeFault(wrong, f"has a {ATTRIBUTE} that is no list of sizes", remedy)
     totals = np.array([sum(split.tolist()) for split in sizes], np.float64)
     if (wrong := is_given & (totals > MOST_BYTES)[trace.splits]).any():
         fault = f"moves more than {format_bytes(MOST_BYTES)}"
-        yield SplitFault(wrong, fault, f"correct {ATTRIBUTE}, which is in bytes")
+        yield NodeFault(wrong, fault, f"correct {ATTRIBUTE}, which is in bytes")
         return
     sums = np.array([split.sum() for split in sizes], np.int64)
     differs = is_given & exchanges & trace.has("comm_size") & ~empty[trace.splits]
@@ -154,7 +161,7 @@ def split_faults(trace: Trace) -> Iterator[SplitFault]:
             f"has a comm_size of {int(trace.comm_bytes[row])} bytes and a {ATTRIBUTE} of"
             f" {int(sums[trace.splits[row]])}"
         )
-        yield SplitFault(wrong, fault, "let comm_size be the sum, the rank's own share included")
+        yield NodeFault(wrong, fault, "let comm_size be the sum, the rank's own share included")
 
 
 def _sizes(text: str) -> IntColumn:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from et_sim.basics.errors import TraceError
 from et_sim.documents.keys import key
@@ -23,8 +24,7 @@ Axes = tuple[tuple[int, int], ...]  # (size, stride), innermost first
 _FORM = "give size and stride as whole numbers from 1, or as lists with one for each axis"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRule:
+class GroupRule(Struct, frozen=True):
     """Groups with `size` members that are `stride` ranks apart, from the first rank to the last.
 
     With 16 ranks, size 4 and stride 1 makes 0-3, 4-7, …; stride 4 makes 0,4,8,12; 1,5,9,13; ….
@@ -51,10 +51,10 @@ class GroupRule:
     every: int = counted(
         "The number of ranks after which the pattern repeats.", 0, minimum=1
     )  # 0: where axes end
-    count: int = field(init=False)  # members of a group
-    axes: Axes = field(init=False, compare=False, repr=False)
-    _last: int = field(init=False, compare=False, repr=False)  # distance from the first to the last member
-    _block_groups: int = field(init=False, compare=False, repr=False)  # in `every` ranks
+    count: int = 0  # members of a group
+    axes: Axes = ()
+    _last: int = 0  # distance from the first to the last member
+    _block_groups: int = 0  # in `every` ranks
 
     def __post_init__(self) -> None:
         axes = _merged(_checked_axes(self.size, self.stride))
@@ -75,7 +75,7 @@ class GroupRule:
             ("_last", last),
             ("_block_groups", groups),
         ):
-            object.__setattr__(self, name, value)
+            force_setattr(self, name, value)
 
     @property
     def has_all(self) -> bool:

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.files import is_file
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_ranks, plural, strided_ranks
 from et_sim.documents.keys import Remarks, Section, key, read, show
 from et_sim.documents.kinds import NAMED, SOME_RANKS, choice, count, section, sections, text
@@ -43,8 +43,7 @@ _ONE_EACH = "give every rank one template"
 _LOOKED_AT = 4096  # this many bytes determine whether a file of another name is a manifest
 
 
-@quick_dataclass(frozen=True)
-class Template:
+class Template(Struct, frozen=True):
     """A trace and its ranks."""
 
     file: str = text("The trace file.", required=True, form="a path from the manifest's folder")
@@ -56,8 +55,7 @@ class Template:
     )
 
 
-@quick_dataclass(frozen=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """The whole file."""
 
     form: int = count("The form of the file, 1.", name=MARK, required=True)

@@ -27,7 +27,7 @@ def edges(trace: Trace) -> tuple[RowColumn, RowColumn]:
     return parent[real], child[real]
 
 
-class Lists:
+class DependencyLists:
     """The dependencies of one kind by row, as lists of Python integers."""
 
     def __init__(self, start: Any, rows: Any) -> None:
@@ -39,9 +39,11 @@ class Lists:
         return self._rows[self._start[row] : self._start[row + 1]]
 
 
-def dependency_lists(trace: Trace) -> tuple[Lists, Lists]:
+def dependency_lists(trace: Trace) -> tuple[DependencyLists, DependencyLists]:
     """Return the lists of data and of control dependencies."""
-    return Lists(trace.data_start, trace.data_deps), Lists(trace.ctrl_start, trace.ctrl_deps)
+    return DependencyLists(trace.data_start, trace.data_deps), DependencyLists(
+        trace.ctrl_start, trace.ctrl_deps
+    )
 
 
 def fits_row_order(parent: RowColumn, child: RowColumn) -> bool:

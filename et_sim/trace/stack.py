@@ -4,7 +4,7 @@ If a job has many small traces that all differ, calls take longer than the work.
 words refer to the trace itself, so metadata and lists of tensors are left out. Traces of many nodes form a
 stack of their own, without a copy.
 
-Readers make rows of several traces at once (`Block`), and a separate trace only on demand.
+Readers make rows of several traces at once (`TraceBlock`), and a separate trace only on demand.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Stack(Struct, frozen=True, eq=False):
             yield stack_of([trace], number)
 
 
-class Block(Struct, frozen=True, eq=False):
+class TraceBlock(Struct, frozen=True, eq=False):
     """Rows of several traces from a reader: columns of all, one trace after the other."""
 
     columns: Mapping[str, Any]  # texts and names in the numbering of each trace
@@ -142,7 +142,7 @@ class Block(Struct, frozen=True, eq=False):
         return Stack(_whole(self), _Made(self), number, self.first, self.heads, self.names, own)
 
     @staticmethod
-    def of(traces: Sequence[Trace]) -> Block:
+    def of(traces: Sequence[Trace]) -> TraceBlock:
         """Return copies of the rows of traces."""
 
         def joined(name: str) -> Any:
@@ -162,7 +162,7 @@ class Block(Struct, frozen=True, eq=False):
             behind = np.concatenate([getattr(trace, kind)[1:] for trace in traces])
             behind += np.repeat(np.array(ends[:-1], np.int64), np.diff(first))
             starts[kind] = np.concatenate((np.zeros(1, np.int64), behind))
-        return Block(
+        return TraceBlock(
             columns,
             first,
             starts["data_start"],
@@ -179,7 +179,7 @@ class Block(Struct, frozen=True, eq=False):
 class _Made(Sequence[Trace]):
     """The traces of a block, each made on first use."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: TraceBlock) -> None:
         self._block = block
         self._known: dict[int, Trace] = {}
 
@@ -277,14 +277,14 @@ def for_each_stack(traces: Sequence[Trace], work: Callable[[Stack], None], alike
 def stack_of(traces: Sequence[Trace], number: int = 0) -> Stack:
     """Return some traces as one, copied unless there is only one."""
     if len(traces) > 1:
-        return structs.replace(Block.of(traces).stack(), number=number, traces=traces)
+        return structs.replace(TraceBlock.of(traces).stack(), number=number, traces=traces)
     (trace,) = traces
     own = {text.column: getattr(trace, text.column) for text in TEXT_ATTRIBUTES}
     first = np.array([0, len(trace)], np.int64)
     return Stack(trace, traces, number, first, [TraceHead.of(trace)], [trace.names], own)
 
 
-def _whole(block: Block) -> Trace:
+def _whole(block: TraceBlock) -> Trace:
     """Return columns of all traces as those of one."""
     columns, sizes = dict[str, Any](block.columns), np.diff(block.first)
     columns["name"] = block.columns["name"] + np.repeat(_before(block.names), sizes)

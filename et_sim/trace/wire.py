@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.protobuf_fields import first_varint
@@ -37,7 +37,7 @@ from et_sim.trace.columns import (
     Trace,
     no_tensor_lists,
 )
-from et_sim.trace.stack import Block, Stack, TraceHead, stack_of
+from et_sim.trace.stack import Stack, TraceBlock, TraceHead, stack_of
 from et_sim.trace.wire_errors import explain, old_format, old_format_error
 from et_sim.trace.wire_layout import DecodeBuffers, NameTable, intern_spans, join_spans, name_table
 
@@ -103,7 +103,7 @@ def _decoded(
         else _resolved(*_in_id_order(block.trace(number), files.dependency_ids(number)), drop_dangling)
         for number, is_plain in enumerate(files.is_plain)
     ]
-    return Block.of(traces).stack() if len(traces) > 1 else stack_of(traces)
+    return TraceBlock.of(traces).stack() if len(traces) > 1 else stack_of(traces)
 
 
 def _start_ns(content: bytes | npt.NDArray[np.uint8], source: str) -> int:
@@ -193,11 +193,11 @@ class _Files:
         self._tensors = _tensor_lists(buffers, source)
         self._rows, self.is_plain = self._plain_rows()
 
-    def block(self, sources: Iterable[str], versions: Iterable[str], starts_ns: Iterable[int]) -> Block:
+    def block(self, sources: Iterable[str], versions: Iterable[str], starts_ns: Iterable[int]) -> TraceBlock:
         """Return all traces; for plain files, dependencies are rows."""
         (data_start, ctrl_start), (data, ctrl) = self._starts, self._rows
         heads = [*map(TraceHead, sources, versions, starts_ns, self._metadata, map(dict, self._ignored))]
-        return Block(
+        return TraceBlock(
             self._columns,
             self._buffers.first_row,
             data_start,

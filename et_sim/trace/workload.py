@@ -19,7 +19,6 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from et_sim.basics.errors import TraceError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import key, keys_of
 from et_sim.documents.kinds import INTEGER, count, flag, number, text, time
 from et_sim.trace.columns import BoolColumn, RowColumn, Trace
@@ -29,8 +28,7 @@ from et_sim.trace.stack import Stack, Templates
 _number = partial(key, INTEGER, minimum=1, maximum=10**30)
 
 
-@quick_dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """The work of a step, over all ranks; None if unknown."""
 
     tokens: int = _number("The number of tokens, or samples, of all ranks.", required=True)
@@ -68,8 +66,7 @@ class Step:
         }
 
 
-@quick_dataclass(frozen=True)
-class MadeFor:
+class MadeFor(Struct, frozen=True):
     """The software that a workload was made for, and its effects on a run."""
 
     name: str = text("The name of the description.", required=True)

@@ -48,7 +48,7 @@ FIRST_EFA = ("volta", "ampere")  # generations of GPUs with the first generation
 UNKNOWN = "unknown"
 
 
-class Cards(Struct, frozen=True):
+class NodeCards(Struct, frozen=True):
     """Network cards of a node."""
 
     count: int  # 0: as many as GPUs
@@ -66,7 +66,7 @@ class Cards(Struct, frozen=True):
 class Stated(Struct, frozen=True):
     """The network of a machine, as stated in words."""
 
-    cards: Cards | None = None
+    cards: NodeCards | None = None
     kind: str = ""
 
 
@@ -78,27 +78,27 @@ def stated(text: str, hardware: str = "") -> Stated:
         return Stated()
     known = {} if cards else _published(f"{hardware}; {text}")
     if known:
-        return Stated(Cards(known["cards"], known["gbps"]), known["network"])
+        return Stated(NodeCards(known["cards"], known["gbps"]), known["network"])
     return Stated(cards[0] if cards else None, kinds[0] if kinds else "")
 
 
-def _all_cards(text: str) -> list[Cards]:
+def _all_cards(text: str) -> list[NodeCards]:
     """Return the different cards that a text names, by the first form of words that matches."""
-    rest, cards = text, list[Cards]()
+    rest, cards = text, list[NodeCards]()
     for count, ports, rate in _WITH_PORTS.findall(text):
-        cards.append(Cards(int(count), int(ports) * float(rate)))
+        cards.append(NodeCards(int(count), int(ports) * float(rate)))
         rest = _WITH_PORTS.sub("", rest)
-    cards += [Cards(int(count), float(rate)) for count, rate in _WITH_RATE.findall(rest)]
+    cards += [NodeCards(int(count), float(rate)) for count, rate in _WITH_RATE.findall(rest)]
     named = _WITH_NAME.search(rest)
     if not cards and (whole := _OF_NODE.search(rest)):
-        cards.append(Cards(int(named[1]) if named else 0, float(whole[1]), True))
+        cards.append(NodeCards(int(named[1]) if named else 0, float(whole[1]), True))
     if not cards and (each := _OF_GPU.search(rest)):
-        cards.append(Cards(0, float(each[1])))
+        cards.append(NodeCards(0, float(each[1])))
     if not cards and (seen := _SEEN.search(rest)):
-        cards.append(Cards(1, 8 * float(seen[1])))
+        cards.append(NodeCards(1, 8 * float(seen[1])))
     rate = next((rate for words, rate in _RATES if re.search(words, rest, re.IGNORECASE)), 0)
     if not cards and named and rate:
-        cards.append(Cards(int(named[1]), rate))
+        cards.append(NodeCards(int(named[1]), rate))
     return list(dict.fromkeys(cards))
 
 
@@ -113,7 +113,7 @@ def _published(text: str) -> dict[str, Any]:
     return next((system for system in _systems() if re.search(system["words"], text, re.IGNORECASE)), {})
 
 
-class Measured(Struct, frozen=True):
+class MeasuredMachine(Struct, frozen=True):
     """The machine by name for a measured one."""
 
     text: str
@@ -125,7 +125,7 @@ class Measured(Struct, frozen=True):
         return {} if self.is_stated else dict(network_kind(UNKNOWN)["accuracy"])
 
 
-def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: str) -> Measured:
+def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: str) -> MeasuredMachine:
     """Return the machine `name` with the nodes and the network of a table; 0 nodes: not stated.
 
     Each node has equally many GPUs. For NVLink racks, nodes may be their trays: a job takes as few racks as
@@ -143,7 +143,7 @@ def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: 
         name = (_board(machine, per_node) if is_board else None) or name
         machine = as_one_file(name)
     if per_node >= ranks or len(machine.get("dimensions", ())) != 2:
-        return Measured(f"{name}:{ranks}", is_stated=True)
+        return MeasuredMachine(f"{name}:{ranks}", is_stated=True)
     described = stated(network, hardware)
     options = {NODE: str(per_node)} if per_node != machine["node"] else {}
     if described.cards is not None:
@@ -157,7 +157,7 @@ def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: 
         )
         options[NETWORK] = kind or UNKNOWN
     text = "".join(f",{option}={value}" for option, value in options.items())
-    return Measured(f"{name}:{ranks}{text}", is_stated=bool(described.cards and described.kind))
+    return MeasuredMachine(f"{name}:{ranks}{text}", is_stated=bool(described.cards and described.kind))
 
 
 def node_of(name: str, ranks: int) -> int:

@@ -6,22 +6,22 @@ remarks state that, and the plan must fit the memory there; on its own machine, 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError
 from et_sim.machine.presets import Preset, preset
 from et_sim.validation.networks import node_of
-from et_sim.validation.row import Iteration, Row
+from et_sim.validation.row import Row, TrainingStep
 from et_sim.workloads.training.value_types import check_peaks, fields_of_machine
 
 
 def on_machine(row: Row, name: str, own: str | None) -> Row:
     """Return the row of a step for a machine by name; `own` is the machine of its hardware, if known."""
     job = row.job
-    if not isinstance(job, Iteration):
+    if not isinstance(job, TrainingStep):
         return row
     try:
         machine = _preset(name)

@@ -24,7 +24,7 @@ _CLAUSES = re.compile(r"\s*;\s*")
 NODE = "node"  # in place of a number of replicas: the devices of a node
 
 
-class Product(Struct, frozen=True, forbid_unknown_fields=True):
+class NamedProduct(Struct, frozen=True, forbid_unknown_fields=True):
     """A product as sources name it."""
 
     words: list[str]  # the text has all of them
@@ -71,7 +71,7 @@ class Phrases(Struct, frozen=True, forbid_unknown_fields=True):
     """The content of the file."""
 
     about: str
-    software: list[Product]
+    software: list[NamedProduct]
     notes: list[Phrase]
     hardware: list[Site]
     precisions: dict[str, str]  # `products` of a plan
@@ -92,7 +92,7 @@ def phrases() -> Phrases:
     return msgspec.json.decode(text, type=Phrases)
 
 
-def software_of(text: str, source: str) -> Product | None:
+def software_of(text: str, source: str) -> NamedProduct | None:
     """Return the entry of a text of software, or None if it is not known.
 
     The year is that of the text, else that of the source.

@@ -26,7 +26,7 @@ from et_sim.run.workers import in_order
 from et_sim.trace import TraceBuilder
 from et_sim.validation.networks import machine_measured
 from et_sim.validation.other_machine import on_machine
-from et_sim.validation.row import Collective, Iteration, Kernel, Row
+from et_sim.validation.row import Collective, KernelRow, Row, TrainingStep
 from et_sim.workloads import make_training
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
@@ -101,7 +101,7 @@ def predictions(
     last: dict[Any, int] = {}
     runs: list[tuple[Row, str]] = []
     for number, (row, name) in enumerate(zip(rows, machines, strict=True)):
-        if name and isinstance(row.job, Collective | Iteration):
+        if name and isinstance(row.job, Collective | TrainingStep):
             key = _same(row, name)
             if key not in tasks:
                 tasks[key] = len(runs)
@@ -116,7 +116,7 @@ def predictions(
         elif name is None:
             unknown = row.hardware or "unnamed hardware"
             yield Prediction(row, None, None, f"no preset for {unknown} (name one with --machine)")
-        elif isinstance(row.job, Kernel):
+        elif isinstance(row.job, KernelRow):
             yield kernels(name).prediction(row, row.job)
         else:
             key = _same(row, name)
@@ -131,7 +131,7 @@ def predictions(
 def _same(row: Row, name: str) -> tuple[Any, ...]:
     """Return a key that is equal for rows with the same simulation."""
     job = row.job
-    if isinstance(job, Iteration):
+    if isinstance(job, TrainingStep):
         return name, row.network, job.model, job.plan, job.software, job.power, job.is_kept
     return name, row.network, job
 
@@ -169,7 +169,7 @@ class _KernelTimes:
         except EtSimError as error:
             self._why = str(error)
 
-    def prediction(self, row: Row, job: Kernel) -> Prediction:
+    def prediction(self, row: Row, job: KernelRow) -> Prediction:
         """Return the prediction for a row."""
         if self._times is None:
             return Prediction(row, self._name, None, self._why)
@@ -207,20 +207,22 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
         measured = machine_measured(name, job.plan.ranks, 0, row.hardware, row.network)
     known = preset(measured.text)
     accuracy = {**known.system["accuracy"], **measured.accuracy}
-    must_fit = isinstance(job, Iteration) and job.is_kept  # on its own machine, the measured job has fitted
+    must_fit = (
+        isinstance(job, TrainingStep) and job.is_kept
+    )  # on its own machine, the measured job has fitted
     system = {
         **known.system,
         "accuracy": accuracy,
         **({} if must_fit else {"when-full": "report"}),
         **changes,
     }
-    if isinstance(job, Iteration) and job.power and POWER in system["compute"]:
+    if isinstance(job, TrainingStep) and job.power and POWER in system["compute"]:
         system["compute"] = {**system["compute"], POWER_CAP: job.power}
     if isinstance(job, Collective) and job.algorithm and "library" in system:
         system["library"] = {**system["library"], "algorithms": [job.algorithm]}
     result = simulate(workload, machine=known.text, system=system)
     composition = result.measurement.composition
-    if isinstance(job, Iteration) and composition is not None and workload.step is not None:
+    if isinstance(job, TrainingStep) and composition is not None and workload.step is not None:
         # Unnamed software is an assumption, even if a description replaces it.
         traits = _accuracy(name).traits(workload.step.kinds, job.software)
         composition = structs.replace(composition, traits=traits)

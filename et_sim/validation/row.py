@@ -10,7 +10,7 @@ from et_sim.workloads import Model, Plan
 MIB = 1 << 20
 
 
-class Kernel(Struct, frozen=True):
+class KernelRow(Struct, frozen=True):
     """A kernel that ran alone, or with others that its table's times include."""
 
     shape: str
@@ -29,7 +29,7 @@ class Collective(Struct, frozen=True):
     algorithm: str = ""  # forced on the library
 
 
-class Iteration(Struct, frozen=True):
+class TrainingStep(Struct, frozen=True):
     """A training step."""
 
     label: str
@@ -53,7 +53,7 @@ class Row(Struct, frozen=True):
     size_class: str
     what: str
     measured_us: float | None  # None: there is no time
-    job: Kernel | Collective | Iteration | None  # None: nothing to predict; `why` is the reason
+    job: KernelRow | Collective | TrainingStep | None  # None: nothing to predict; `why` is the reason
     why: str = ""
     machine: str = ""  # a preset, if the file names one
     remarks: tuple[str, ...] = ()  # parts of the description that the prediction does not use

@@ -23,7 +23,7 @@ from msgspec import Struct
 from et_sim.basics.errors import InputError, UsageError, unreadable
 from et_sim.documents.reading import parse_json
 from et_sim.validation.included import included_kernels
-from et_sim.validation.row import Kernel, Row, microseconds, refused, size_of_kernel
+from et_sim.validation.row import KernelRow, Row, microseconds, refused, size_of_kernel
 from et_sim.validation.steps import NEEDED, is_steps, read_steps
 from et_sim.validation.tables import read_tables
 
@@ -97,7 +97,7 @@ def _kernels(path: Path, text: str) -> Iterator[Row]:
             yield refused(table, number, f"{path.name}: line {reader.line_num}: {error}", hardware)
             continue
         size_class = size_of_kernel(kind, shape)
-        job = Kernel(shape, datatype, included_kernels(facts, shape))
+        job = KernelRow(shape, datatype, included_kernels(facts, shape))
         yield Row(table, number, hardware, "", kind, size_class, shape, time, job)
 
 

@@ -12,15 +12,16 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from et_sim.basics.errors import EtSimError
 from et_sim.validation.networks import node_of
 from et_sim.validation.phrases import (
-    Product,
+    NamedProduct,
     fitting,
     machine_of_source,
     phrases,
@@ -30,7 +31,7 @@ from et_sim.validation.phrases import (
     unknown_software,
 )
 from et_sim.validation.recipes import recipe_of
-from et_sim.validation.row import Iteration, Row, microseconds, reason, refused
+from et_sim.validation.row import Row, TrainingStep, microseconds, reason, refused
 from et_sim.workloads import Model, Plan, read_model
 from et_sim.workloads.models.configuration import preset_names
 from et_sim.workloads.training.plan import plan_of
@@ -44,7 +45,7 @@ MODELS = "models"  # the folder beside the file
 _AXES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "dp": "data", "ep": "expert", "zero": "zero"}
 _WORD = re.compile(r"([a-z]+)(\d{1,9})(?:x(\d{1,9}))?", re.ASCII)
 _NOTHING_AGAIN = re.compile(r"\bno recompute\b", re.IGNORECASE)
-_USUAL = Product([], "", plan={"sequence_parallel": True})
+_USUAL = NamedProduct([], "", plan={"sequence_parallel": True})
 _NODE = 8  # devices of a node, for software that shares weights within nodes
 
 
@@ -82,7 +83,9 @@ def _step(path: Path, number: int, line: Mapping[str, Any]) -> Row:
         f" {model.sequence:,} tokens, {line['precision']}"
     )
     name = product.software if product else ""
-    job = Iteration(label, line["hardware"], model, plan, measured_us / 1e6, name, power_of(line["hardware"]))
+    job = TrainingStep(
+        label, line["hardware"], model, plan, measured_us / 1e6, name, power_of(line["hardware"])
+    )
     return Row(
         path.stem,
         number,
@@ -124,7 +127,7 @@ def _dimensions(model: Model) -> tuple[object, ...]:
 
 
 def _plan(
-    line: Mapping[str, Any], model: Model, product: Product, note: Mapping[str, Any], machine: str
+    line: Mapping[str, Any], model: Model, product: NamedProduct, note: Mapping[str, Any], machine: str
 ) -> tuple[Plan, tuple[str, ...]]:
     """Return the plan of a row, and remarks about it."""
     known = phrases().precisions

@@ -11,19 +11,19 @@ it. A row that cannot be read has a reason, and the others are read.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.basics.units import plural
 from et_sim.documents.keys import show
 from et_sim.documents.reading import parse_json
 from et_sim.validation.phrases import fitting, power_of, read_note, software_of, unknown_software
-from et_sim.validation.row import MIB, Collective, Iteration, Row, microseconds, reason, refused
+from et_sim.validation.row import MIB, Collective, Row, TrainingStep, microseconds, reason, refused
 from et_sim.workloads import Model, Plan, read_model
 from et_sim.workloads.models.model import Attention, FeedForward
 from et_sim.workloads.software import read_software
@@ -148,13 +148,13 @@ SHARDING: dict[str, dict[str, Any]] = {  # fields of a plan, by strategy of FSDP
 NODE = 8  # devices of a node, if the table does not state them
 
 
-def iterations_of(table: dict[str, Any]) -> Iterator[tuple[int, Iteration | None]]:
+def iterations_of(table: dict[str, Any]) -> Iterator[tuple[int, TrainingStep | None]]:
     """Yield the rows of a table by number; None: the row has no time."""
     for number, values in enumerate(table["rows"], 1):
         yield number, _iteration_of(_checked(table), values)[0]
 
 
-def _iteration_of(table: dict[str, Any], values: Any) -> tuple[Iteration | None, tuple[str, ...]]:
+def _iteration_of(table: dict[str, Any], values: Any) -> tuple[TrainingStep | None, tuple[str, ...]]:
     """Return the training step of a row, and remarks on its description."""
     given = values if isinstance(values, dict) else _by_column(table["columns"], values)
     if TIME not in given and TIME_MS not in given:
@@ -179,7 +179,7 @@ def _iteration_of(table: dict[str, Any], values: Any) -> tuple[Iteration | None,
     hardware = str(row.get("gpu", table.get("hardware") or ""))
     name, power = product.software if product else "", power_of(hardware)
     remarks = meaning.remarks if product else (unknown_software(stated), *meaning.remarks)
-    return Iteration(label, hardware, model, plan, float(seconds), name, power), remarks
+    return TrainingStep(label, hardware, model, plan, float(seconds), name, power), remarks
 
 
 def _by_column(columns: Any, values: Any) -> dict[str, Any]:

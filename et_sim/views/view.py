@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from et_sim.basics.lazy_names import loaded
 from et_sim.tables.registry import table_named
@@ -20,14 +22,14 @@ RANKS, WINDOW, TOP = "ranks", "window", "top"
 ALL = (RANKS, WINDOW, TOP)
 
 
-class Forms(NamedTuple):
+class Forms(Struct, frozen=True):
     """Lines of a view of at most a width, and its data for `--json`."""
 
     lines: Callable[[RunDirectory, Selection, int], list[str]]
     data: Callable[[RunDirectory, Selection], Any]
 
 
-class View(NamedTuple):
+class View(Struct, frozen=True):
     """A view; `forms` and `picture` are `module:name` below `et_sim.views`, loaded on demand."""
 
     name: str

@@ -18,18 +18,18 @@ from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.manifest import MOST_RANKS
 
 
-class Axis(NamedTuple):
+class RankAxis(NamedTuple):
     """The number of places along an axis, and their distance in ranks."""
 
     size: int
     stride: int
 
 
-class Axes:
+class RankAxes:
     """Ranks by their places along axes."""
 
     def __init__(self, /, **sizes: int) -> None:
-        self._all: dict[str, Axis] = {}
+        self._all: dict[str, RankAxis] = {}
         self._own = tuple(sizes)
         self.ranks = self._add(sizes, 1)
         if self.ranks > MOST_RANKS:
@@ -42,11 +42,11 @@ class Axes:
                 raise UsageError(f"there are two axes called {name!r}", remedy="give each its own name")
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise UsageError(f"axis {name!r} has {size!r} places", remedy="give a number from 1 up")
-            self._all[name] = Axis(size, stride)
+            self._all[name] = RankAxis(size, stride)
             stride *= size
         return stride
 
-    def split(self, *names: str, **sizes: int) -> Axes:
+    def split(self, *names: str, **sizes: int) -> RankAxes:
         """Return the same ranks with further axes, which together replace some neighbouring ones."""
         if not names:
             raise UsageError(
@@ -63,7 +63,7 @@ class Axes:
                     remedy="split axes that follow each other",
                 )
             reached *= axis.size
-        axes = Axes()
+        axes = RankAxes()
         axes.ranks, axes._own = self.ranks, self._own
         axes._all = dict(self._all)
         axes._add(sizes, first)
@@ -75,7 +75,7 @@ class Axes:
             )
         return axes
 
-    def __getitem__(self, name: str) -> Axis:
+    def __getitem__(self, name: str) -> RankAxis:
         if name not in self._all:
             remedy = did_you_mean(name, tuple(self._all)) or f"known: {', '.join(self._all)}"
             raise UsageError(f"there is no axis {name!r}", remedy=remedy)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.kernel_names import STRIDED
 from et_sim.trace import shapes
@@ -17,7 +19,7 @@ MASK_BYTES = 1  # for each value that dropout keeps or drops
 LAYER_NORM, RMS_NORM, SOFTMAX, CAST = 7, 4, 5, 3  # operations for each value, as docs/compute.md counts them
 
 
-class Kernel(NamedTuple):
+class Kernel(Struct, frozen=True):
     """A computation on one rank."""
 
     name: str
@@ -30,7 +32,7 @@ class Kernel(NamedTuple):
 
     def cold(self) -> Kernel:
         """Return the same kernel with operands from the largest memory, as weights or a cache are."""
-        return self._replace(is_cold=True)
+        return replace(self, is_cold=True)
 
 
 def product(
@@ -57,7 +59,7 @@ def quantised(kernel: Kernel, outputs: int, value_bytes: int, dtype: str) -> Ker
     """Return a product whose operands were cast; it writes outputs in the datatype of values."""
     written = outputs * value_bytes
     read = stored_bytes((kernel.bytes - written) // value_bytes, dtype)
-    return kernel._replace(bytes=read + written, dtype=dtype)
+    return replace(kernel, bytes=read + written, dtype=dtype)
 
 
 def cast(

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError, did_you_mean
 
@@ -34,7 +36,7 @@ class Direction(StrEnum):
     WEIGHTS = "backward-weights"  # gradients of weights only
 
 
-class Pass(NamedTuple):
+class Pass(Struct, frozen=True):
     """A micro-batch through one part of the model."""
 
     direction: Direction
@@ -48,7 +50,7 @@ def pass_label(pass_: Pass, chunks: int) -> str:
     return f"{pass_.direction} {pass_.micro_batch}" + (f" chunk {pass_.chunk}" if chunks > 1 else "")
 
 
-class Shape(NamedTuple):
+class PipelineShape(Struct, frozen=True):
     """The numbers of stages, micro-batches and chunks of a schedule."""
 
     stages: int
@@ -57,17 +59,17 @@ class Shape(NamedTuple):
     pairs: bool = False  # a forward pass runs beside the backward pass that follows
 
 
-Schedule = Callable[[int, Shape], Iterator[Pass]]
+Schedule = Callable[[int, PipelineShape], Iterator[Pass]]
 
 
-def gpipe(place: int, shape: Shape) -> Iterator[Pass]:  # noqa: ARG001
+def gpipe(place: int, shape: PipelineShape) -> Iterator[Pass]:  # noqa: ARG001
     """Yield all micro-batches forward, then all of them backward."""
     for direction in (Direction.FORWARD, Direction.BACKWARD):
         for number in range(shape.micro_batches):
             yield Pass(direction, number)
 
 
-def one_forward_one_backward(place: int, shape: Shape) -> Iterator[Pass]:
+def one_forward_one_backward(place: int, shape: PipelineShape) -> Iterator[Pass]:
     """Return alternating passes, after a forward pass for each later stage."""
     count, warm_up = shape.micro_batches, shape.stages - 1 - place
     forward = [Pass(Direction.FORWARD, number) for number in range(count)]
@@ -75,7 +77,7 @@ def one_forward_one_backward(place: int, shape: Shape) -> Iterator[Pass]:
     return _in_turn(forward, backward, warm_up, shape)
 
 
-def interleaved(place: int, shape: Shape) -> Iterator[Pass]:
+def interleaved(place: int, shape: PipelineShape) -> Iterator[Pass]:
     """Return alternating passes, in rounds of as many micro-batches as stages, chunk by chunk."""
     stages, chunks = shape.stages, shape.chunks
     total = shape.micro_batches * chunks
@@ -91,7 +93,7 @@ def interleaved(place: int, shape: Shape) -> Iterator[Pass]:
     return _in_turn(forward, backward, warm_up, shape)
 
 
-def zero_bubble(place: int, shape: Shape) -> Iterator[Pass]:
+def zero_bubble(place: int, shape: PipelineShape) -> Iterator[Pass]:
     """Yield passes with gradients of weights postponed, more in later stages, so that others wait less."""
     waiting: list[int] = []
     for pass_ in one_forward_one_backward(place, shape):
@@ -106,7 +108,7 @@ def zero_bubble(place: int, shape: Shape) -> Iterator[Pass]:
         yield Pass(Direction.WEIGHTS, number)
 
 
-def _in_turn(forward: list[Pass], backward: list[Pass], warm_up: int, shape: Shape) -> Iterator[Pass]:
+def _in_turn(forward: list[Pass], backward: list[Pass], warm_up: int, shape: PipelineShape) -> Iterator[Pass]:
     """Yield some forward passes, then one forward and one backward pass in turn.
 
     In pairs, the forward pass is one micro-batch ahead, so that neither pass needs the other one's result.
@@ -115,11 +117,11 @@ def _in_turn(forward: list[Pass], backward: list[Pass], warm_up: int, shape: Sha
     yield from forward[:warm_up]
     for number, pass_ in enumerate(backward):
         for ahead in forward[warm_up + number : warm_up + number + 1]:
-            yield ahead._replace(is_paired=shape.pairs)
+            yield replace(ahead, is_paired=shape.pairs)
         yield pass_
 
 
-def dual_pipe(place: int, shape: Shape) -> Iterator[Pass]:
+def dual_pipe(place: int, shape: PipelineShape) -> Iterator[Pass]:
     """Yield passes of two opposite pipelines; forward passes of one run beside backward ones of the other.
 
     Chunk 0 is the pipeline from place 0 on, chunk 1 the one from the last place on. Phase 0 is the pipeline
@@ -207,7 +209,7 @@ SCHEDULES: dict[str, Schedule] = {
 }
 
 
-def schedule(name: str, shape: Shape) -> Callable[[int], Iterator[Pass]]:
+def schedule(name: str, shape: PipelineShape) -> Callable[[int], Iterator[Pass]]:
     """Return a function from a place to its passes, by the name of a schedule."""
     if name not in SCHEDULES:
         remedy = did_you_mean(name, tuple(SCHEDULES)) or f"known: {', '.join(SCHEDULES)}"

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace.builder import TraceBuilder
@@ -30,7 +31,7 @@ _NODE_COLUMNS = ("node_id", "name", "data_start", "data_deps", "ctrl_start", "ct
 _OWN_COLUMNS = (*_NODE_COLUMNS, "present")
 
 
-class Operation(NamedTuple):
+class NodeOperation(Struct, frozen=True):
     """An operation of nodes: `make` of a builder makes it with these options."""
 
     key: Key
@@ -39,29 +40,26 @@ class Operation(NamedTuple):
     attributes: Mapping[str, int]
 
 
-@dataclass(slots=True)
-class Recording:
+class NodeRecording:
     """Nodes in the order in which they were recorded, which is that of their ids."""
 
-    source: str
-    _builder: TraceBuilder = field(init=False)
-    _number: dict[Key, int] = field(default_factory=dict)
-    _operations: list[Operation] = field(default_factory=list)  # by that number
-    _kind: list[int] = field(default_factory=list)
-    _name: list[int] = field(default_factory=list)
-    _names: dict[str, int] = field(default_factory=dict)
-    _data: list[Nodes] = field(default_factory=list)
-    _ctrl: list[Nodes] = field(default_factory=list)
-    _tensors: dict[int, tuple[Words | None, Words | None]] = field(default_factory=dict)  # by node
-    _first: Recording | None = None  # the recording with the same nodes in other sizes
-    _sizes: Mapping[str, int] = field(default_factory=dict)  # bytes of tensors that differ from the first
-    _trace: Trace | None = None  # resized recordings share its columns
-    _digest: bytes = b""
-    _tensor_names: frozenset[str] = frozenset()
-    _built: dict[tuple[Key, ...], Trace] = field(default_factory=dict)  # by operations that differ
-
-    def __post_init__(self) -> None:
-        self._builder = _new_builder(self.source)
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._builder = _new_builder(source)
+        self._number: dict[Key, int] = {}
+        self._operations: list[NodeOperation] = []  # by that number
+        self._kind: list[int] = []
+        self._name: list[int] = []
+        self._names: dict[str, int] = {}
+        self._data: list[Nodes] = []
+        self._ctrl: list[Nodes] = []
+        self._tensors: dict[int, tuple[Words | None, Words | None]] = {}  # by node
+        self._first: NodeRecording | None = None  # the recording with the same nodes in other sizes
+        self._sizes: Mapping[str, int] = {}  # bytes of tensors that differ from the first
+        self._trace: Trace | None = None  # resized recordings share its columns
+        self._digest = b""
+        self._tensor_names: frozenset[str] = frozenset()
+        self._built: dict[tuple[Key, ...], Trace] = {}  # by operations that differ
 
     def __len__(self) -> int:
         return len(self._kind)
@@ -86,7 +84,7 @@ class Recording:
         key = (make.__name__, *options, *options.values(), *sorted(attributes.items()))
         number = self._number.get(key)
         if number is None:
-            operation = Operation(key, make, options, attributes)
+            operation = NodeOperation(key, make, options, attributes)
             number = self._number[key] = _make(self._builder, operation)
             self._operations.append(operation)
         self._kind.append(number)
@@ -106,7 +104,7 @@ class Recording:
         ]
         self._tensors[node] = (merged[0], merged[1] or before[1])
 
-    def operations(self) -> list[tuple[str, Operation]]:
+    def operations(self) -> list[tuple[str, NodeOperation]]:
         """Return the name and the operation of every node."""
         names = list(self._names)
         return [
@@ -120,10 +118,10 @@ class Recording:
 
     def resized(
         self,
-        operations: Mapping[Key, Operation],
+        operations: Mapping[Key, NodeOperation],
         sizes: Mapping[str, int],
         built: dict[tuple[Key, ...], Trace],
-    ) -> Recording:
+    ) -> NodeRecording:
         """Return the same nodes with some other operations, and other sizes of some tensors.
 
         No node may be added to either recording afterwards. `built` is a cache that several recordings share.
@@ -135,7 +133,8 @@ class Recording:
         sizes = {name: size for name, size in sizes.items() if name in self._tensor_names}
         if not sizes and not operations.keys() & self._number.keys():
             return self
-        resized = Recording(self.source, _first=self, _sizes=sizes, _built=built)
+        resized = NodeRecording(self.source)
+        resized._first, resized._sizes, resized._built = self, sizes, built
         resized._kind, resized._name, resized._names = self._kind, self._name, self._names
         resized._operations = [operations.get(operation.key, operation) for operation in self._operations]
         return resized
@@ -179,9 +178,9 @@ class Recording:
         for is_output, word in enumerate(("inputs", "outputs")):
             bits[lists.row[lists.is_output == bool(is_output)]] |= np.uint32(BIT[word])
         taken = {
-            field.name: getattr(kinds, field.name)[rows]
-            for field in fields(Trace)
-            if field.name not in _OWN_COLUMNS and isinstance(getattr(kinds, field.name), np.ndarray)
+            name: getattr(kinds, name)[rows]
+            for name in Trace.__struct_fields__
+            if name not in _OWN_COLUMNS and isinstance(getattr(kinds, name), np.ndarray)
         }
         taken |= self._own_columns()
         return replace(kinds, present=kinds.present[rows] | bits, tensors=lists, **taken)
@@ -209,7 +208,7 @@ def _new_builder(source: str) -> TraceBuilder:
     return TraceBuilder(version="et-sim workloads", source=source)
 
 
-def _make(builder: TraceBuilder, operation: Operation) -> int:
+def _make(builder: TraceBuilder, operation: NodeOperation) -> int:
     more = {"attributes": operation.attributes} if operation.attributes else {}
     return operation.make(builder, **operation.options, **more)
 
@@ -217,11 +216,11 @@ def _make(builder: TraceBuilder, operation: Operation) -> int:
 def _with_rows(kinds: Trace, rows: Any, others: Trace) -> Trace:
     """Return the same trace with other operations in some rows."""
     columns: dict[str, Any] = {}
-    for trace_field in fields(Trace):
-        column = getattr(kinds, trace_field.name)
-        if trace_field.name not in _NODE_COLUMNS and isinstance(column, np.ndarray):
-            columns[trace_field.name] = column.copy()
-            columns[trace_field.name][rows] = getattr(others, trace_field.name)
+    for name in Trace.__struct_fields__:
+        column = getattr(kinds, name)
+        if name not in _NODE_COLUMNS and isinstance(column, np.ndarray):
+            columns[name] = column.copy()
+            columns[name][rows] = getattr(others, name)
     for text in TEXT_ATTRIBUTES:
         known = getattr(kinds, text.texts)
         columns[text.column][rows] += len(known)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.workloads.kernels import Kernel, norm, passing, product
 from et_sim.workloads.models.model import Recurrence
@@ -26,7 +27,7 @@ STATE_OPERATIONS = (
 ACTIVATION, GATES = 4, 8  # operations: SiLU after the convolution; steps and decays of a head
 
 
-class Chunks(Struct, frozen=True):
+class SequenceChunks(Struct, frozen=True):
     """Sequences of equal length on a rank."""
 
     recurrence: Recurrence  # the rank's share
@@ -87,7 +88,7 @@ class Chunks(Struct, frozen=True):
         if recurrence.has_delta_rule:
             rows = 2 * self._tokens * recurrence.key_heads
             kernel = norm("key norm", rows, recurrence.key_size, size, has_shift=False)[passes - 1]
-            yield kernel._replace(launches=2)
+            yield replace(kernel, launches=2)
         values = self._tokens * recurrence.heads
         yield passing("decay", values, passes * (size + STATE_BYTES), passes * GATES)
 
@@ -153,10 +154,10 @@ class Chunks(Struct, frozen=True):
         states = self._tokens * recurrence.state
         kernel = passing("state update", states, 2 * STATE_BYTES, STATE_OPERATIONS)
         more = self._tokens * (recurrence.channels + recurrence.values) * size
-        yield kernel._replace(bytes=kernel.bytes + more).cold()
+        yield replace(kernel, bytes=kernel.bytes + more).cold()
         yield from self._after(is_backward=False)
 
 
 def _named(kernel: Kernel, suffix: str, moved: int | None = None) -> Kernel:
     name = f"{kernel.name} {suffix}" if suffix else kernel.name
-    return kernel._replace(name=name, bytes=kernel.bytes if moved is None else moved)
+    return replace(kernel, name=name, bytes=kernel.bytes if moved is None else moved)

@@ -9,28 +9,27 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from msgspec import Struct, field
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.distributed import ProcessGroup
 from torch.utils._pytree import tree_iter
 
 from recorder.process.costs import DTYPES, size_of
-from recorder.process.objects import Meeting, PeerNeeded
+from recorder.process.objects import MeetingFolder, PeerNeeded
 from recorder.process.storages import Storage, Storages
 from recorder.process.streams import NAME
 from recorder.process.tape import Tape, user_place
 from recorder.process.values import LARGEST, outcome, set_value, value_of
-from recorder.recorded import Node, Work
+from recorder.recorded import RecordedKind, RecordedNode
 
 Given = dict[str, Any]  # arguments by their names in the schema
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class OperatorForm(Struct, frozen=True):
     """The positions of an operator's arguments and results in its schema."""
 
     kind: str
@@ -43,29 +42,29 @@ class Form:
 
 
 _C10D = {
-    "allreduce_": Form("all_reduce", "tensors", "tensors", "pair"),
-    "allreduce_coalesced_": Form("all_reduce", "tensors", "tensors", "work"),
-    "broadcast_": Form("broadcast", "tensors", "tensors", "pair", root="root_rank"),
-    "reduce_": Form("reduce", "tensors", "tensors", "work", root="root_rank"),
-    "allgather_": Form("all_gather", "input_tensors", "output_tensors", "pair"),
-    "_allgather_base_": Form("all_gather", "input_tensor", "output_tensor", "pair"),
-    "allgather_into_tensor_coalesced_": Form("all_gather", "inputs", "outputs", "work"),
-    "allgather_coalesced_": Form("all_gather", "input_list", "output_lists", "work"),
-    "reduce_scatter_": Form("reduce_scatter", "input_tensors", "output_tensors", "pair"),
-    "_reduce_scatter_base_": Form("reduce_scatter", "input_tensor", "output_tensor", "pair"),
-    "reduce_scatter_tensor_coalesced_": Form("reduce_scatter", "inputs", "outputs", "work"),
-    "alltoall_base_": Form("all_to_all", "input", "output", "work"),
-    "alltoall_": Form("all_to_all", "input_tensors", "output_tensors", "pair"),
-    "gather_": Form("gather", "input_tensors", "output_tensors", "work", root="root_rank"),
-    "scatter_": Form("scatter", "input_tensors", "output_tensors", "pair", root="root_rank"),
-    "barrier": Form("barrier", "", "", "work"),
-    "send": Form("send", "tensors", "", "work", root="dst", is_asynchronous=True),
-    "recv_": Form("receive", "", "tensors", "work", root="src", is_asynchronous=True),
+    "allreduce_": OperatorForm("all_reduce", "tensors", "tensors", "pair"),
+    "allreduce_coalesced_": OperatorForm("all_reduce", "tensors", "tensors", "work"),
+    "broadcast_": OperatorForm("broadcast", "tensors", "tensors", "pair", root="root_rank"),
+    "reduce_": OperatorForm("reduce", "tensors", "tensors", "work", root="root_rank"),
+    "allgather_": OperatorForm("all_gather", "input_tensors", "output_tensors", "pair"),
+    "_allgather_base_": OperatorForm("all_gather", "input_tensor", "output_tensor", "pair"),
+    "allgather_into_tensor_coalesced_": OperatorForm("all_gather", "inputs", "outputs", "work"),
+    "allgather_coalesced_": OperatorForm("all_gather", "input_list", "output_lists", "work"),
+    "reduce_scatter_": OperatorForm("reduce_scatter", "input_tensors", "output_tensors", "pair"),
+    "_reduce_scatter_base_": OperatorForm("reduce_scatter", "input_tensor", "output_tensor", "pair"),
+    "reduce_scatter_tensor_coalesced_": OperatorForm("reduce_scatter", "inputs", "outputs", "work"),
+    "alltoall_base_": OperatorForm("all_to_all", "input", "output", "work"),
+    "alltoall_": OperatorForm("all_to_all", "input_tensors", "output_tensors", "pair"),
+    "gather_": OperatorForm("gather", "input_tensors", "output_tensors", "work", root="root_rank"),
+    "scatter_": OperatorForm("scatter", "input_tensors", "output_tensors", "pair", root="root_rank"),
+    "barrier": OperatorForm("barrier", "", "", "work"),
+    "send": OperatorForm("send", "tensors", "", "work", root="dst", is_asynchronous=True),
+    "recv_": OperatorForm("receive", "", "tensors", "work", root="src", is_asynchronous=True),
 }
 
 
-def _functional(kind: str, inputs: str = "input", root: str = "") -> Form:
-    return Form(kind, inputs, "", "result", "group_name", root, is_asynchronous=True)
+def _functional(kind: str, inputs: str = "input", root: str = "") -> OperatorForm:
+    return OperatorForm(kind, inputs, "", "result", "group_name", root, is_asynchronous=True)
 
 
 _FUNCTIONAL = {
@@ -123,8 +122,7 @@ class FinishedWork(dist._Work):
         return future
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """A process group on the tape."""
 
     number: int
@@ -134,10 +132,10 @@ class _Group:
     peers: dict[int, int] = field(default_factory=dict)  # stream by peer
 
 
-class Collectives:
+class RankCommunication:
     """The communication of one rank."""
 
-    def __init__(self, tape: Tape, storages: Storages, meeting: Meeting) -> None:
+    def __init__(self, tape: Tape, storages: Storages, meeting: MeetingFolder) -> None:
         self._tape, self._storages, self._meeting = tape, storages, meeting
         self._groups: dict[str, _Group] = {}
         self._works: list[FinishedWork] = []
@@ -180,7 +178,12 @@ class Collectives:
     # Nodes.
 
     def _exchange(
-        self, form: Form, given: Given, group: _Group, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
+        self,
+        form: OperatorForm,
+        given: Given,
+        group: _Group,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
     ) -> int | None:
         """Return the node of one operation, or None if the group is the rank alone and nothing moves."""
         if form.kind in ("send", "receive"):
@@ -209,7 +212,7 @@ class Collectives:
                 self._writing[id(storage)] = storage
         return at
 
-    def _stream(self, form: Form, given: Given, group: _Group) -> int:
+    def _stream(self, form: OperatorForm, given: Given, group: _Group) -> int:
         if form.kind not in ("send", "receive"):
             return group.stream
         peer = given[form.root] * 2 + (form.kind == "receive")
@@ -219,17 +222,17 @@ class Collectives:
 
     def _add(
         self,
-        form: Form,
+        form: OperatorForm,
         given: Given,
         group: _Group,
         stream: int,
         inputs: list[torch.Tensor],
         outputs: list[torch.Tensor],
-    ) -> Node:
+    ) -> RecordedNode:
         first = next(iter((*inputs, *outputs)), None)
         dtype = "" if first is None else DTYPES.get(first.dtype, "")
         if form.kind in ("send", "receive"):
-            work = Work.SEND if form.kind == "send" else Work.RECEIVE
+            work = RecordedKind.SEND if form.kind == "send" else RecordedKind.RECEIVE
             return self._tape.add(
                 work,
                 form.kind,
@@ -245,7 +248,7 @@ class Collectives:
         if form.root == "root_rank":
             root = group.members[root]
         return self._tape.add(
-            Work.COLLECTIVE,
+            RecordedKind.COLLECTIVE,
             form.kind,
             stream,
             bytes=size,
@@ -272,7 +275,9 @@ class Collectives:
 
     # Waits.
 
-    def _waiter(self, form: Form, node: int | None, results: list[torch.Tensor]) -> Callable[[], None]:
+    def _waiter(
+        self, form: OperatorForm, node: int | None, results: list[torch.Tensor]
+    ) -> Callable[[], None]:
         held = [weakref.ref(result) for result in results]
 
         def wait() -> None:
@@ -314,7 +319,7 @@ class Collectives:
                 self._done(storage)
 
     def _hand_over(
-        self, form: Form, peer: int, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
+        self, form: OperatorForm, peer: int, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
     ) -> None:
         """Deliver integers, in which objects travel, between recorded ranks."""
         for tensor in (*inputs, *outputs):
@@ -339,7 +344,12 @@ class Collectives:
     # Values, which are assumed to be the same on every member.
 
     def _move_values(
-        self, form: Form, given: Given, group: _Group, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
+        self,
+        form: OperatorForm,
+        given: Given,
+        group: _Group,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
     ) -> None:
         values = [value_of(tensor) if isinstance(tensor, FakeTensor) else tensor for tensor in inputs]
         known = bool(values) and all(tensor is not None for tensor in values)
@@ -375,7 +385,7 @@ def _reduction(given: Given) -> str:
 
 
 def _splits(
-    form: Form, given: Given, inputs: list[torch.Tensor], outputs: list[torch.Tensor], members: int
+    form: OperatorForm, given: Given, inputs: list[torch.Tensor], outputs: list[torch.Tensor], members: int
 ) -> list[int]:
     """Return the bytes for each member, for an all-to-all with uneven or rank-dependent shares."""
     if form.kind != "all_to_all":

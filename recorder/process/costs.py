@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from msgspec import Struct
 
 from et_sim.compute.operations import read_shape
 from et_sim.trace import shapes
@@ -30,7 +31,7 @@ DTYPES = {
 }
 
 
-class Cost(NamedTuple):
+class Cost(Struct, frozen=True):
     """The cost of one kernel; -1: unknown."""
 
     shape: str

@@ -89,7 +89,7 @@ def _register_autocast() -> list[torch.library.Library]:
     everything = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
     everything.fallback(torch.library.fallthrough_kernel)
     lists = torch.library.Library("aten", "IMPL", "AutocastPrivateUse1")
-    casts = Casts()
+    casts = AutocastCasts()
     for names, is_lower in ((_LOWER, True), (_SINGLE, False)):
         for name in names:
             packet, _, overload = name.partition(".")
@@ -98,7 +98,7 @@ def _register_autocast() -> list[torch.library.Library]:
     return [everything, lists]
 
 
-class Casts:
+class AutocastCasts:
     """Casts of arguments; those of weights are made once until autocast ends, as on CUDA."""
 
     def __init__(self) -> None:

@@ -13,15 +13,15 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from et_sim.workloads.training.expert_loads import tokens_of_experts
 from recorder.process.storages import Storages
 from recorder.process.tape import Tape, user_place
-from recorder.recorded import SPREAD, Routing
+from recorder.recorded import SPREAD, ExpertRouting
 
 _COPIES = ("_to_copy", "clone")
 
 
-class Experts:
+class ExpertCounts:
     """Substitutes for unknown counts."""
 
-    def __init__(self, routing: Routing, tape: Tape, storages: Storages) -> None:
+    def __init__(self, routing: ExpertRouting, tape: Tape, storages: Storages) -> None:
         self._routing, self._tape, self._storages = routing, tape, storages
         self._chosen: dict[int, int] = {}  # experts of a token, by the number of the tensor that names them
 

@@ -23,20 +23,20 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from et_sim.basics.errors import EtSimError
 from recorder.launching import MEETING, RECORDED
-from recorder.process.communication import Collectives
+from recorder.process.communication import RankCommunication
 from recorder.process.device import register_device
-from recorder.process.experts import Experts
+from recorder.process.experts import ExpertCounts
 from recorder.process.libraries import adjust_libraries
-from recorder.process.objects import Meeting, PeerNeeded
+from recorder.process.objects import MeetingFolder, PeerNeeded
 from recorder.process.operators import RecordingMode
 from recorder.process.patches import patch
-from recorder.process.phases import Phases
+from recorder.process.phases import TapePhases
 from recorder.process.redirect import Redirect
 from recorder.process.regions import Regions, patch_compile
 from recorder.process.storages import Storages
 from recorder.process.streams import DeviceModule
 from recorder.process.tape import Tape
-from recorder.recorded import Routing, write_recorded
+from recorder.recorded import ExpertRouting, write_recorded
 
 
 def main(arguments: list[str]) -> int:
@@ -48,12 +48,12 @@ def main(arguments: list[str]) -> int:
     module = DeviceModule(tape, int(os.environ["LOCAL_WORLD_SIZE"]))
     registrations = register_device(module)
     ranks = frozenset(map(int, os.environ[RECORDED].split(",")))
-    meeting = Meeting(Path(os.environ[MEETING]), tape.recorded.rank, ranks)
-    phases, collectives = Phases(tape, storages), Collectives(tape, storages, meeting)
+    meeting = MeetingFolder(Path(os.environ[MEETING]), tape.recorded.rank, ranks)
+    phases, collectives = TapePhases(tape, storages), RankCommunication(tape, storages, meeting)
     phases.install()
     storages.install()
     fake = FakeTensorMode(allow_non_fake_inputs=True)
-    experts, regions = Experts(Routing(skew, int(seed)), tape, storages), Regions(tape, storages)
+    experts, regions = ExpertCounts(ExpertRouting(skew, int(seed)), tape, storages), Regions(tape, storages)
     mode = RecordingMode(fake, tape, storages, phases, collectives, experts, regions)
     patch(module, tape, phases, fake, mode.pausing)
     patch_compile(phases)

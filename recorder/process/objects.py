@@ -25,7 +25,7 @@ class PeerNeeded(BaseException):
     """
 
 
-class Meeting:
+class MeetingFolder:
     """The folder, and the rank that uses it."""
 
     def __init__(self, folder: Path, rank: int, ranks: frozenset[int]) -> None:

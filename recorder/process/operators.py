@@ -25,18 +25,18 @@ from torch.utils._pytree import tree_iter, tree_map
 from torch.utils.checkpoint import _StopRecomputationError
 
 from et_sim.trace import shapes
-from recorder.process.communication import Collectives
+from recorder.process.communication import RankCommunication
 from recorder.process.costs import DTYPES, Cost, cost_of, size_of
-from recorder.process.experts import Experts
+from recorder.process.experts import ExpertCounts
 from recorder.process.objects import PeerNeeded
-from recorder.process.phases import Phases
+from recorder.process.phases import TapePhases
 from recorder.process.regions import Regions
 from recorder.process.schemas import OVERWRITING, Operator, describe
 from recorder.process.storages import Storages
 from recorder.process.streams import NAME
 from recorder.process.tape import Tape, user_place
 from recorder.process.values import LARGEST, real_call, set_value, value_of
-from recorder.recorded import Work
+from recorder.recorded import RecordedKind
 
 MOST_REAL = 1 << 20  # largest real tensor of the host, in elements
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor, torch.nn.Buffer)
@@ -56,9 +56,9 @@ class RecordingMode(TorchDispatchMode):
         fake: FakeTensorMode,
         tape: Tape,
         storages: Storages,
-        phases: Phases,
-        collectives: Collectives,
-        experts: Experts,
+        phases: TapePhases,
+        collectives: RankCommunication,
+        experts: ExpertCounts,
         regions: Regions,
     ) -> None:
         super().__init__()
@@ -201,15 +201,15 @@ class RecordingMode(TorchDispatchMode):
             **self._figures(operator, args, result, reads, writes),
         )
         self._storages.uses(node, reads, writes)
-        if operator.is_fusible and node.work is Work.KERNEL:
+        if operator.is_fusible and node.work is RecordedKind.KERNEL:
             self._regions.notice(reads, writes)
 
-    def _work(self, tensors: list[torch.Tensor], writes: list[torch.Tensor]) -> Work:
+    def _work(self, tensors: list[torch.Tensor], writes: list[torch.Tensor]) -> RecordedKind:
         """Return the kind of work: a copy from the host is one, all else is a kernel."""
         is_copy = len(tensors) <= 2 and any(
             tensor.device.type == "cpu" and tensor.dim() for tensor in tensors
         )
-        return Work.COPY if is_copy and writes else Work.KERNEL
+        return RecordedKind.COPY if is_copy and writes else RecordedKind.KERNEL
 
     def _figures(
         self,
@@ -355,7 +355,7 @@ class RecordingMode(TorchDispatchMode):
     def _fetch(self, tensor: torch.Tensor, *, wait: bool) -> torch.Tensor | None:
         """Return the values of a tensor; zeros if they are unknown, None if they are too many."""
         node = self._tape.add(
-            Work.COPY, "copy to the host", self._tape.current, operations=0, bytes=size_of([tensor])
+            RecordedKind.COPY, "copy to the host", self._tape.current, operations=0, bytes=size_of([tensor])
         )
         self._storages.uses(node, [tensor], [])
         place = user_place()

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_iter
 
 from recorder.process.objects import object_to_tensor, tensor_to_object
-from recorder.process.phases import Phases
+from recorder.process.phases import TapePhases
 from recorder.process.redirect import INSIDE, Redirect, fake_device, here, reported_device, swap
 from recorder.process.streams import NAME, DeviceModule
 from recorder.process.tape import Tape, user_place
@@ -29,7 +29,7 @@ BACKEND = "etsim"
 def patch(
     module: DeviceModule,
     tape: Tape,
-    phases: Phases,
+    phases: TapePhases,
     mode: FakeTensorMode,
     pausing: Callable[[Callable[..., Any]], Callable[..., Any]],
 ) -> None:
@@ -199,7 +199,7 @@ def _patch_distributed() -> None:
     dist.distributed_c10d._tensor_to_object = tensor_to_object
 
 
-def _patch_backward(phases: Phases) -> None:
+def _patch_backward(phases: TapePhases) -> None:
     """Replace `Tensor.backward`, a function of PyTorch itself, during which function modes are off."""
     from torch.autograd import graph
     from torch.utils import checkpoint

@@ -17,10 +17,10 @@ from torch.optim import optimizer as optimizers
 
 from recorder.process.storages import Storages
 from recorder.process.tape import Tape
-from recorder.recorded import Phase
+from recorder.recorded import StepPhase
 
 
-class Phases:
+class TapePhases:
     """The current module, phase and step of the tape."""
 
     def __init__(self, tape: Tape, storages: Storages) -> None:
@@ -72,17 +72,17 @@ class Phases:
         node = torch._C._current_autograd_node()
         tape.module, tape.region = "", self._regions[0] if self._regions else -1
         if self._in_optimizer:
-            tape.phase = Phase.OPTIMIZER
+            tape.phase = StepPhase.OPTIMIZER
         elif self._in_backward and not self._stack and not self._regions:
-            tape.phase = Phase.BACKWARD
+            tape.phase = StepPhase.BACKWARD
             if node is not None:
                 tape.module, tape.region = self._of_node.get(node._sequence_nr(), ("", -1))
         elif self._stack or self._regions:
-            tape.phase = Phase.RECOMPUTE if self._in_backward else Phase.FORWARD
+            tape.phase = StepPhase.RECOMPUTE if self._in_backward else StepPhase.FORWARD
             tape.module = self._stack[-1] if self._stack else ""
             self._of_node[torch._C._autograd._get_sequence_nr() - 1] = tape.module, tape.region
         else:
-            tape.phase = Phase.SETUP if tape.step < 0 else Phase.FORWARD
+            tape.phase = StepPhase.SETUP if tape.step < 0 else StepPhase.FORWARD
 
     def _enter(self, module: torch.nn.Module, _: Any) -> None:
         if not self._stack:

@@ -19,10 +19,10 @@ import torch
 from et_sim.basics.units import plural
 from et_sim.trace import shapes
 from recorder.process.costs import size_of
-from recorder.process.phases import Phases
+from recorder.process.phases import TapePhases
 from recorder.process.storages import Storages
 from recorder.process.tape import Tape
-from recorder.recorded import Node, Work
+from recorder.recorded import RecordedKind, RecordedNode
 
 Sizes = dict[int, int]  # bytes that are read or written, by the number of the tensor
 
@@ -59,7 +59,9 @@ class Regions:
         for chain in chains:
             hidden |= self._merge(chain)
         nodes = self._tape.nodes
-        launches = {after for at in place for after in nodes[at].after if nodes[after].work is Work.HOST}
+        launches = {
+            after for at in place for after in nodes[at].after if nodes[after].work is RecordedKind.HOST
+        }
         self._renumber(launches | place.keys(), place, hidden)
         kernels = len(self._kernels)
         self._tape.remark(
@@ -89,8 +91,8 @@ class Regions:
         """
         nodes = self._tape.nodes
         last_node, other = nodes[last], nodes[at]
-        is_next = all(nodes[between].work is Work.HOST for between in range(last + 1, at))
-        waits = [after for after in other.after if nodes[after].work is not Work.HOST]
+        is_next = all(nodes[between].work is RecordedKind.HOST for between in range(last + 1, at))
+        waits = [after for after in other.after if nodes[after].work is not RecordedKind.HOST]
         return (
             is_next
             and waits == [last]
@@ -130,7 +132,7 @@ class Regions:
         """Remove merged nodes; dependents of a removed launch wait for the launch before it."""
         nodes = self._tape.nodes
         number: list[int] = []
-        kept: list[Node] = []
+        kept: list[RecordedNode] = []
         before = -1  # the last launch that stays
         for at, node in enumerate(nodes):
             if at in place:
@@ -139,7 +141,7 @@ class Regions:
                 number.append(before)
             else:
                 number.append(len(kept))
-                before = number[at] if node.work is Work.HOST else before
+                before = number[at] if node.work is RecordedKind.HOST else before
                 node.after = sorted({number[place] for place in node.after} - {-1})
                 node.reads = [read for read in node.reads if read not in hidden]
                 node.writes = [write for write in node.writes if write not in hidden]
@@ -147,7 +149,7 @@ class Regions:
         nodes[:] = kept
 
 
-def patch_compile(phases: Phases) -> None:
+def patch_compile(phases: TapePhases) -> None:
     """Replace `torch.compile` by a function that marks a region and compiles nothing."""
 
     def compile_(model: Any = None, *, disable: bool = False, **options: Any) -> Any:
@@ -161,7 +163,7 @@ def patch_compile(phases: Phases) -> None:
     warnings.filterwarnings("ignore", message="Using `torch.compile\\(module\\)` when there are global hooks")
 
 
-def _function(function: Callable[..., Any], phases: Phases) -> Callable[..., Any]:
+def _function(function: Callable[..., Any], phases: TapePhases) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         with phases.in_region():
@@ -170,7 +172,7 @@ def _function(function: Callable[..., Any], phases: Phases) -> Callable[..., Any
     return call
 
 
-def _module(module: torch.nn.Module, phases: Phases) -> torch.nn.Module:
+def _module(module: torch.nn.Module, phases: TapePhases) -> torch.nn.Module:
     """Wrap a module as PyTorch does, which changes the names of its weights."""
     from torch._dynamo.eval_frame import DisableContext, OptimizedModule
 

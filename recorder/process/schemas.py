@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 # operators of the device that launch nothing
 _FREE = frozenset(
@@ -21,8 +21,7 @@ OVERWRITING = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(Struct, frozen=True):
     """The properties of an operator."""
 
     name: str

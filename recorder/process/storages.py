@@ -8,26 +8,25 @@ tensor.
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from recorder.process.streams import NAME
 from recorder.process.tape import Tape
-from recorder.recorded import Node, Phase
+from recorder.recorded import RecordedNode, StepPhase
 
 _LABEL = {
-    Phase.SETUP: "unknown",
-    Phase.FORWARD: "activations",
-    Phase.BACKWARD: "temporary",
-    Phase.RECOMPUTE: "activations",
-    Phase.OPTIMIZER: "optimizer",
+    StepPhase.SETUP: "unknown",
+    StepPhase.FORWARD: "activations",
+    StepPhase.BACKWARD: "temporary",
+    StepPhase.RECOMPUTE: "activations",
+    StepPhase.OPTIMIZER: "optimizer",
 }
 
 
-@dataclass(slots=True)
-class Storage:
+class Storage(Struct):
     """A storage, and its present tensor."""
 
     number: int
@@ -35,7 +34,7 @@ class Storage:
     last_use: int = -1  # node
     writer: int | None = None  # an asynchronous collective that still writes it
     freed: bool = False
-    finalizer: Any = field(default=None, repr=False)
+    finalizer: Any = None
 
 
 class Storages:
@@ -93,7 +92,7 @@ class Storages:
         if tensor.device.type == NAME:
             self._labels[self.of(tensor).number] = label
 
-    def uses(self, node: Node, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
+    def uses(self, node: RecordedNode, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
         """Record that a node reads and writes tensors."""
         at = len(self._tape.nodes) - 1
         node.reads.extend(self._unread.pop(node.stream, ()))

@@ -18,7 +18,7 @@ NAME = "rec"
 MEMORY = 80 << 30  # reported bytes of the device; an assumption that programs rarely query
 
 
-class Stream:
+class WorkStream:
     """A queue of work."""
 
     def __init__(self, tape: Tape, number: int) -> None:
@@ -30,14 +30,14 @@ class Stream:
     def device(self) -> torch.device:
         return torch.device(NAME, 0)
 
-    def wait_stream(self, other: Stream) -> None:
+    def wait_stream(self, other: WorkStream) -> None:
         self._tape.wait(self.number, self._tape.last(other.number))
 
-    def wait_event(self, event: Event) -> None:
+    def wait_event(self, event: StreamEvent) -> None:
         self._tape.wait(self.number, event.nodes)
 
-    def record_event(self, event: Event | None = None) -> Event:
-        result = event if event is not None else Event(self._tape)
+    def record_event(self, event: StreamEvent | None = None) -> StreamEvent:
+        result = event if event is not None else StreamEvent(self._tape)
         result.record(self)
         return result
 
@@ -51,12 +51,12 @@ class Stream:
         return False
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and other.number == self.number
+        return isinstance(other, WorkStream) and other.number == self.number
 
     def __hash__(self) -> int:
         return hash(self.number)
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> WorkStream:
         self._before = self._tape.current
         self._tape.current = self.number
         return self
@@ -65,18 +65,18 @@ class Stream:
         self._tape.current = self._before
 
 
-class Event:
+class StreamEvent:
     """The work of a stream when the event was recorded."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
         self.nodes: frozenset[int] = frozenset()
 
-    def record(self, stream: Stream | None = None) -> None:
+    def record(self, stream: WorkStream | None = None) -> None:
         number = self._tape.current if stream is None else stream.number
         self.nodes = self._tape.last(number)
 
-    def wait(self, stream: Stream | None = None) -> None:
+    def wait(self, stream: WorkStream | None = None) -> None:
         number = self._tape.current if stream is None else stream.number
         self._tape.wait(number, self.nodes)
 
@@ -86,7 +86,7 @@ class Event:
     def query(self) -> bool:
         return True
 
-    def elapsed_time(self, _: Event) -> float:
+    def elapsed_time(self, _: StreamEvent) -> float:
         self._tape.remark("assumed", "1 ms between two events, whose times are unknown")
         return 1.0
 
@@ -109,31 +109,31 @@ class DeviceModule:
 
     def __init__(self, tape: Tape, devices: int) -> None:
         self._tape, self._devices = tape, devices
-        self._default = Stream(tape, COMPUTE)
+        self._default = WorkStream(tape, COMPUTE)
         self._known = known = {COMPUTE: self._default}
 
-        class NewStream(Stream):  # classes, because programs use isinstance
+        class NewStream(WorkStream):  # classes, because programs use isinstance
             def __init__(self, *_: Any, **__: Any) -> None:
                 super().__init__(tape, tape.new_stream())
                 known[self.number] = self
 
-        class NewEvent(Event):
+        class NewEvent(StreamEvent):
             def __init__(self, *_: Any, **__: Any) -> None:
                 super().__init__(tape)
 
         self.Stream, self.Event = NewStream, NewEvent
 
-    def current_stream(self, _: Any = None) -> Stream:
+    def current_stream(self, _: Any = None) -> WorkStream:
         return self._known[self._tape.current]
 
-    def default_stream(self, _: Any = None) -> Stream:
+    def default_stream(self, _: Any = None) -> WorkStream:
         return self._default
 
-    def set_stream(self, stream: Stream) -> None:
+    def set_stream(self, stream: WorkStream) -> None:
         self._tape.current = stream.number
 
     @contextlib.contextmanager
-    def stream(self, stream: Stream | None) -> Iterator[None]:
+    def stream(self, stream: WorkStream | None) -> Iterator[None]:
         before = self._tape.current
         self._tape.current = before if stream is None else stream.number
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from recorder.recorded import Group, Node, Phase, Recorded, Remark, Work
+from recorder.recorded import RankRecording, RecordedGroup, RecordedKind, RecordedNode, Remark, StepPhase
 
 _OURS = str(Path(__file__).resolve().parent)
 _FOREIGN = ("/torch/", "/transformers/", "/accelerate/", "<frozen", "/contextlib.py", "/runpy.py")
@@ -41,11 +41,11 @@ class Tape:
     """The recording of one rank."""
 
     def __init__(self, rank: int, world: int, *, host_ns: int = 0) -> None:
-        self.recorded = Recorded(rank, world)
+        self.recorded = RankRecording(rank, world)
         self.nodes = self.recorded.nodes
         self.host_ns = host_ns
         self.current = COMPUTE
-        self.phase = Phase.SETUP
+        self.phase = StepPhase.SETUP
         self.step = -1
         self.module = ""
         self.region = -1  # call of a compiled region to which issued nodes belong
@@ -65,20 +65,20 @@ class Tape:
         self._streams += 1
         return self._streams - 1
 
-    def add(self, work: Work, operator: str, stream: int, **figures: Any) -> Node:
+    def add(self, work: RecordedKind, operator: str, stream: int, **figures: Any) -> RecordedNode:
         """Issue a node on a stream."""
         if threading.get_ident() != self._thread:
             self.remark("threads", "work of another thread: its place may be another in the next recording")
         after = self._pending.pop(stream, set())
         if (last := self._last.get(stream)) is not None:
             after.add(last)
-        if self.host_ns and work is not Work.HOST:
-            self.add(Work.HOST, f"launch of {operator}", HOST, operations=self.host_ns)
+        if self.host_ns and work is not RecordedKind.HOST:
+            self.add(RecordedKind.HOST, f"launch of {operator}", HOST, operations=self.host_ns)
             after.add(len(self.nodes) - 1)
         if self._host_waits_of.get(stream, frozenset()) is not self._host:
             after |= self._host
             self._host_waits_of[stream] = self._host
-        node = Node(
+        node = RecordedNode(
             work, operator, self.module, self.phase, self.step, stream, self._bare(after, last), **figures
         )
         self._last[stream] = len(self.nodes)
@@ -134,5 +134,5 @@ class Tape:
 
     def add_group(self, members: list[int], name: str) -> int:
         """Return the index of one more process group."""
-        self.recorded.groups.append(Group(members, name))
+        self.recorded.groups.append(RecordedGroup(members, name))
         return len(self.recorded.groups) - 1

@@ -10,12 +10,12 @@ from typing import Annotated
 import pytest
 
 from et_sim.basics.command_line import Parser
-from et_sim.basics.declared_options import EITHER, Argument, Command, Group, Hidden, Option
+from et_sim.basics.declared_options import EITHER, Argument, Command, Hidden, Option, OptionGroup
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import parse_bytes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SIZES = Group("sizes")
+SIZES = OptionGroup("sizes")
 TELLING = ["declared_options.py", "ship.py"]  # the second makes an archive, and is no command
 
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from et_sim.basics.errors import InputError
 from et_sim.calibrate.kernel_factors import FAMILIES, factors, target_of
-from et_sim.calibrate.kernels import Kernels, Measured, fit, left_out
+from et_sim.calibrate.kernels import Kernels, MeasuredKernel, fit, left_out
 from et_sim.calibrate.machine_file import device_of
 from et_sim.cli import main
 from et_sim.machine.roofline import RooflineDevice
@@ -43,7 +43,7 @@ def other() -> RooflineDevice:
 
 def measured(device: RooflineDevice, shapes: list[str], noise: float = 0.0) -> Kernels:
     """What the device would take, off by turns by so much."""
-    rows = [Measured(shape, "bf16", 1.0, f"row {at}") for at, shape in enumerate(shapes, 1)]
+    rows = [MeasuredKernel(shape, "bf16", 1.0, f"row {at}") for at, shape in enumerate(shapes, 1)]
     predicted = Kernels.of(rows).ratios(device, np.arange(len(rows)))
     signs = itertools.cycle((1 + noise, 1 / (1 + noise), 1 / (1 + noise), 1 + noise))
     return Kernels.of(
@@ -94,7 +94,7 @@ def test_figures_that_no_row_depends_on_stay(other: RooflineDevice) -> None:
 
 
 def test_rows_that_beat_the_peak_are_refused_by_name() -> None:
-    rows = [Measured("gemm 8192 8192 8192", "bf16", 1000.0, "mine.csv: table t, row 7")]
+    rows = [MeasuredKernel("gemm 8192 8192 8192", "bf16", 1000.0, "mine.csv: table t, row 7")]
     with pytest.raises(InputError, match=r"row 7: gemm 8192 8192 8192 took 1000 us, .* allows 3455 us"):
         fit(device_of(MACHINE), Kernels.of(rows))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from et_sim.calibrate.kernels import Kernels, Measured
+from et_sim.calibrate.kernels import Kernels, MeasuredKernel
 from et_sim.calibrate.logs import read_measured
 from et_sim.calibrate.machine_file import device_of
 from et_sim.calibrate.recording import read_recording
@@ -27,7 +27,7 @@ LATE = (90, 30)  # us that ranks wait for the other one, by turns
 
 def job(prefix: Path, shapes: list[str], slower: float = 1.25) -> None:
     """Two ranks that run each shape four times, as the machine would if it were so much slower."""
-    kernels = Kernels.of([Measured(shape, "bf16", 1.0, shape) for shape in shapes])
+    kernels = Kernels.of([MeasuredKernel(shape, "bf16", 1.0, shape) for shape in shapes])
     predicted = kernels.ratios(device_of(MACHINE), np.arange(len(shapes))) * 1000
     traces = []
     for rank in range(2):

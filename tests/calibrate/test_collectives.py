@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -13,27 +12,35 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, InputError
-from et_sim.calibrate.collective_library import Fit, Measured, as_taken, fit, ratios, without_worse
+from et_sim.calibrate.collective_library import (
+    LibraryFit,
+    MeasuredCollective,
+    as_taken,
+    fit,
+    ratios,
+    without_worse,
+)
 from et_sim.calibrate.logs import read_all, read_measured
 from et_sim.cli import main
-from et_sim.machine.collective_library import Calibration, Call, Library, Wires
+from et_sim.machine.collective_library import Calibration, Call, Library, LibraryWires
 from et_sim.validation.rows import Errors
 
 MIB = 1 << 20
 MEASURED = Path(str(files("et_sim.validation") / "measurements" / "collectives.json"))
-A100 = Library("nccl-2.30", "ampere", Wires(240, True, 8, 25, 300), 8)
-H200 = Library("nccl-2.30", "hopper", Wires(370.8, True, 8, 50, 450), 8)
+A100 = Library("nccl-2.30", "ampere", LibraryWires(240, True, 8, 25, 300), 8)
+H200 = Library("nccl-2.30", "hopper", LibraryWires(370.8, True, 8, 50, 450), 8)
 LARGE = 64 * MIB
 
 
 @cache
-def _rows(system: str) -> tuple[Measured, ...]:
+def _rows(system: str) -> tuple[MeasuredCollective, ...]:
     return tuple(row for row in read_measured(MEASURED) if f"table aic_{system}" in row.place)
 
 
-def _errors(library: Library, rows: list[Measured], least: int = 0) -> Errors:
+def _errors(library: Library, rows: list[MeasuredCollective], least: int = 0) -> Errors:
     return Errors.of(ratios(library, [row for row in rows if row.call.size >= least]))
 
 
@@ -59,12 +66,14 @@ def test_a_fit_to_all_reduces_predicts_other_collectives() -> None:
     assert Errors.of(errors).e < 9.1
 
 
-def _made(library: Library, kinds: tuple[str, ...], ranks: tuple[int, ...], nodes: int = 1) -> list[Measured]:
+def _made(
+    library: Library, kinds: tuple[str, ...], ranks: tuple[int, ...], nodes: int = 1
+) -> list[MeasuredCollective]:
     """What a library of known calibration takes."""
     calls = [
         Call(kind, number, nodes, 1 << power) for kind in kinds for number in ranks for power in range(10, 30)
     ]
-    return [Measured(call, library.choice(call).time_us, "made") for call in calls]
+    return [MeasuredCollective(call, library.choice(call).time_us, "made") for call in calls]
 
 
 TRUE = Calibration(
@@ -84,15 +93,15 @@ def test_true_factors_are_found() -> None:
     assert "copies of all pairs: not measured" in both.unknown
 
 
-def _of_few_bytes(rows: list[Measured]) -> list[Measured]:
+def _of_few_bytes(rows: list[MeasuredCollective]) -> list[MeasuredCollective]:
     return [row for row in rows if row.call.size < 1 << 15]
 
 
-def _too_fast(rows: list[Measured]) -> list[Measured]:
+def _too_fast(rows: list[MeasuredCollective]) -> list[MeasuredCollective]:
     return [structs.replace(row, us=row.us / 3) for row in rows]
 
 
-def _of_no_library(rows: list[Measured]) -> list[Measured]:
+def _of_no_library(rows: list[MeasuredCollective]) -> list[MeasuredCollective]:
     return [structs.replace(row, us=row.us * (40 if row.call.size < MIB else 1)) for row in rows]
 
 
@@ -105,7 +114,7 @@ def _of_no_library(rows: list[Measured]) -> list[Measured]:
     ],
 )
 def test_rows_that_do_not_determine_factors_are_refused(
-    change: Callable[[list[Measured]], list[Measured]], why: str
+    change: Callable[[list[MeasuredCollective]], list[MeasuredCollective]], why: str
 ) -> None:
     rows = change(_made(A100, ("all_reduce", "all_gather"), (2, 8)))
     with pytest.raises(InputError) as raised:
@@ -134,11 +143,11 @@ def test_groups_on_several_nodes_of_one_size_are_enough() -> None:
 
 def test_a_fit_that_is_further_off_than_the_machine_on_long_times_is_not_taken() -> None:
     rows = _made(A100, ("all_reduce", "all_gather"), (2, 8))
-    worse = Fit(Calibration(bandwidth_simple=0.8), ("bandwidth_simple",), len(rows), ())
+    worse = LibraryFit(Calibration(bandwidth_simple=0.8), ("bandwidth_simple",), len(rows), ())
     result = without_worse(A100, worse, rows, [])
     assert (result.calibration, result.fitted) == (A100.calibration, ())
     factors = Calibration(bandwidth_simple=0.8, base_ll=1.3)
-    small = Fit(factors, ("base_ll", "bandwidth_simple"), len(rows), ())
+    small = LibraryFit(factors, ("base_ll", "bandwidth_simple"), len(rows), ())
     partly = without_worse(A100, small, rows, [])
     assert (partly.calibration, partly.fitted) == (Calibration(base_ll=1.3), ("base_ll",))
     assert partly.kept[0].startswith("rings and trees on a node, but for the protocol LL: above 200 us")
@@ -149,7 +158,7 @@ def test_a_fit_that_is_further_off_than_the_machine_on_long_times_is_not_taken()
     [(row, ratio)] = as_taken(A100, result, seen)
     assert row is rows[-1]
     assert ratio == pytest.approx(1.0)
-    better = Fit(A100.calibration, ("bandwidth_simple",), len(rows), ())
+    better = LibraryFit(A100.calibration, ("bandwidth_simple",), len(rows), ())
     slower = replace(A100, calibration=Calibration(bandwidth_simple=0.8))
     assert without_worse(slower, better, rows, []) == better
     assert as_taken(slower, better, seen) == seen

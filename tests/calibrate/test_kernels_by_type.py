@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -13,10 +12,11 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
 from et_sim.calibrate.kernel_factors import QUERY_PROLOGUE, factors, family_of, target_of
-from et_sim.calibrate.kernels import Kernels, Measured, fit
+from et_sim.calibrate.kernels import Kernels, MeasuredKernel, fit
 from et_sim.calibrate.machine_file import accuracy_of, device_changes, device_of
 from et_sim.machine.efficiencies import Curve
 from et_sim.machine.kernel_kinds import KernelKind
@@ -95,7 +95,7 @@ def test_products_of_two_datatypes_are_fitted_apart() -> None:
 
 def test_rows_are_checked_against_the_peak_and_not_against_an_earlier_fit() -> None:
     bytes_moved = 16384 * 51200  # nearly all of them weights, at more of the bandwidth than products reached
-    rows = [Measured("gemm 16 16384 51200", "fp8", bytes_moved / 3350 / 1000, "made")]
+    rows = [MeasuredKernel("gemm 16 16384 51200", "fp8", bytes_moved / 3350 / 1000, "made")]
     with pytest.raises(InputError, match="products: 1 rows"):
         fit(device_of(MACHINE), Kernels.of(rows))
     with pytest.raises(InputError, match="the device's peak allows"):
@@ -111,12 +111,12 @@ def slower(device: RooflineDevice) -> RooflineDevice:
     )
 
 
-def made_rows(device: RooflineDevice, datatype: str) -> list[Measured]:
+def made_rows(device: RooflineDevice, datatype: str) -> list[MeasuredKernel]:
     """What the device takes for products; in fp8, with the quantisation of their first side."""
     rows = []
     for m, n, k in itertools.product(SIDES[1:], SIDES[:4], SIDES[:4]):
         included = (f"quantise {m} {k}",) if datatype == "fp8" else ()
-        rows.append(Measured(f"gemm {m} {n} {k}", datatype, 1.0, "made", "gemm", included))
+        rows.append(MeasuredKernel(f"gemm {m} {n} {k}", datatype, 1.0, "made", "gemm", included))
     ratios = Kernels.of(rows).ratios(device, np.arange(len(rows)))
     return [structs.replace(row, us=float(us)) for row, us in zip(rows, ratios, strict=True)]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from machines import LISTS
+from msgspec.structs import replace
 
 from et_sim.cli import main
 from et_sim.trace import Trace, TraceBuilder, Workload, write_workload

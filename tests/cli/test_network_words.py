@@ -5,36 +5,40 @@ from __future__ import annotations
 import pytest
 
 from et_sim.machine.presets import preset
-from et_sim.validation.networks import Cards, Stated, machine_measured, stated
+from et_sim.validation.networks import NodeCards, Stated, machine_measured, stated
 
 
 @pytest.mark.parametrize(
     ("text", "cards", "kind"),
     [
-        ("8x200 Gb/s NIC per node, GPUDirect-TCPXO", Cards(8, 200), "tcpx"),
-        ("8x2x100 Gb/s RoCE", Cards(8, 200), "roce"),
-        ("8 \u00d7 2 \u00d7 100 Gbit/s", Cards(8, 200), ""),
-        ("4x100 Gb/s EFA per node", Cards(4, 100), "efa"),
-        ("32x100 Gb/s EFA per node (3200 Gb/s)", Cards(32, 100), "efa"),
-        ("16x200Gbps EFAv3", Cards(16, 200), "efa"),
-        ("NVLink3 + NVSwitch; 4x HDR 200 Gb/s IB per node", Cards(4, 200), "infiniband"),
-        ("NVLink2 (6 links/GPU); 2x EDR 100 Gb/s IB per node", Cards(2, 100), "infiniband"),
-        ("8x ConnectX-7 400Gb/s IB per node", Cards(8, 400), "infiniband"),
+        ("8x200 Gb/s NIC per node, GPUDirect-TCPXO", NodeCards(8, 200), "tcpx"),
+        ("8x2x100 Gb/s RoCE", NodeCards(8, 200), "roce"),
+        ("8 \u00d7 2 \u00d7 100 Gbit/s", NodeCards(8, 200), ""),
+        ("4x100 Gb/s EFA per node", NodeCards(4, 100), "efa"),
+        ("32x100 Gb/s EFA per node (3200 Gb/s)", NodeCards(32, 100), "efa"),
+        ("16x200Gbps EFAv3", NodeCards(16, 200), "efa"),
+        ("NVLink3 + NVSwitch; 4x HDR 200 Gb/s IB per node", NodeCards(4, 200), "infiniband"),
+        ("NVLink2 (6 links/GPU); 2x EDR 100 Gb/s IB per node", NodeCards(2, 100), "infiniband"),
+        ("8x ConnectX-7 400Gb/s IB per node", NodeCards(8, 400), "infiniband"),
         (
             "8x ConnectX-7 NDR 400Gb/s InfiniBand per node (ib_write_bw 39.5-45 GB/s)",
-            Cards(8, 400),
+            NodeCards(8, 400),
             "infiniband",
         ),
-        ("8x400 Gb/s (Broadcom Thor2) RoCE per node", Cards(8, 400), "roce"),
-        ("Infinity Fabric inside node; 8x400 Gb/s Pollara between nodes", Cards(8, 400), "roce"),
-        ("8x NDR InfiniBand", Cards(8, 400), "infiniband"),
-        ("4x Slingshot 11", Cards(4, 200), "slingshot"),
-        ("4x Slingshot-11 200 Gb/s", Cards(4, 200), "slingshot"),
-        ("NVL72 + 400 Gb/s NDR IB per GPU", Cards(0, 400), "infiniband"),
-        ("NVSwitch inside node; 800 Gb/s per node (4x HDR) between nodes", Cards(4, 800, True), "infiniband"),
-        ("3200 Gbps per node", Cards(0, 3200, True), ""),
-        ("12x NVLink3 and 8\u00d7100Gbps", Cards(8, 100), ""),
-        ("NVLink inside; inter-node NIC of the cluster (about 8 GB/s seen)", Cards(1, 64), ""),
+        ("8x400 Gb/s (Broadcom Thor2) RoCE per node", NodeCards(8, 400), "roce"),
+        ("Infinity Fabric inside node; 8x400 Gb/s Pollara between nodes", NodeCards(8, 400), "roce"),
+        ("8x NDR InfiniBand", NodeCards(8, 400), "infiniband"),
+        ("4x Slingshot 11", NodeCards(4, 200), "slingshot"),
+        ("4x Slingshot-11 200 Gb/s", NodeCards(4, 200), "slingshot"),
+        ("NVL72 + 400 Gb/s NDR IB per GPU", NodeCards(0, 400), "infiniband"),
+        (
+            "NVSwitch inside node; 800 Gb/s per node (4x HDR) between nodes",
+            NodeCards(4, 800, True),
+            "infiniband",
+        ),
+        ("3200 Gbps per node", NodeCards(0, 3200, True), ""),
+        ("12x NVLink3 and 8\u00d7100Gbps", NodeCards(8, 100), ""),
+        ("NVLink inside; inter-node NIC of the cluster (about 8 GB/s seen)", NodeCards(1, 64), ""),
         ("HPE Slingshot 11 (aws-ofi/CXI)", None, "slingshot"),
         ("IB NDR (NICs per node not stated in this post)", None, "infiniband"),
         ("NVLink5 inside a rack (64 GPUs used per rack), RoCE between racks", None, "roce"),
@@ -42,7 +46,7 @@ from et_sim.validation.networks import Cards, Stated, machine_measured, stated
         ("", None, ""),
     ],
 )
-def test_each_form_of_words_is_read(text: str, cards: Cards | None, kind: str) -> None:
+def test_each_form_of_words_is_read(text: str, cards: NodeCards | None, kind: str) -> None:
     assert stated(text) == Stated(cards, kind)
 
 
@@ -59,8 +63,8 @@ def test_a_text_with_several_networks_determines_no_machine(text: str) -> None:
 
 
 def test_the_network_of_a_system_is_that_which_its_operator_publishes_unless_the_table_states_cards() -> None:
-    assert stated("HPE Slingshot 11", "NREL Kestrel") == Stated(Cards(2, 200), "slingshot")
-    assert stated("1x200 Gb/s Slingshot", "NREL Kestrel") == Stated(Cards(1, 200), "slingshot")
+    assert stated("HPE Slingshot 11", "NREL Kestrel") == Stated(NodeCards(2, 200), "slingshot")
+    assert stated("1x200 Gb/s Slingshot", "NREL Kestrel") == Stated(NodeCards(1, 200), "slingshot")
 
 
 @pytest.mark.parametrize(

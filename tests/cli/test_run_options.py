@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import FrozenInstanceError, fields
 from inspect import signature
 
 import pytest
@@ -14,7 +13,7 @@ from et_sim.basics.declared_options import declare
 from et_sim.cli.options import SimulationOptions, run_options
 from et_sim.run.options import HELP, RunOptions
 
-NAMES = [field.name for field in fields(RunOptions)]
+NAMES = [*RunOptions.__struct_fields__]
 
 
 def parsed(*arguments: str) -> RunOptions:
@@ -46,5 +45,5 @@ def test_the_command_line_sets_every_field() -> None:
 
 
 def test_options_cannot_be_changed_while_they_are_used() -> None:
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         RunOptions(system="s", network="n").fold = False  # type: ignore[misc]

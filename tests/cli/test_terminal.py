@@ -104,7 +104,7 @@ lines.compiled()
 CONVERTING = """
 from converters import files
 files._SILENT_SECONDS = files._BETWEEN_UPDATES = 0.0
-shown = files.Progress("2 ranks", 100)
+shown = files.ShareProgress("2 ranks", 100)
 shown(40)
 shown.close()
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 
-from et_sim.collectives.movement import Load, Movement
+from et_sim.collectives.movement import MessagePieces, Movement
 from et_sim.collectives.schedule import DOWN, UP, Schedule
 
 Pieces = dict[int, frozenset[int]]
@@ -47,7 +47,7 @@ class Member:
             assert not have & contributions, f"piece {piece} would count {sorted(have & contributions)} twice"
             self.pieces[piece] = have | contributions
 
-    def leaving(self, load: Load) -> Pieces:
+    def leaving(self, load: MessagePieces) -> Pieces:
         missing = [piece for piece in load.pieces if piece not in self.pieces]
         assert not missing, f"pieces {missing} would be sent by a member that does not have them"
         return {piece: self.pieces[piece] for piece in load.pieces}

@@ -16,12 +16,12 @@ from programs import FOLDER, REPOSITORY, finish, run, start, wait_until_made
 from et_sim.basics.errors import UsageError
 from et_sim.compiled import compile_queue, worker
 from et_sim.compiled.compile_queue import URGENT, WORKER, Order, failure
-from et_sim.compiled.entry_points import MEANWHILE_SECONDS, SHORT_SECONDS, Entry, choice
+from et_sim.compiled.entry_points import MEANWHILE_SECONDS, SHORT_SECONDS, CompiledEntry, choice
 from et_sim.compiled.signature import signature_of
 from et_sim.compiled.store import read_code, write_whole
 
 SHORT, LONG = "0.1", "1000"
-RUN = Entry._run  # before `conftest` makes tests wait less
+RUN = CompiledEntry._run  # before `conftest` makes tests wait less
 
 
 @pytest.mark.deep
@@ -204,9 +204,9 @@ def test_with_never_nothing_is_compiled_and_no_compiled_code_used(
 def test_runs_of_one_form_that_follow_each_other_become_a_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "")
     lasts: list[float] = []
-    monkeypatch.setattr(Entry, "_found", lambda *_: None)
-    monkeypatch.setattr(Entry, "_made", lambda _self, _arguments, seconds, **_: lasts.append(seconds))
-    entry, whole, real = Entry(lambda _: 0, "a run", lambda *_: 0.0), np.array([1]), np.array([1.0])
+    monkeypatch.setattr(CompiledEntry, "_found", lambda *_: None)
+    monkeypatch.setattr(CompiledEntry, "_made", lambda _self, _arguments, seconds, **_: lasts.append(seconds))
+    entry, whole, real = CompiledEntry(lambda _: 0, "a run", lambda *_: 0.0), np.array([1]), np.array([1.0])
     for _ in range(3):
         run_on = entry.lasting(lambda: 0.4 * SHORT_SECONDS)
         run_on(whole)
@@ -233,10 +233,12 @@ def test_a_lasting_call_waits_only_if_it_is_very_long(
 ) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", chosen)
     seen: list[Any] = []
-    monkeypatch.setattr(Entry, "_found", lambda *_, **__: None)
-    monkeypatch.setattr(Entry, "ordered", lambda _self, _arguments, is_urgent: seen.append(is_urgent) or 1)
+    monkeypatch.setattr(CompiledEntry, "_found", lambda *_, **__: None)
+    monkeypatch.setattr(
+        CompiledEntry, "ordered", lambda _self, _arguments, is_urgent: seen.append(is_urgent) or 1
+    )
     monkeypatch.setattr(compile_queue, "wait_for", lambda *_: seen.append("waits"))
-    entry: Any = Entry(lambda _: 7, "a run", lambda *_: seconds)
+    entry: Any = CompiledEntry(lambda _: 7, "a run", lambda *_: seconds)
     call = entry.lasting(lambda: seconds) if goes_on else entry
     assert RUN(entry, call.args[0] if goes_on else None, np.array([1])) == 7
     assert seen == [is_urgent, "waits"][: 1 + waits]
@@ -247,9 +249,9 @@ def test_an_interpreted_call_goes_on_with_machine_code_as_soon_as_it_is_there(
 ) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "")
     there: list[Any] = []
-    monkeypatch.setattr(Entry, "_found", lambda *_, **__: there[0] if there else None)
-    monkeypatch.setattr(Entry, "ordered", lambda *_: 1)
-    entry: Any = Entry(lambda _: "interpreted", "a run", lambda *_: 0.0)
+    monkeypatch.setattr(CompiledEntry, "_found", lambda *_, **__: there[0] if there else None)
+    monkeypatch.setattr(CompiledEntry, "ordered", lambda *_: 1)
+    entry: Any = CompiledEntry(lambda _: "interpreted", "a run", lambda *_: 0.0)
     go_on = entry.lasting(lambda: SHORT_SECONDS * 2)
     assert go_on(1) == "interpreted"
     there.append(lambda _: "compiled")

@@ -24,7 +24,7 @@ from et_sim.basics.versions import is_within, version_of
 from et_sim.compiled import build, numba_version, worker
 from et_sim.compiled.compile_queue import Order
 from et_sim.compiled.compile_status import CompileStatus
-from et_sim.compiled.entry_points import Entry, watching_compilation
+from et_sim.compiled.entry_points import CompiledEntry, watching_compilation
 from et_sim.compiled.native import Native
 from et_sim.compiled.numba_version import CHECKED, NOTE, note_public, public_reason
 from et_sim.compiled.signature import signature_of
@@ -139,7 +139,7 @@ def test_one_notice_and_the_doctor_report_it(
     note_public(tmp_path, "a part is missing")
     with watching_compilation(CompileStatus("et-sim")):
         for values in (VALUES, VALUES.astype(np.int32)):
-            assert Entry(quadrupled_sum.function, "the sum", lambda _: 0.0)(values) == 12
+            assert CompiledEntry(quadrupled_sum.function, "the sum", lambda _: 0.0)(values) == 12
     notice = "public Numba alone, which takes several times as long: a part is missing"
     assert capsys.readouterr().err.count(notice) == 1
     finding = installation._compiler(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from engines_ahead import simulate
 
 from et_sim.compiled.compile_queue import Order
-from et_sim.compiled.entry_points import Entry
+from et_sim.compiled.entry_points import CompiledEntry
 from et_sim.compiled.interpreted import interpret
 from et_sim.compiled.signature import signature_of
 from et_sim.compiled.store import code_path
@@ -69,7 +69,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append((entry.function, signature_of(arguments)))
         return interpret(entry.function, arguments)
 
-    monkeypatch.setattr(Entry, "_run", run)
+    monkeypatch.setattr(CompiledEntry, "_run", run)
     return calls
 
 

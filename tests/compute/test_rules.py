@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 from test_compute_model import NETWORK, RANKS
 from test_compute_model import SYSTEM as COMMON
 from test_device import DEVICE
@@ -16,7 +17,6 @@ from test_systolic_model import ARRAY
 
 from et_sim import Result, TraceBuilder, Workload, simulate
 from et_sim.basics.errors import EtSimError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compute import Durations, Treatment, Utilisation
 from et_sim.documents.kinds import number
 from et_sim.machine import compute_rules
@@ -44,8 +44,7 @@ def timed_by(result: Result, actor: int = 0) -> list[str | None]:
     return [row["timed_by"] for row in results]
 
 
-@quick_dataclass(frozen=True)
-class Sized:
+class Sized(Struct, frozen=True):
     """A model that is one module, this one, and one line in the registry."""
 
     timer: ClassVar[str] = f"{__name__}:SizedKernels"

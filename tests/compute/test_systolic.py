@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
 from et_sim.compute.systolic import model as reporting
 from et_sim.compute.systolic.corrected import corrected
 from et_sim.compute.systolic.layer import Dimensions, Folds, SystolicLayer, slanted_before, slanted_line
-from et_sim.compute.systolic.model import Report, reports
+from et_sim.compute.systolic.model import LayerReport, reports
 from et_sim.compute.systolic.overlapping import Overlapping
-from et_sim.compute.systolic.streams import Phases, Written
-from et_sim.compute.systolic.timing import Traffic, _estimated, limited, unlimited
-from et_sim.machine.systolic import Array, Bandwidth, Dataflow, Rules
+from et_sim.compute.systolic.streams import PhaseEnds, Written
+from et_sim.compute.systolic.timing import TransferTimes, _estimated, limited, unlimited
+from et_sim.machine.systolic import Array, Dataflow, DramBandwidth, SystolicRules
 
 SMALL = Array(4, 4, 1, 1, 1, Dataflow.OUTPUT)
 sides = st.integers(1, 12)
@@ -30,9 +30,9 @@ arrays = st.builds(
     filter_kb=st.integers(1, 2),
     ofmap_kb=st.integers(1, 2),
     dataflow=st.sampled_from(Dataflow),
-    mode=st.sampled_from(Bandwidth),
+    mode=st.sampled_from(DramBandwidth),
     bandwidths=st.tuples(st.integers(1, 40)),
-    rules=st.sampled_from(Rules),
+    rules=st.sampled_from(SystolicRules),
 )
 products = st.builds(
     SystolicLayer.product, st.just("a"), st.integers(1, 60), st.integers(1, 60), st.integers(1, 60)
@@ -67,13 +67,13 @@ layers = st.one_of(products, convolutions())
 def test_cycles_are_folds_times_load_fill_stream_and_drain(dataflow: Dataflow, cycles: int) -> None:
     layer = SystolicLayer.product("a", 10, 6, 5)
     array = replace(SMALL, dataflow=dataflow)
-    assert Report(layer, array).cycles == cycles - 1  # SCALE-Sim reports the number of the last one
-    assert Report(layer, replace(array, rules=Rules.CORRECTED)).cycles == cycles
+    assert LayerReport(layer, array).cycles == cycles - 1  # SCALE-Sim reports the number of the last one
+    assert LayerReport(layer, replace(array, rules=SystolicRules.CORRECTED)).cycles == cycles
 
 
 def test_utilisation_by_hand() -> None:
     layer = SystolicLayer.product("a", 6, 4, 8)  # one fold of 4 rows, one of 2, on 4 x 4: 14 cycles each
-    row = Report(layer, replace(SMALL, rules=Rules.CORRECTED)).compute_row
+    row = LayerReport(layer, replace(SMALL, rules=SystolicRules.CORRECTED)).compute_row
     assert row["Mapping Efficiency %"] == 75
     assert row["Compute Util %"] == pytest.approx(75 * 8 / 14)
     assert row["Overall Util %"] == pytest.approx(75 * 8 / 14)
@@ -81,26 +81,26 @@ def test_utilisation_by_hand() -> None:
 
 def test_weights_that_stay_are_counted_twice_while_they_drain_by_scale_sim_only() -> None:
     layer, array = SystolicLayer.product("a", 10, 4, 4), replace(SMALL, dataflow=Dataflow.WEIGHT)
-    assert Report(layer, array).compute_row["Compute Util %"] == pytest.approx(100 * 10 / (20 + 3))
-    mended = replace(array, rules=Rules.CORRECTED)
-    assert Report(layer, mended).compute_row["Compute Util %"] == pytest.approx(100 * 10 / 20)
+    assert LayerReport(layer, array).compute_row["Compute Util %"] == pytest.approx(100 * 10 / (20 + 3))
+    mended = replace(array, rules=SystolicRules.CORRECTED)
+    assert LayerReport(layer, mended).compute_row["Compute Util %"] == pytest.approx(100 * 10 / 20)
 
 
 def test_outputs_that_stay_are_written_once_and_scale_sim_counts_the_sides_of_the_array() -> None:
     layer = SystolicLayer.product("a", 6, 4, 8)
-    assert Report(layer, SMALL).sram_words == (48, 64, 24 + 2 * 8)
-    assert Report(layer, replace(SMALL, rules=Rules.CORRECTED)).sram_words == (48, 64, 24)
+    assert LayerReport(layer, SMALL).sram_words == (48, 64, 24 + 2 * 8)
+    assert LayerReport(layer, replace(SMALL, rules=SystolicRules.CORRECTED)).sram_words == (48, 64, 24)
 
 
 def test_a_corrected_fetch_takes_its_words_by_the_bandwidth() -> None:
     # 1,200 x 1 inputs: more than the 1,024 that fit, so in phases of 512; they stream four per cycle
     layer = SystolicLayer.product("a", 1200, 1, 1)
-    array = replace(SMALL, mode=Bandwidth.GIVEN, rules=Rules.CORRECTED, filter_kb=4, ofmap_kb=4)
+    array = replace(SMALL, mode=DramBandwidth.GIVEN, rules=SystolicRules.CORRECTED, filter_kb=4, ofmap_kb=4)
     array = replace(array, height=4, width=1, dataflow=Dataflow.OUTPUT)
-    free = Report(layer, replace(array, bandwidths=(512,)))
+    free = LayerReport(layer, replace(array, bandwidths=(512,)))
     assert (free.cycles, free.stalls) == (300 * 4, 0)
     # a fetch of 512 words takes 1,024 cycles, and 128 folds of 4 cycles use them up in 512
-    slow = Report(layer, replace(array, bandwidths=(1,), ofmap_kb=1 << 10))
+    slow = LayerReport(layer, replace(array, bandwidths=(1,), ofmap_kb=1 << 10))
     ifmap = slow.timing.dram[0]
     assert ifmap.words == 1200
     assert ifmap.start == -512
@@ -112,18 +112,18 @@ def test_a_corrected_fetch_takes_its_words_by_the_bandwidth() -> None:
 def test_more_bandwidth_is_never_slower_by_corrected_rules(
     layer: SystolicLayer, array: Array, more: int
 ) -> None:
-    array = replace(array, mode=Bandwidth.GIVEN, rules=Rules.CORRECTED)
+    array = replace(array, mode=DramBandwidth.GIVEN, rules=SystolicRules.CORRECTED)
     faster = replace(array, bandwidths=(array.bandwidths[0] + more,))
-    assert Report(layer, faster).cycles <= Report(layer, array).cycles
-    calculated = replace(array, mode=Bandwidth.CALCULATED)
-    assert Report(layer, calculated).cycles <= Report(layer, faster).cycles
+    assert LayerReport(layer, faster).cycles <= LayerReport(layer, array).cycles
+    calculated = replace(array, mode=DramBandwidth.CALCULATED)
+    assert LayerReport(layer, calculated).cycles <= LayerReport(layer, faster).cycles
 
 
 @given(layers, arrays)
 def test_multiplications_are_conserved_and_no_array_does_more_than_it_can(
     layer: SystolicLayer, array: Array
 ) -> None:
-    report = Report(layer, array)
+    report = LayerReport(layer, array)
     if report.cycles:
         done = report.overall * report.cycles * array.elements
         assert done == pytest.approx(layer.macs)
@@ -134,7 +134,7 @@ def test_multiplications_are_conserved_and_no_array_does_more_than_it_can(
 
 @given(layers, arrays)
 def test_every_word_moves_at_least_once(layer: SystolicLayer, array: Array) -> None:
-    report = Report(layer, array)
+    report = LayerReport(layer, array)
     ifmap, filters, ofmap = report.timing.dram
     assert ifmap.words >= layer.image_words
     assert filters.words >= layer.columns * layer.inner
@@ -200,27 +200,33 @@ def test_equal_layers_are_computed_once_and_keep_their_names() -> None:
 
 
 def test_each_operand_has_its_own_bandwidth_by_corrected_rules_only() -> None:
-    array = replace(SMALL, mode=Bandwidth.GIVEN, bandwidths=(1, 2, 3))
+    array = replace(SMALL, mode=DramBandwidth.GIVEN, bandwidths=(1, 2, 3))
     assert [array.bandwidth(operand) for operand in range(3)] == [1, 1, 1]
-    mended = replace(array, rules=Rules.CORRECTED)
+    mended = replace(array, rules=SystolicRules.CORRECTED)
     assert [mended.bandwidth(operand) for operand in range(3)] == [1, 2, 3]
 
 
 def test_windows_that_cannot_be_laid_out_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("et_sim.compute.systolic.overlapping.MOST_ENTRIES", 100)
     layer = SystolicLayer("wide", Dimensions(40, 40, 3, 3, 4, 8, 1, 1))
-    array = replace(SMALL, mode=Bandwidth.GIVEN)
+    array = replace(SMALL, mode=DramBandwidth.GIVEN)
     with pytest.raises(InputError, match="layer wide has 51,984 entries of overlapping windows"):
-        _ = Report(layer, array).timing
-    assert Report(layer, replace(array, rules=Rules.CORRECTED)).timing.dram[0].words > layer.image_words
+        _ = LayerReport(layer, array).timing
+    assert (
+        LayerReport(layer, replace(array, rules=SystolicRules.CORRECTED)).timing.dram[0].words
+        > layer.image_words
+    )
 
 
 def test_windows_that_would_be_followed_for_hours_are_refused() -> None:
     layer = SystolicLayer("endless", Dimensions(5000, 5000, 3, 3, 512, 64, 1, 1), "net.csv, line 7")
-    assert Report(layer, SMALL).cycles == reporting.unlimited_cycles(layer, SMALL)
-    for array in (SMALL, replace(SMALL, mode=Bandwidth.GIVEN, bandwidths=(1 << 20,), rules=Rules.CORRECTED)):
+    assert LayerReport(layer, SMALL).cycles == reporting.unlimited_cycles(layer, SMALL)
+    for array in (
+        SMALL,
+        replace(SMALL, mode=DramBandwidth.GIVEN, bandwidths=(1 << 20,), rules=SystolicRules.CORRECTED),
+    ):
         with pytest.raises(InputError, match=r"net\.csv, line 7: layer endless (reads|has) \d+"):
-            _ = Report(layer, array).timing
+            _ = LayerReport(layer, array).timing
 
 
 @pytest.mark.deep
@@ -229,24 +235,24 @@ def test_blocks_that_are_looked_at_in_pieces_have_the_same_slides(
     dataflow: Dataflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layer = SystolicLayer.product("tall", 150, 90, 110)
-    array = Array(9, 7, 1, 1, 1, dataflow, Bandwidth.GIVEN, (3,))
-    whole = Report(layer, array).timing
+    array = Array(9, 7, 1, 1, 1, dataflow, DramBandwidth.GIVEN, (3,))
+    whole = LayerReport(layer, array).timing
     monkeypatch.setattr("et_sim.compute.systolic.streams._AT_ONCE", 5)
     monkeypatch.setattr("et_sim.compute.systolic.streams._MOST_KEPT", 20)
-    assert Report(layer, array).timing == whole
+    assert LayerReport(layer, array).timing == whole
     assert whole.stalls > 0
 
 
 def test_a_layer_that_would_take_hours_is_refused_where_it_is_gone_through() -> None:
     layer = SystolicLayer.product("huge", 1 << 24, 1 << 24, 1 << 24)
-    assert Report(layer, SMALL).cycles == 2**44 * (2**24 + 6) - 1
-    for array in (replace(SMALL, mode=Bandwidth.GIVEN), replace(SMALL, rules=Rules.CORRECTED)):
+    assert LayerReport(layer, SMALL).cycles == 2**44 * (2**24 + 6) - 1
+    for array in (replace(SMALL, mode=DramBandwidth.GIVEN), replace(SMALL, rules=SystolicRules.CORRECTED)):
         with pytest.raises(InputError, match="layer huge has 17,592,186,044,416 folds"):
-            _ = Report(layer, array).timing
+            _ = LayerReport(layer, array).timing
 
 
 def test_an_operand_that_fits_is_loaded_in_whole_sets_at_ten_words_per_cycle_before_the_first_cycle() -> None:
     """A memory of 700 words has sets of 7: of 25 words 28 are loaded, in 3 cycles that end one before 0."""
     for words, cycles in ((25, 3), (35, 4), (36, 5), (7, 1)):
-        stream: Any = SimpleNamespace(phases=lambda _, words=words: Phases((), words))
-        assert _estimated(stream, 700) == Traffic(-cycles, -1, words)
+        stream: Any = SimpleNamespace(phases=lambda _, words=words: PhaseEnds((), words))
+        assert _estimated(stream, 700) == TransferTimes(-cycles, -1, words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx
 from hypothesis import strategies as st
 
-from converters.editing.files import Recorded, recorded_as
+from converters.editing.files import RecordedTrace, recorded_as
 from et_sim.trace import Trace, TraceBuilder, decode, encode_trace
 
 
@@ -28,7 +28,7 @@ def mixed_traces(draw: st.DrawFn, most: int = 14) -> Trace:
     return build.build()
 
 
-def recorded(trace: Trace) -> Recorded:
+def recorded(trace: Trace) -> RecordedTrace:
     """Return the trace as an edit reads it."""
     content = encode_trace(trace)
     return recorded_as(decode(content, trace.source), content)

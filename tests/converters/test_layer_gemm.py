@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from converters.cli import main
-from converters.layers.gemm import STRATEGIES, Kernel, Shape, layers_of, roofline_timer
-from converters.layers.products import Product, parse_convolutions, parse_products
+from converters.layers.gemm import STRATEGIES, LayerKernel, ProductSharing, layers_of, roofline_timer
+from converters.layers.products import ProductLine, parse_convolutions, parse_products
 from et_sim.basics.errors import TraceError
-from et_sim.layerfile import Keyword, Layer, LayerFile, Phase, read_layer_file
+from et_sim.layerfile import Keyword, Layer, LayerFile, LayerPhase, read_layer_file
 from et_sim.layerfile.layer_file import layer_file_text
 from et_sim.layerfile.reading import parse_layer_file
 from et_sim.trace import CollectiveKind
@@ -26,11 +26,11 @@ SCATTER, EXCHANGE = CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_TO_ALL
 pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
-def seen(product: Product, shape: Shape) -> tuple[list[Kernel], Layer]:
+def seen(product: ProductLine, shape: ProductSharing) -> tuple[list[LayerKernel], Layer]:
     """Return the kernels that are timed, and the layer."""
-    kernels: list[Kernel] = []
+    kernels: list[LayerKernel] = []
 
-    def timer(given: list[Kernel], _: int) -> list[int]:
+    def timer(given: list[LayerKernel], _: int) -> list[int]:
         kernels.extend(given)
         return [7] * len(given)
 
@@ -69,43 +69,45 @@ def test_every_npu_gets_its_share(
     inputs: tuple[CollectiveKind, int] | None,
     weights: tuple[CollectiveKind, int] | None,
 ) -> None:
-    kernels, layer = seen(Product("a", 1024, 512, 96, strategy), Shape(16, 4))
+    kernels, layer = seen(ProductLine("a", 1024, 512, 96, strategy), ProductSharing(16, 4))
     m, k, n = share
-    assert kernels == [Kernel(m, k, n), Kernel(m, n, k), Kernel(k, m, n)]
-    sent = [(layer.work(phase).collective, layer.work(phase).bytes) for phase in Phase]
+    assert kernels == [LayerKernel(m, k, n), LayerKernel(m, n, k), LayerKernel(k, m, n)]
+    sent = [(layer.work(phase).collective, layer.work(phase).bytes) for phase in LayerPhase]
     assert sent == [exchange or (None, 0) for exchange in (forward, inputs, weights)]
-    assert [layer.work(phase).compute_ns for phase in Phase] == [7, 7, 7]
+    assert [layer.work(phase).compute_ns for phase in LayerPhase] == [7, 7, 7]
     assert layer.update_ns == 100
 
 
 def test_packages_of_other_sizes_distinguish_the_two_hybrids() -> None:
-    shape, product = Shape(16, 2), Product("a", 1024, 512, 96)
-    outside, _ = seen(Product("a", 1024, 512, 96, "HYBRID_DATA_MODEL"), shape)
-    inside, _ = seen(Product("a", 1024, 512, 96, "HYBRID_MODEL_DATA"), shape)
-    assert outside[0] == Kernel(product.m // 2, 96, product.n // 8)
-    assert inside[0] == Kernel(product.m // 8, 96, product.n // 2)
+    shape, product = ProductSharing(16, 2), ProductLine("a", 1024, 512, 96)
+    outside, _ = seen(ProductLine("a", 1024, 512, 96, "HYBRID_DATA_MODEL"), shape)
+    inside, _ = seen(ProductLine("a", 1024, 512, 96, "HYBRID_MODEL_DATA"), shape)
+    assert outside[0] == LayerKernel(product.m // 2, 96, product.n // 8)
+    assert inside[0] == LayerKernel(product.m // 8, 96, product.n // 2)
 
 
 def test_uneven_shares_are_rounded_up_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
     Path("m.csv").write_text("Layer,m,n,k\na,10,3,5\nb,16,3,5\n", encoding="utf-8")
     assert main(["gemm", "m.csv", "-o", "m.txt", "--ranks", "4"]) == 0
     assert "  rounded up      1 of the layers, which cannot be shared evenly\n" in capsys.readouterr().out
-    kernels, _ = seen(Product("a", 10, 3, 5), Shape(4))
+    kernels, _ = seen(ProductLine("a", 10, 3, 5), ProductSharing(4))
     assert kernels[0].rows == 3
 
 
 def test_the_roofline_times_products_by_arithmetic_or_by_traffic() -> None:
     timer = roofline_timer(1.0, 1.0)  # 1,000 operations and 1 byte per ns
-    times = timer([Kernel(100, 100, 100), Kernel(1, 1000, 1), Kernel(10, 5, 2, lookups=True)], 2)
+    times = timer(
+        [LayerKernel(100, 100, 100), LayerKernel(1, 1000, 1), LayerKernel(10, 5, 2, lookups=True)], 2
+    )
     by_hand = [3 * 100 * 100 * 2, (1000 + 1000 + 1) * 2, 10 * 2 * 6 * 2]  # values of two bytes
     assert np.allclose(times, by_hand, rtol=0, atol=1)  # the roofline truncates
-    assert roofline_timer(1.0, 1e6)([Kernel(100, 100, 100)], 2) == [2000]
+    assert roofline_timer(1.0, 1e6)([LayerKernel(100, 100, 100)], 2) == [2000]
 
 
 def test_the_loop_follows_from_the_strategies() -> None:
     def loop(*strategies: str, **more: str) -> LayerFile:
-        products = [Product(f"l{at}", 8, 8, 8, strategy) for at, strategy in enumerate(strategies)]
-        return layers_of(products, Shape(8, 2, **more), roofline_timer(1, 1), "f")
+        products = [ProductLine(f"l{at}", 8, 8, 8, strategy) for at, strategy in enumerate(strategies)]
+        return layers_of(products, ProductSharing(8, 2, **more), roofline_timer(1, 1), "f")
 
     assert loop("", "").keyword == Keyword.DATA
     assert loop("LOCAL").keyword == Keyword.DATA
@@ -124,7 +126,7 @@ def test_the_loop_follows_from_the_strategies() -> None:
 
 @given(
     st.lists(
-        st.builds(Product, st.just("l"), *[st.integers(1, 5000)] * 3, st.sampled_from(STRATEGIES[:4])),
+        st.builds(ProductLine, st.just("l"), *[st.integers(1, 5000)] * 3, st.sampled_from(STRATEGIES[:4])),
         min_size=1,
         max_size=4,
     ),
@@ -132,15 +134,15 @@ def test_the_loop_follows_from_the_strategies() -> None:
     st.integers(1, 16),
 )
 def test_written_layer_files_are_readable_and_complete(
-    products: list[Product], per_package: int, packages: int
+    products: list[ProductLine], per_package: int, packages: int
 ) -> None:
-    kernels: list[Kernel] = []
+    kernels: list[LayerKernel] = []
 
-    def timer(given: list[Kernel], _: int) -> list[int]:
+    def timer(given: list[LayerKernel], _: int) -> list[int]:
         kernels.extend(given)
         return [1] * len(given)
 
-    shape = Shape(per_package * packages, packages)
+    shape = ProductSharing(per_package * packages, packages)
     made = layers_of(products, shape, timer, "<text>")
     assert parse_layer_file(layer_file_text(made)) == made
     for at, product in enumerate(products):
@@ -255,10 +257,10 @@ def test_a_systolic_array_times_products_in_cycles(capsys: pytest.CaptureFixture
     arguments = ["gemm", "m.csv", "-o", "m.txt", "--ranks", "4", "--compute", "systolic", "--config"]
     assert main([*arguments, "google.cfg"]) == 0
     assert "systolic, google.cfg at 1 GHz" in capsys.readouterr().out
-    works = [read_layer_file("m.txt").layers[0].work(phase).compute_ns for phase in Phase]
+    works = [read_layer_file("m.txt").layers[0].work(phase).compute_ns for phase in LayerPhase]
     assert works == [893, 893, 1021]  # 128 x 64 x 256 is 893 cycles in SCALE-Sim, too
     assert main([*arguments, "google.cfg", "--clock-ghz", "2"]) == 0
-    assert read_layer_file("m.txt").layers[0].work(Phase.FORWARD).compute_ns == 446
+    assert read_layer_file("m.txt").layers[0].work(LayerPhase.FORWARD).compute_ns == 446
 
 
 @pytest.mark.parametrize(
@@ -290,7 +292,7 @@ CONVOLUTIONS = "Layer,H,W,FH,FW,C,N,S,\nfirst,9,9,3,3,4,16,2,\n\nsecond,4,4,1,1,
 
 def test_convolutions_are_products_of_all_output_pixels_of_all_images() -> None:
     products = parse_convolutions(CONVOLUTIONS, "net.csv", 10)
-    assert products == [Product("first", 160, 16, 36, "", 2), Product("second", 160, 32, 16, "", 4)]
+    assert products == [ProductLine("first", 160, 16, 36, "", 2), ProductLine("second", 160, 32, 16, "", 4)]
 
 
 def test_convolutions_are_timed_by_the_array_as_their_products_are(

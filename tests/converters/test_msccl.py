@@ -13,7 +13,7 @@ from cases import all_cases
 from machines import network
 
 from converters.cli import main
-from converters.msccl_programs import Costs, programs
+from converters.msccl_programs import MscclCosts, programs
 from converters.msccl_xml import STEP_TYPES, parse_algorithm
 from et_sim.api import run
 from et_sim.basics.errors import TraceError
@@ -76,7 +76,7 @@ def ring_all_reduce(n: int) -> str:
 
 def converted(text: str, size: int = 1 << 20, reduce_micros: int = 0) -> list[Trace]:
     parsed = parse_algorithm(text.encode(), "algo.xml")
-    return programs(parsed, Costs(-(-size // parsed.chunks), reduce_micros), "algo.xml")
+    return programs(parsed, MscclCosts(-(-size // parsed.chunks), reduce_micros), "algo.xml")
 
 
 def flight(size: int) -> int:

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from converters.pytorch.alignment import Sequence, align
+from converters.pytorch.alignment import NameSequence, align
 from converters.pytorch.untimed import find_cycle
 
 
-def sequence(names: list[int], numbers: list[int] | None = None) -> Sequence:
-    return Sequence(np.array(names, np.int64), np.array(numbers or [-1] * len(names), np.int64))
+def sequence(names: list[int], numbers: list[int] | None = None) -> NameSequence:
+    return NameSequence(np.array(names, np.int64), np.array(numbers or [-1] * len(names), np.int64))
 
 
 STEP = [1, 2, 3, 4, 2, 3, 5, 6, 7, 2, 8, 9, 1, 1, 4]

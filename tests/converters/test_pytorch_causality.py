@@ -12,7 +12,7 @@ import pytest
 from converters.pytorch.columns import NONE
 from converters.pytorch.converting import convert_rank
 from converters.pytorch.emission import trace_bytes
-from converters.pytorch.graph import Link, Role
+from converters.pytorch.graph import Link, RunPart
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading import read_device, read_host
 from converters.pytorch.report import lines, report_on
@@ -108,7 +108,7 @@ class Converted:
         """
         graph, wanted = self.rank.graph, self.row(before)
         direct = graph.before[(graph.after == self.row(after)) & (graph.kind == kind)].tolist()
-        gaps = [row for row in direct if graph.role[row] in (Role.LAUNCH_GAP, Role.STREAM_GAP)]
+        gaps = [row for row in direct if graph.role[row] in (RunPart.LAUNCH_GAP, RunPart.STREAM_GAP)]
         behind = [int(node) for gap in gaps for node in graph.before[graph.after == gap]]
         return wanted in (*direct, *behind)
 

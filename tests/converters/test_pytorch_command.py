@@ -12,7 +12,7 @@ import pytest
 from recordings import FOLDER, parsed
 
 from converters.cli import main
-from converters.pytorch.converting import Job, convert
+from converters.pytorch.converting import ConversionJob, convert
 from converters.pytorch.folders import convert_all
 from et_sim.basics.errors import TraceError
 from et_sim.trace import read_trace, read_workload
@@ -189,7 +189,9 @@ DDP = FOLDER / "gloo_ddp_2r"
 def test_the_same_recordings_give_the_same_bytes(tmp_path: Path) -> None:
     contents = set()
     for _ in range(2):
-        job = Job(tmp_path / "rank.0.et", host=DDP / "et_0.json.gz", device=DDP / "kineto_0.json.gz")
+        job = ConversionJob(
+            tmp_path / "rank.0.et", host=DDP / "et_0.json.gz", device=DDP / "kineto_0.json.gz"
+        )
         contents.add(convert(job, tmp_path / "draft").draft.read_bytes())
     assert len(contents) == 1
 
@@ -197,7 +199,7 @@ def test_the_same_recordings_give_the_same_bytes(tmp_path: Path) -> None:
 def test_progress_grows_until_all_is_done(tmp_path: Path) -> None:
     path = FOLDER / "megatron_tp8" / "kineto_0.json.gz"
     results: list[int] = []
-    convert(Job(tmp_path / "rank.0.et", device=path), tmp_path / "draft", results.append)
+    convert(ConversionJob(tmp_path / "rank.0.et", device=path), tmp_path / "draft", results.append)
     assert results == sorted(results)
     assert results[-1] == path.stat().st_size
 
@@ -208,7 +210,11 @@ def test_a_failed_conversion_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr("converters.pytorch.converting.report_on", fail)
     with pytest.raises(KeyboardInterrupt):
-        convert_all([Job(tmp_path / "out" / "rank.0.et", device=DDP / "kineto_0.json.gz")], 1, lambda _: None)
+        convert_all(
+            [ConversionJob(tmp_path / "out" / "rank.0.et", device=DDP / "kineto_0.json.gz")],
+            1,
+            lambda _: None,
+        )
     assert not list((tmp_path / "out").iterdir())
 
 
@@ -218,7 +224,7 @@ def test_only_the_span_of_the_execution_trace_is_converted(tmp_path: Path) -> No
     content = parsed(folder / "et_5.json.gz")
     content["nodes"] = [node for node in content["nodes"] if node["id"] < len(content["nodes"]) // 2]
     half.write_text(json.dumps(content, default=float))
-    job = Job(tmp_path / "rank.5.et", host=half, device=folder / "kineto_5.json.gz")
+    job = ConversionJob(tmp_path / "rank.5.et", host=half, device=folder / "kineto_5.json.gz")
     done = convert(job, tmp_path / "draft")
     left_out = done.report["remarks"]["calls of the timeline outside of the execution trace's span"]
     assert left_out["count"] > 1000
@@ -230,7 +236,7 @@ def test_ids_that_are_used_twice_are_refused(alone: bool, tmp_path: Path) -> Non
     content, host = parsed(DDP / "et_0.json.gz"), tmp_path / "et_0.json"
     content["nodes"][-1]["id"] = content["nodes"][5]["id"]
     host.write_text(json.dumps(content, default=float))
-    job = Job(tmp_path / "rank.0.et", host=host, device=None if alone else DDP / "kineto_0.json.gz")
+    job = ConversionJob(tmp_path / "rank.0.et", host=host, device=None if alone else DDP / "kineto_0.json.gz")
     with pytest.raises(TraceError, match="1 node ids are used more than once"):
         convert(job, tmp_path / "draft")
 
@@ -239,4 +245,7 @@ def test_an_empty_timeline_beside_an_execution_trace_is_refused(tmp_path: Path) 
     device = tmp_path / "kineto_0.json"
     device.write_text(json.dumps({"schemaVersion": 1, "traceEvents": []}))
     with pytest.raises(TraceError, match="holds no operator"):
-        convert(Job(tmp_path / "rank.0.et", host=DDP / "et_0.json.gz", device=device), tmp_path / "draft")
+        convert(
+            ConversionJob(tmp_path / "rank.0.et", host=DDP / "et_0.json.gz", device=device),
+            tmp_path / "draft",
+        )

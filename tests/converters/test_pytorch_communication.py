@@ -9,16 +9,16 @@ import pytest
 from converters.pytorch.calls import UNNAMED, rules
 from converters.pytorch.columns import ABSENT, ProcessGroup
 from converters.pytorch.communication import (
+    ArgumentValues,
     Communication,
-    Values,
     from_annotation,
     from_nccl,
     from_operator,
     from_record,
     shape_bytes,
 )
-from converters.pytorch.graph import Tally
-from converters.pytorch.groups import Groups
+from converters.pytorch.graph import EventTally
+from converters.pytorch.groups import RankGroups
 
 TENSOR = "GenericList[Tensor(float)]"
 SPLITS = "GenericList[Int,Int]"
@@ -27,7 +27,7 @@ SPLITS = "GenericList[Int,Int]"
 def record(
     values: list[Any], types: list[str], in_bytes: dict[int, int], out_bytes: int, **fields: Any
 ) -> Communication:
-    result = from_record(Values(values, types, in_bytes, out_bytes), fields)
+    result = from_record(ArgumentValues(values, types, in_bytes, out_bytes), fields)
     assert result is not None
     return result
 
@@ -85,7 +85,9 @@ def test_named_attributes_win_over_positions() -> None:
 
 @pytest.mark.parametrize("name", ["wait", "init", "something new"])
 def test_records_that_transfer_nothing_or_are_unknown_give_nothing(name: str) -> None:
-    given = Values([31, ["", ""], 0, name, [], [], -1, -1, 1], ["Int", "Tuple", "Int", "String"], {}, 0)
+    given = ArgumentValues(
+        [31, ["", ""], 0, name, [], [], -1, -1, 1], ["Int", "Tuple", "Int", "String"], {}, 0
+    )
     assert from_record(given, {}) is None
 
 
@@ -121,7 +123,7 @@ def test_kernels_name_peers_among_all_ranks() -> None:
 
 
 def test_operators_write_their_first_argument() -> None:
-    given = Values(
+    given = ArgumentValues(
         [[1], [2], "<Object>", False, -1],
         ["Tensor(float)", "Tensor(float)", "Object", "Bool", "Int"],
         {0: 64, 1: 16},
@@ -133,14 +135,14 @@ def test_operators_write_their_first_argument() -> None:
 
 
 def test_functional_operators_name_their_group() -> None:
-    given = Values([[1], "sum", "6"], ["Tensor(float)", "String", "String"], {0: 24}, 24)
+    given = ArgumentValues([[1], "sum", "6"], ["Tensor(float)", "String", "String"], {0: 24}, 24)
     result = from_operator("_c10d_functional::all_reduce", given)
     assert result is not None
     assert (result.operation.label, result.group, result.comm_bytes) == ("all_reduce", "6", 24)
 
 
 def test_messages_of_operators_have_a_peer_in_the_group_and_a_tag() -> None:
-    given = Values([[[1]], "<Object>", 1, 17], [TENSOR, "Object", "Int", "Int"], {0: 8}, 0)
+    given = ArgumentValues([[[1]], "<Object>", 1, 17], [TENSOR, "Object", "Int", "Int"], {0: 8}, 0)
     result = from_operator("c10d::send", given)
     assert result is not None
     assert (result.operation.label, result.root, result.tag) == ("send", 1, 17)
@@ -156,7 +158,8 @@ def test_splits_of_operators_are_in_the_order_of_the_signature() -> None:
         "Int",
     ]
     result = from_operator(
-        "c10d::alltoall_base_", Values([[1], [2], "<Object>", [3, 1], [2, 2], -1], types, {0: 16, 1: 16}, 0)
+        "c10d::alltoall_base_",
+        ArgumentValues([[1], [2], "<Object>", [3, 1], [2, 2], -1], types, {0: 16, 1: 16}, 0),
     )
     assert result is not None
     assert (result.out_splits, result.in_splits) == ((3, 1), (2, 2))
@@ -209,7 +212,7 @@ def a_communication(**fields: Any) -> Communication:
 
 
 def test_a_group_is_found_by_its_ranks_or_its_size() -> None:
-    groups = Groups(1, 4, Tally(), {"0": (), "1": (0, 1), "4": (1, 2, 3)})
+    groups = RankGroups(1, 4, EventTally(), {"0": (), "1": (0, 1), "4": (1, 2, 3)})
     assert groups.resolve(a_communication(group_ranks=(0, 1))).group == "1"
     assert groups.resolve(a_communication(group_size=3)).group == "4"
     assert groups.resolve(a_communication(group_size=4)).group == ""
@@ -217,20 +220,20 @@ def test_a_group_is_found_by_its_ranks_or_its_size() -> None:
 
 
 def test_a_group_that_could_be_several_is_all_ranks_and_counted() -> None:
-    groups = Groups(1, 4, Tally(), {"0": (), "1": (0, 1), "4": (1, 3)})
+    groups = RankGroups(1, 4, EventTally(), {"0": (), "1": (0, 1), "4": (1, 3)})
     assert groups.resolve(a_communication(group_size=2)).group == ""
     assert groups.resolve(a_communication()).group == ""
     assert sum(groups.tally.counts.values()) == 2
 
 
 def test_members_from_a_kernel_alone_are_kept() -> None:
-    groups = Groups(9, 16, Tally())
+    groups = RankGroups(9, 16, EventTally())
     assert groups.resolve(a_communication(group="25", group_ranks=(1, 9))).group == "25"
     assert groups.described() == {"25": (1, 9)}
 
 
 def test_peers_and_roots_become_ranks_of_all() -> None:
-    groups = Groups(9, 16, Tally(), {"25": (1, 9)})
+    groups = RankGroups(9, 16, EventTally(), {"25": (1, 9)})
     sent = Communication(rules().operations["send"], 8, 0, group="25", root=0)
     assert groups.resolve(sent).peer == 1
     rooted = Communication(rules().operations["broadcast"], 8, 0, group="25", root=1)
@@ -238,7 +241,7 @@ def test_peers_and_roots_become_ranks_of_all() -> None:
 
 
 def test_a_message_without_a_peer_is_counted() -> None:
-    groups = Groups(0, 4, Tally())
+    groups = RankGroups(0, 4, EventTally())
     assert groups.resolve(Communication(rules().operations["send"], 8, 0)).peer == -1
     assert sum(groups.tally.counts.values()) == 1
 
@@ -254,6 +257,6 @@ def test_groups_of_others_are_not_described() -> None:
             ProcessGroup("2", "", (), 2, "nccl"),
         )
 
-    result = collect_groups(None, Device(), Tally())  # type: ignore[arg-type]
+    result = collect_groups(None, Device(), EventTally())  # type: ignore[arg-type]
     assert result.described() == {"1": (0, 1)}
     assert result.rank != ABSENT

@@ -16,7 +16,7 @@ from recordings import FOLDER, parsed
 
 import et_sim
 from converters.pytorch.columns import NONE
-from converters.pytorch.graph import Role
+from converters.pytorch.graph import RunPart
 from et_sim.trace import Trace, Workload, decode
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.group_attributes import read_process_groups
@@ -96,7 +96,7 @@ def test_kernels_and_copies_are_those_of_the_timeline(case: Case) -> None:
             wanted[event["name"], nanoseconds(event.get("dur", 0))] += 1
     rank = converted(case)
     assert rank.device is not None
-    some = np.flatnonzero((rank.graph.work != NONE) & (rank.graph.role != Role.COMMUNICATION))
+    some = np.flatnonzero((rank.graph.work != NONE) & (rank.graph.role != RunPart.COMMUNICATION))
     lasting = (rank.graph.end_ns - rank.graph.start_ns)[some].tolist()
     names = [rank.device.names[at] for at in rank.device.name[rank.event[some]].tolist()]
     assert Counter(zip(names, lasting, strict=True)) == wanted
@@ -176,13 +176,13 @@ def test_dependencies_lead_from_earlier_rows_to_later_ones(case: Case) -> None:
 def test_nodes_of_a_thread_follow_each_other_and_cover_its_time(case: Case) -> None:
     rank = converted(case)
     roles = (
-        Role.KERNEL,
-        Role.COPY,
-        Role.FILL,
-        Role.ACCELERATOR,
-        Role.METADATA,
-        Role.LAUNCH_GAP,
-        Role.STREAM_GAP,
+        RunPart.KERNEL,
+        RunPart.COPY,
+        RunPart.FILL,
+        RunPart.ACCELERATOR,
+        RunPart.METADATA,
+        RunPart.LAUNCH_GAP,
+        RunPart.STREAM_GAP,
     )
     assert rank.device is not None
     host = ~np.isin(rank.graph.role, roles) & (rank.graph.work == NONE)

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from converters.pytorch.reading.json_chunks import Batch, Member, container_end, elements, json_chunks
+from converters.pytorch.reading.json_chunks import JsonBatch, Member, container_end, elements, json_chunks
 from converters.pytorch.reading.kineto_timeline import digits, nanoseconds
-from converters.pytorch.reading.values import Column, Rows, repaired_json, whole_number
+from converters.pytorch.reading.values import ValueColumn, ValueRows, repaired_json, whole_number
 from et_sim.basics.errors import TraceError
 
 NASTY = st.text(alphabet='"\\{}[],:\n\t aé€😀0', max_size=12)
@@ -40,7 +40,7 @@ def read(path: Path, block_bytes: int) -> list[tuple[str, Any]]:
     results: list[tuple[str, Any]] = []
     for piece in json_chunks(path, ("many",), block_bytes=block_bytes):
         content = json.loads(piece.value if isinstance(piece, Member) else piece.content)
-        if isinstance(piece, Batch):
+        if isinstance(piece, JsonBatch):
             results += [(f"{piece.key}[]", element) for element in content]
         else:
             results.append((piece.key, content))
@@ -165,14 +165,14 @@ def test_times_beyond_the_precision_of_floats_are_not_guessed() -> None:
 )
 def test_numbers_are_read_however_they_are_written(written: Any, number: int) -> None:
     assert whole_number(written) == number
-    column = Column()
+    column = ValueColumn()
     column.add([written, 3])
     assert column.finish().tolist() == [number, 3]
 
 
 @given(blocks=st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5), max_size=5))
 def test_columns_hold_every_number_in_as_few_bits_as_its_block_allows(blocks: list[list[int]]) -> None:
-    column, rows = Column(), Rows("only")
+    column, rows = ValueColumn(), ValueRows("only")
     for block in blocks:
         column.add(block)
         for number in block:

@@ -12,7 +12,7 @@ from test_pytorch_conversion import SYSTEM, named
 
 import et_sim
 from converters.pytorch.columns import NONE
-from converters.pytorch.graph import ON_HOST, Role, replay_times
+from converters.pytorch.graph import ON_HOST, RunPart, replay_times
 from converters.pytorch.rank import ConvertedRank
 from et_sim.trace import Workload, decode
 
@@ -47,7 +47,7 @@ def test_without_work_of_devices_only_the_path_of_the_host_remains(case: Case) -
     rank = converted(case)
     graph = rank.graph
     on_device = ~np.isin(graph.role, [int(role) for role in ON_HOST]) | (rank.communication != NONE)
-    gaps = np.isin(graph.role, (Role.LAUNCH_GAP, Role.STREAM_GAP))
+    gaps = np.isin(graph.role, (RunPart.LAUNCH_GAP, RunPart.STREAM_GAP))
     whole, host, alone = ends(rank), ends(rank, on_device), ends(rank, on_device, gaps)
     assert alone <= host <= whole == rank.measured_ns
     assert host - alone <= int((graph.end_ns - graph.start_ns)[gaps].sum())

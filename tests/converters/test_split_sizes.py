@@ -10,7 +10,7 @@ import pytest
 from pytorch_cases import FOLDER
 
 from converters.cli import main
-from converters.pytorch.communication import Communication, Values, from_nccl, from_record
+from converters.pytorch.communication import ArgumentValues, Communication, from_nccl, from_record
 from et_sim.trace import GroupRule, TraceBuilder, Workload, read_trace, read_workload, write_manifest
 from et_sim.trace import write_workload as write
 from et_sim.trace.group_attributes import split_text
@@ -26,7 +26,7 @@ def record(in_splits: list[int], out_splits: list[int], in_bytes: int, out_bytes
     """Return a communication as execution traces hold it."""
     values = [[1], 150, 0, 0, "all_to_allv", in_splits, out_splits]
     types = ["Tensor(int)", "Int", "Int", "Int", "String", "GenericList[Int]", "GenericList[Int]"]
-    result = from_record(Values(values, types, {0: in_bytes}, out_bytes), {"pg_size": 3})
+    result = from_record(ArgumentValues(values, types, {0: in_bytes}, out_bytes), {"pg_size": 3})
     assert result is not None
     return result
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from et_sim import reference_page
 from et_sim.basics.errors import InputError, MachineError, TraceError, UsageError
@@ -157,28 +157,25 @@ def test_every_default_is_an_allowed_value(key: Key) -> None:
         Slot(key, Section("<file>", {}), Remarks()).value(key.default)
 
 
-@dataclass(frozen=True)
-class Inner:
+class Inner(Struct, frozen=True):
     """Keys of the same object."""
 
     is_fast: bool = flag("Fast.", False, name="fast")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """An entry of a list."""
 
     name: str = text("A name.", required=True)
     delay_ns: float = time("A delay.", 2.0, stated=True)
 
 
-@dataclass(frozen=True)
-class Whole:
+class Whole(Struct, frozen=True):
     """A document."""
 
     size: int = count("A size.", 1, minimum=1)
     more: int = count("More.", 0, needs="size")
-    inner: Inner = inline(Inner)  # noqa: RUF009
+    inner: Inner = inline(Inner)
     entries: tuple[Entry, ...] = sections("Entries.", (), of=Entry, most=2)
 
 

@@ -10,27 +10,27 @@ import pytest
 
 from converters.cli import main as convert
 from et_sim.cli import main as simulate
-from et_sim.documents.recognise import Kind, kind_of
+from et_sim.documents.recognise import FileKind, kind_of
 from et_sim.trace import TraceBuilder, Workload, write_workload
 
 CONTENTS = {
-    "a.workload.json": (Kind.MANIFEST, '{"et_sim_workload": 1, "ranks": 4}'),
-    "model.txt": (Kind.LAYERS, "HYBRID_TRANSFORMER model_parallel_NPU_group: 2\n1\n"),
-    "kineto.json": (Kind.RECORDING, '{"schemaVersion": 1, "deviceProperties": [], "traceEvents": []}'),
-    "et.json": (Kind.RECORDING, '{\n "schema": "1.0.1", "pid": 1, "nodes": []}'),
-    "lines.jsonl": (Kind.JSON_TRACE, '{"et_sim_trace": 1, "version": ""}\n'),
-    "algo.xml": (Kind.ALGORITHM, '<algo name="x">'),
-    "jobs.yaml": (Kind.JOBS, "# two\njobs:\n  - { name: a, workload: step, npus: 0-3 }\n"),
-    "jobs.json": (Kind.JOBS, '{ "jobs": [{"name": "a", "workload": "step"}]}'),
-    "net.yml": (Kind.NETWORK, "# mine\ntopology: [ Ring ]\n"),
-    "net1.json": (Kind.NETWORK, '{"topology-name": "Hierarchical"}'),
-    "sys.json": (Kind.SYSTEM, '{"scheduling-policy": "LIFO"}'),
-    "sys.txt": (Kind.SYSTEM, "scheduling-policy: LIFO\n"),
-    "mem.json": (Kind.MEMORY, '{"memory-type": "MEMORY_POOL"}'),
-    "groups.json": (Kind.GROUPS, '{"tensor": [0, 1]}'),
-    "group_of_jobs.json": (Kind.GROUPS, '{ "jobs": [0, 1],\n "topology": [2], "memory-type": [] }'),
-    "large_groups.json": (Kind.GROUPS, json.dumps({f"topology {n}": [*range(n)] for n in range(2, 200)})),
-    "no_groups.json": (Kind.NETWORK, '{"npus_count": [4], "topology": ["Ring"]}'),
+    "a.workload.json": (FileKind.MANIFEST, '{"et_sim_workload": 1, "ranks": 4}'),
+    "model.txt": (FileKind.LAYERS, "HYBRID_TRANSFORMER model_parallel_NPU_group: 2\n1\n"),
+    "kineto.json": (FileKind.RECORDING, '{"schemaVersion": 1, "deviceProperties": [], "traceEvents": []}'),
+    "et.json": (FileKind.RECORDING, '{\n "schema": "1.0.1", "pid": 1, "nodes": []}'),
+    "lines.jsonl": (FileKind.JSON_TRACE, '{"et_sim_trace": 1, "version": ""}\n'),
+    "algo.xml": (FileKind.ALGORITHM, '<algo name="x">'),
+    "jobs.yaml": (FileKind.JOBS, "# two\njobs:\n  - { name: a, workload: step, npus: 0-3 }\n"),
+    "jobs.json": (FileKind.JOBS, '{ "jobs": [{"name": "a", "workload": "step"}]}'),
+    "net.yml": (FileKind.NETWORK, "# mine\ntopology: [ Ring ]\n"),
+    "net1.json": (FileKind.NETWORK, '{"topology-name": "Hierarchical"}'),
+    "sys.json": (FileKind.SYSTEM, '{"scheduling-policy": "LIFO"}'),
+    "sys.txt": (FileKind.SYSTEM, "scheduling-policy: LIFO\n"),
+    "mem.json": (FileKind.MEMORY, '{"memory-type": "MEMORY_POOL"}'),
+    "groups.json": (FileKind.GROUPS, '{"tensor": [0, 1]}'),
+    "group_of_jobs.json": (FileKind.GROUPS, '{ "jobs": [0, 1],\n "topology": [2], "memory-type": [] }'),
+    "large_groups.json": (FileKind.GROUPS, json.dumps({f"topology {n}": [*range(n)] for n in range(2, 200)})),
+    "no_groups.json": (FileKind.NETWORK, '{"npus_count": [4], "topology": ["Ring"]}'),
     "notes.txt": (None, "Layers that talk about DATA are not meant.\n"),
     "empty": (None, ""),
 }
@@ -55,8 +55,8 @@ def test_each_kind_is_recognised_by_its_content_packed_or_not(folder: Path) -> N
         assert kind_of(folder / name) is kind, name
         (folder / "packed.gz").write_bytes(gzip.compress(text.encode()))
         assert kind_of(folder / "packed.gz") is kind, name
-    assert kind_of(folder / "out") is Kind.RUN
-    assert kind_of(folder / "job.0.et") is Kind.TRACE
+    assert kind_of(folder / "out") is FileKind.RUN
+    assert kind_of(folder / "job.0.et") is FileKind.TRACE
     for nothing in ("nowhere", "x" * 5000, "a\0b"):
         assert kind_of(folder / nothing) is None
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from machines import everybody, finish_times, network, simulate, system
 
 from et_sim.basics.errors import MachineError
-from et_sim.collectives import Operation
+from et_sim.collectives import PhaseOperation
 from et_sim.engine.stall import explain_stall
 from et_sim.engine.state import kinds
 from et_sim.engine.state.records import MESSAGE_FIELDS
@@ -25,8 +25,8 @@ from et_sim.machine import read_machine
 from et_sim.machine.model import AllReducePlan
 from et_sim.network import analytical
 from et_sim.plan import build_plan
-from et_sim.plan.phases import PhasePart, Rules, plan_phases
-from et_sim.plan.records import Plan, record
+from et_sim.plan.phases import PhasePart, PhaseRules, plan_phases
+from et_sim.plan.records import LoweredPlan, record
 from et_sim.trace import TraceBuilder, Workload
 
 MIB = 1 << 20
@@ -58,7 +58,7 @@ def test_exact_chunks_move_no_more_than_requested(size: int, reference: int, cor
 
 def test_an_exact_all_reduce_gathers_the_shares_that_it_scattered() -> None:
     order = [PhasePart(d, members, whole_pieces=True) for d, members in enumerate((3, 2, 2))]
-    phases = plan_phases(Operation.ALL_REDUCE, 1022, order, Rules(AllReducePlan.LOCAL_BW_AWARE))
+    phases = plan_phases(PhaseOperation.ALL_REDUCE, 1022, order, PhaseRules(AllReducePlan.LOCAL_BW_AWARE))
     assert [phase.size for phase in phases] == [1022, 341, 171, 171, 341]
     assert [phase.output for phase in phases] == [341, 171, 171, 341, 1022]
 
@@ -195,7 +195,7 @@ def test_corrected_queues_never_block_whatever_the_skew(
     assert min(finish_times(builders, CUBE, system(dimensions=3, **keys), groups=GROUPS)) >= 0
 
 
-def plan_of(builders: list[TraceBuilder], groups: dict[str, list[int]], **keys: Any) -> Plan:
+def plan_of(builders: list[TraceBuilder], groups: dict[str, list[int]], **keys: Any) -> LoweredPlan:
     machine = read_machine(system=system(**keys), network=FOUR, groups=groups)
     return build_plan(Workload.of([builder.build() for builder in builders]), machine)
 

@@ -15,7 +15,7 @@ from et_sim.api import run
 from et_sim.basics.errors import MachineError
 from et_sim.machine import read_machine
 from et_sim.machine.presets import entry, names, preset
-from et_sim.plan.layout import Side, classes_of_groups, rings_through, sides_of_group
+from et_sim.plan.layout import EqualLines, classes_of_groups, rings_through, sides_of_group
 from et_sim.trace import GroupRule, TraceBuilder, Workload
 
 MODELS = ("analytical", "link", "flow")
@@ -155,18 +155,18 @@ def test_rings_through_uneven_nodes_share_no_port(blocks: list[int]) -> None:
 @pytest.mark.parametrize(
     ("members", "sides"),
     [
-        ([0, 1, 2, 3], [Side(0, 1, 2), Side(1, 2, 2)]),
-        ([0, 3, 8, 11], [Side(1, 1, 2), Side(2, 2, 2)]),
-        ([0, 2, 4, 6], [Side(1, 1, 4)]),
-        ([0, 1, 2, 3, 4, 5, 8, 9, 10, 11], [Side(0, 1, 2), Side(2, 2, 5, (3, 2), 1)]),
-        ([0, 1, 2, 8, 9, 10], [Side(1, 1, 3, (2, 1)), Side(2, 3, 2)]),
-        ([0, 1, 2, 8, 10, 11], [Side(2, 1, 6, (2, 1, 1, 2))]),
-        ([0, 1, 2, 8], [Side(2, 1, 4, (2, 1, 1))]),
+        ([0, 1, 2, 3], [EqualLines(0, 1, 2), EqualLines(1, 2, 2)]),
+        ([0, 3, 8, 11], [EqualLines(1, 1, 2), EqualLines(2, 2, 2)]),
+        ([0, 2, 4, 6], [EqualLines(1, 1, 4)]),
+        ([0, 1, 2, 3, 4, 5, 8, 9, 10, 11], [EqualLines(0, 1, 2), EqualLines(2, 2, 5, (3, 2), 1)]),
+        ([0, 1, 2, 8, 9, 10], [EqualLines(1, 1, 3, (2, 1)), EqualLines(2, 3, 2)]),
+        ([0, 1, 2, 8, 10, 11], [EqualLines(2, 1, 6, (2, 1, 1, 2))]),
+        ([0, 1, 2, 8], [EqualLines(2, 1, 4, (2, 1, 1))]),
         ([5], []),
     ],
 )
 def test_sides_follow_the_nodes_and_racks_as_far_as_these_hold_equally_many(
-    members: list[int], sides: list[Side]
+    members: list[int], sides: list[EqualLines]
 ) -> None:
     net = network(["Switch"] * 3, [2, 4, 2])
     grid = read_machine(system=system("ring", 3), network=net).network.grid

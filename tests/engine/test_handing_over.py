@@ -10,7 +10,7 @@ import pytest
 from machines import network, system
 
 from et_sim.api import run
-from et_sim.compiled.entry_points import Entry
+from et_sim.compiled.entry_points import CompiledEntry
 from et_sim.engine import driver
 from et_sim.engine.entry import simulate
 from et_sim.trace import TraceBuilder, Workload
@@ -50,7 +50,7 @@ def columns(model: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("model", ["analytical", pytest.param("flow", marks=pytest.mark.deep)])
 def test_a_run_handed_over_at_any_return_is_the_same(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_entry = Entry._run
+    run_entry = CompiledEntry._run
     calls: list[bool] = []  # compiled, or not
     random, likely = Random(), 0.0
 
@@ -65,7 +65,7 @@ def test_a_run_handed_over_at_any_return_is_the_same(model: str, monkeypatch: py
 
     monkeypatch.setattr(driver, "FEWEST_EVENTS", EVENTS_AT_ONCE)
     monkeypatch.setattr(driver, "MOST_EVENTS", EVENTS_AT_ONCE)
-    monkeypatch.setattr(Entry, "_run", by_chance)
+    monkeypatch.setattr(CompiledEntry, "_run", by_chance)
     interpreted = columns(model)
     returns = len(calls)
     assert returns > 20

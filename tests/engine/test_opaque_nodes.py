@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from machines import RING_2, system
+from msgspec.structs import replace
 
 import et_sim
 from et_sim.trace import TraceBuilder, Workload, decode, encode_trace

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from et_sim.basics.errors import StallError
 from et_sim.engine.driver import run_plan
@@ -19,12 +19,12 @@ from et_sim.engine.stall.state import find_cycles, ranks_text
 from et_sim.machine.model import (
     AllReducePlan,
     Dimension,
+    DimensionShape,
     Implementations,
     Machine,
     MemoryKind,
     Network,
     RemoteMemory,
-    Shape,
     System,
 )
 from et_sim.network.registry import model_named
@@ -40,7 +40,7 @@ SENT, EXPECTED = f'(node 0 "send" in {PLACE})', f'(node 0 "receive" in {PLACE})'
 
 
 def machine(*npus: int, groups: dict[int, tuple[int, ...]] | None = None, **system: object) -> Machine:
-    dimensions = tuple(Dimension(Shape.RING, count, 50.0, 500.0) for count in npus)
+    dimensions = tuple(Dimension(DimensionShape.RING, count, 50.0, 500.0) for count in npus)
     names = ("ring",) * len(npus)
     described = {"splits": 4, "implementations": Implementations(names, names, names, names)} | system
     memory = RemoteMemory(MemoryKind.POOL, 100, 3)
@@ -484,7 +484,9 @@ def test_rings_that_turn_different_ways_are_recognised() -> None:
 def queue_deadlock(**system: object) -> tuple[Outcome, Workload]:
     """The smallest known case of chunks that block each other's queues of a middle dimension."""
     latency = 5000.0
-    dimensions = tuple(Dimension(Shape.FULLY_CONNECTED, 2, bw, latency) for bw in (400.0, 50.0, 400.0))
+    dimensions = tuple(
+        Dimension(DimensionShape.FULLY_CONNECTED, 2, bw, latency) for bw in (400.0, 50.0, 400.0)
+    )
     ring = Implementations(("ring",) * 3)
     described = System(splits=2, implementations=ring, local_mem_bw=50.0)
     on = Machine(Network.of_dimensions(dimensions), replace(described, **system))  # type: ignore[arg-type]

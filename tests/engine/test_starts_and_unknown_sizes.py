@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from machines import RING_4, system
+from msgspec.structs import replace
 
 import et_sim
 from et_sim.basics.errors import TraceError

@@ -267,7 +267,7 @@ def test_splits_are_an_attribute_of_files() -> None:
 
 
 def changed(workload: Workload, **columns: Any) -> Workload:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     return Workload.of([replace(workload.trace(rank), **columns) for rank in range(workload.ranks)])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,4 +81,4 @@ def test_a_table_without_kernels_gives_nodes_without_figures() -> None:
 
 
 def _with_parts(used: Utilisation, arithmetic_ns: list[float]) -> Utilisation:
-    return dataclasses.replace(used, arithmetic_ns=np.array(arithmetic_ns))
+    return replace(used, arithmetic_ns=np.array(arithmetic_ns))

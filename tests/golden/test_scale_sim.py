@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from et_sim.compute.systolic.files import Layout, parse_topology
+from et_sim.compute.systolic.files import FileLayout, parse_topology
 from et_sim.compute.systolic.model import reports
-from et_sim.machine.systolic import Array, Bandwidth, Dataflow
+from et_sim.machine.systolic import Array, Dataflow, DramBandwidth
 
 DATA = Path(__file__).parent / "data" / "scale_sim.jsonl.xz"
 KINDS = ("small", "conv", "user", "calc", "test", "alexnet", "random")
@@ -28,7 +28,7 @@ def array_of(config: dict[str, Any]) -> Array:
     return Array(
         *(config[name] for name in sizes),
         dataflow=Dataflow(config["Dataflow"]),
-        mode=Bandwidth(config["InterfaceBandwidth"]),
+        mode=DramBandwidth(config["InterfaceBandwidth"]),
         bandwidths=(config["Bandwidth"],),
     )
 
@@ -38,7 +38,7 @@ def test_every_figure_is_that_of_scale_sim(kind: str) -> None:
     of_kind = [run for run in runs() if run["id"].split("_")[0] == kind]
     assert of_kind
     for run in of_kind:
-        layers = parse_topology(run["topology_csv"], run["id"], Layout(run["input_type"]))
+        layers = parse_topology(run["topology_csv"], run["id"], FileLayout(run["input_type"]))
         result = reports(layers, array_of(run["config"]))
         for ours, wanted in zip(result, run["layers"], strict=True):
             rows = {"compute": ours.compute_row, "bandwidth": ours.bandwidth_row, "access": ours.access_row}

@@ -22,7 +22,13 @@ from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.critical.sensitivity import MOST_CHANGES, MakespanChange, Sensitivities, Side, parameters
+from et_sim.views.critical.sensitivity import (
+    MOST_CHANGES,
+    MakespanChange,
+    ParameterEffect,
+    Sensitivities,
+    parameters,
+)
 
 PER_CATEGORY = 3
 SYSTEM_KEYS = {
@@ -78,7 +84,7 @@ def sensitivities(result: Result, folder: Path) -> Sensitivities:
     return Sensitivities(CriticalPath(PathRecord(open_run(folder))))
 
 
-def changes(machine: dict[str, Any], name: str, side: Side) -> list[tuple[dict[str, Any], float]]:
+def changes(machine: dict[str, Any], name: str, side: ParameterEffect) -> list[tuple[dict[str, Any], float]]:
     """Machines with more or less of one parameter while the path stays the same; and by what factor."""
     changed = []
     for wanted, end in changed_within(side, name):
@@ -110,7 +116,7 @@ def is_whole_number(name: str) -> bool:
     return name == "endpoint delay" or name.startswith("latency")
 
 
-def changed_within(side: Side, name: str) -> list[tuple[float, float]]:
+def changed_within(side: ParameterEffect, name: str) -> list[tuple[float, float]]:
     """(multiples of a parameter, how far it may go) that keep the path, and as a rule the order."""
     farthest = FARTHEST_OF_WHOLE if is_whole_number(name) else FARTHEST
     end = min(max(side.same_path_until, 1 / farthest), farthest)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.basics.errors import InputError
-from et_sim.layerfile import Keyword, LogicalDimensions, Phase, logical_dimensions
-from et_sim.layerfile.dimensions import Reach, flags_of, reach_of
+from et_sim.layerfile import Keyword, LayerPhase, LogicalDimensions, logical_dimensions
+from et_sim.layerfile.dimensions import CollectiveReach, flags_of, reach_of
 
 F, T = False, True
 
@@ -59,35 +59,35 @@ def test_logical_dimensions_hold_all_npus_and_each_is_model_or_data(sizes: list[
 @pytest.mark.parametrize(
     ("keyword", "layer", "forward", "weight"),
     [
-        (Keyword.DATA, 1, Reach.NO_NPU, Reach.ALL),
-        (Keyword.MODEL, 1, Reach.ALL, Reach.NO_NPU),
-        (Keyword.HYBRID_DATA_MODEL, 1, Reach.FIRST, Reach.OTHERS),
-        (Keyword.HYBRID_MODEL_DATA, 1, Reach.OTHERS, Reach.FIRST),
-        (Keyword.HYBRID_DLRM, 0, Reach.ALL, Reach.ALL),
-        (Keyword.HYBRID_DLRM_ENHANCED, 1, Reach.NO_NPU, Reach.ALL),
-        (Keyword.HYBRID_TRANSFORMER, 1, Reach.MODEL, Reach.DATA),
+        (Keyword.DATA, 1, CollectiveReach.NO_NPU, CollectiveReach.ALL),
+        (Keyword.MODEL, 1, CollectiveReach.ALL, CollectiveReach.NO_NPU),
+        (Keyword.HYBRID_DATA_MODEL, 1, CollectiveReach.FIRST, CollectiveReach.OTHERS),
+        (Keyword.HYBRID_MODEL_DATA, 1, CollectiveReach.OTHERS, CollectiveReach.FIRST),
+        (Keyword.HYBRID_DLRM, 0, CollectiveReach.ALL, CollectiveReach.ALL),
+        (Keyword.HYBRID_DLRM_ENHANCED, 1, CollectiveReach.NO_NPU, CollectiveReach.ALL),
+        (Keyword.HYBRID_TRANSFORMER, 1, CollectiveReach.MODEL, CollectiveReach.DATA),
     ],
 )
 def test_keywords_say_whom_collectives_reach(
-    keyword: Keyword, layer: int, forward: Reach, weight: Reach
+    keyword: Keyword, layer: int, forward: CollectiveReach, weight: CollectiveReach
 ) -> None:
-    reaches = [reach_of(keyword, layer, None, phase) for phase in Phase]
+    reaches = [reach_of(keyword, layer, None, phase) for phase in LayerPhase]
     assert reaches == [forward, forward, weight]
 
 
 def test_a_customized_layer_has_the_reach_of_its_own_keyword() -> None:
-    own = reach_of(Keyword.HYBRID_CUSTOMIZED, 3, Keyword.HYBRID_MODEL_DATA, Phase.FORWARD)
-    assert own == Reach.OTHERS
+    own = reach_of(Keyword.HYBRID_CUSTOMIZED, 3, Keyword.HYBRID_MODEL_DATA, LayerPhase.FORWARD)
+    assert own == CollectiveReach.OTHERS
 
 
 @pytest.mark.parametrize(
     ("reach", "flags"),
     [
-        (Reach.NO_NPU, (F, F, F)),
-        (Reach.ALL, (T, T, T)),
-        (Reach.FIRST, (T, F, F)),
-        (Reach.OTHERS, (F, T, T)),
+        (CollectiveReach.NO_NPU, (F, F, F)),
+        (CollectiveReach.ALL, (T, T, T)),
+        (CollectiveReach.FIRST, (T, F, F)),
+        (CollectiveReach.OTHERS, (F, T, T)),
     ],
 )
-def test_reaches_are_flags_of_dimensions(reach: Reach, flags: tuple[bool, ...]) -> None:
+def test_reaches_are_flags_of_dimensions(reach: CollectiveReach, flags: tuple[bool, ...]) -> None:
     assert flags_of(reach, 3) == flags

@@ -18,8 +18,8 @@ from et_sim.layerfile import (
     Keyword,
     Layer,
     LayerFile,
+    LayerPhase,
     LayerTable,
-    Phase,
     PhaseWork,
     layer_program,
     layer_table,
@@ -36,7 +36,7 @@ ALL_CASES = records("loops.jsonl.xz")
 CASES = [case for case in ALL_CASES if set(case["network"]["topologies-per-dim"]) == {"Ring"}]
 # Chunks of two collectives end at once, and which comes first decides when the first collective is done.
 TIED = ("example_run_multi_8_1", "example_run_multi_8_2")
-FORWARD, INPUT, WEIGHT = Phase
+FORWARD, INPUT, WEIGHT = LayerPhase
 REDUCED = PhaseWork(10, CollectiveKind.ALL_REDUCE, 4096)
 COLUMNS = {"fwd": FORWARD, "ig": INPUT, "wg": WEIGHT}
 
@@ -68,7 +68,7 @@ def test_the_table_by_layer_is_that_of_1_0(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case["id"])
 def test_computation_by_layer_is_that_of_1_0_on_any_machine(case: dict[str, Any]) -> None:
     program = program_of(case)
-    computed = np.zeros((len(program.layer_file.layers), len(Phase)), np.int64)
+    computed = np.zeros((len(program.layer_file.layers), len(LayerPhase)), np.int64)
     steps = program.steps
     np.add.at(computed, (steps.layer, steps.phase), program.trace.duration_ns[steps.compute_row])
     for layer, row in enumerate(case["expected"]["layers_us"]):
@@ -165,12 +165,12 @@ def test_only_the_embeddings_exchanges_of_dlrm_are_urgent() -> None:
     ("sizes", "left"), [((4, 2), [FORWARD, INPUT, WEIGHT]), ((4,), [FORWARD, INPUT]), ((1, 4), [WEIGHT])]
 )
 def test_collectives_on_no_dimension_are_left_out_and_counted(
-    sizes: tuple[int, ...], left: list[Phase]
+    sizes: tuple[int, ...], left: list[LayerPhase]
 ) -> None:
     file = LayerFile(Keyword.HYBRID_DATA_MODEL, (Layer("a"), Layer("b", REDUCED, REDUCED, REDUCED)))
     program = layer_program(file, 2, sizes)
     assert sorted(set(program.collectives.phase.tolist())) == left
-    assert program.skipped == {(1, phase, "no rank"): 2 for phase in Phase if phase not in left}
+    assert program.skipped == {(1, phase, "no rank"): 2 for phase in LayerPhase if phase not in left}
 
 
 def test_collectives_of_no_bytes_are_left_out_and_counted_also_when_scaling_makes_them_so() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 import et_sim
 from et_sim.basics.errors import MachineError
 from et_sim.cli import main
-from et_sim.machine.collective_library import Calibration, Call, Library, Protocol, Wires
-from et_sim.machine.collective_library.candidates import Group
+from et_sim.machine.collective_library import Calibration, Call, Library, LibraryProtocol, LibraryWires
+from et_sim.machine.collective_library.candidates import LibraryGroup
 from et_sim.machine.collective_library.choice import Logged
 from et_sim.machine.model import Machine
 from et_sim.machine.presets import names, preset
@@ -28,9 +28,9 @@ from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "barrier")
 MIB = 1 << 20
-A100 = Library("nccl-2.30", "ampere", Wires(240, True, 8, 25), 8)
-H200 = Library("nccl-2.30", "hopper", Wires(370.8, True, 8, 50), 8)
-B200 = Library("nccl-2.30", "blackwell", Wires(721.8, True, 8, 50), 8)
+A100 = Library("nccl-2.30", "ampere", LibraryWires(240, True, 8, 25), 8)
+H200 = Library("nccl-2.30", "hopper", LibraryWires(370.8, True, 8, 50), 8)
+B200 = Library("nccl-2.30", "blackwell", LibraryWires(721.8, True, 8, 50), 8)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_choices_are_those_of_nccl(
 def test_channels_are_those_that_logs_show(
     library: Library, within: tuple[int, int], between: tuple[int, int]
 ) -> None:
-    close, across = library.rings(Group(8, 1)), library.rings(Group(16, 2))
+    close, across = library.rings(LibraryGroup(8, 1)), library.rings(LibraryGroup(16, 2))
     assert ((close.count, close.within), (across.count, across.between)) == (within, between)
 
 
@@ -70,7 +70,7 @@ def test_switches_do_not_sum_bytes_and_forbidden_algorithms_are_not_taken() -> N
     assert H200.choice(call).algorithm == "nvls"
     assert H200.choice(structs.replace(call, datatype="int8")).algorithm == "ring"
     assert replace(H200, algorithms=("tree",)).choice(call).algorithm == "tree"
-    assert replace(H200, protocols=(Protocol.LL,)).choice(call).protocol is Protocol.LL
+    assert replace(H200, protocols=(LibraryProtocol.LL,)).choice(call).protocol is LibraryProtocol.LL
     only_pat = replace(H200, algorithms=("pat",)).choice(call)  # which cannot do this: as without
     assert only_pat == H200.choice(call)
 
@@ -78,7 +78,7 @@ def test_switches_do_not_sum_bytes_and_forbidden_algorithms_are_not_taken() -> N
 def test_logged_choices_override_constants_between_their_sizes() -> None:
     seen = tuple(
         Logged("all_reduce", 1, size, way, protocol)
-        for size, way, protocol in ((1024, "tree", Protocol.LL), (MIB, "ring", Protocol.SIMPLE))
+        for size, way, protocol in ((1024, "tree", LibraryProtocol.LL), (MIB, "ring", LibraryProtocol.SIMPLE))
     )
     library = replace(H200, logged=seen)
     for size, way in ((1024, "tree LL"), (MIB - 1, "tree LL"), (MIB, "ring Simple")):

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import et_sim
-from et_sim.machine.collective_library import Call, Library, Protocol, Wires
+from et_sim.machine.collective_library import Call, Library, LibraryProtocol, LibraryWires
 from et_sim.machine.presets import preset
 
-H100 = Library("nccl-2.30", "hopper", Wires(370.8, True, 8, 50), 8)
+H100 = Library("nccl-2.30", "hopper", LibraryWires(370.8, True, 8, 50), 8)
 MIB = 1 << 20
 PROCESSORS = 132
 LEFT_OUT = {"library": preset("h100-dgx:8").system["library"] | {"occupies": False}}
@@ -51,9 +51,9 @@ def test_so_many_processors_are_held_as_channels_run(size: int, held: int) -> No
 def test_few_bytes_hold_few_and_rccl_is_not_known() -> None:
     call = Call("all_reduce", 8, 1, 64 * MIB)
     assert H100.processors(call, H100.choice(call)) == 16  # as logs say of NVLS on eight H100
-    mi300 = Library("rccl-2.21", "cdna3", Wires(48, True, 8, 50, is_mesh=True), 8)
+    mi300 = Library("rccl-2.21", "cdna3", LibraryWires(48, True, 8, 50, is_mesh=True), 8)
     assert mi300.processors(call, mi300.choice(call)) == 0
-    assert H100.choice(call).protocol is Protocol.SIMPLE
+    assert H100.choice(call).protocol is LibraryProtocol.SIMPLE
 
 
 def test_a_kernel_loses_the_held_part_of_its_processors_while_the_collective_lasts() -> None:

@@ -6,7 +6,6 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
@@ -15,18 +14,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from et_sim.cli import main
-from et_sim.machine.collective_library import Calibration, Call, Choice, Library, Wires
+from et_sim.machine.collective_library import Calibration, Call, Library, LibraryChoice, LibraryWires
 from et_sim.machine.collective_library.choice import Logged
-from et_sim.machine.collective_library.constants import Protocol
+from et_sim.machine.collective_library.constants import LibraryProtocol
 from et_sim.machine.collective_library.falls import MOST_FALL
 from et_sim.machine.presets import names, preset
 from et_sim.machine.readers import read_machine
 
 KIB, MIB = 1 << 10, 1 << 20
 CURVED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
-A100 = Library("nccl-2.30", "ampere", Wires(240, True, 8, 25), 8)
+A100 = Library("nccl-2.30", "ampere", LibraryWires(240, True, 8, 25), 8)
 ROUNDING = 1e-9
 BETWEEN_LIMITED = 1.5  # times that a time between nodes may exceed its limit before a fall
 Groups = Callable[[int], list[tuple[int, int]]]
@@ -60,13 +60,13 @@ def many_groups(node: int) -> list[tuple[int, int]]:
     return sorted(within | {(each * nodes, nodes) for nodes in (2, 3, 4, 16, 64) for each in (1, 2, node)})
 
 
-def switches(machine: Library, call: Call) -> Iterator[Choice]:
+def switches(machine: Library, call: Call) -> Iterator[LibraryChoice]:
     """The choices at powers of two, and on both sides of each change between them."""
 
     def of(size: int) -> Call:
         return Call(call.kind, call.ranks, call.nodes, size, call.datatype)
 
-    def way(size: int) -> tuple[str, Protocol]:
+    def way(size: int) -> tuple[str, LibraryProtocol]:
         chosen = machine.way(of(size))
         return chosen.algorithm, chosen.protocol
 
@@ -123,7 +123,7 @@ def test_each_way_takes_longer_with_every_byte(name: str, groups: Groups) -> Non
                     before[way.name] = way.time_us
 
 
-FACTORS = [field.name for field in fields(Calibration) if not field.name.startswith("pairs")]
+FACTORS = [name for name in Calibration.__struct_fields__ if not name.startswith("pairs")]
 
 
 @settings(max_examples=40, deadline=None)
@@ -140,9 +140,9 @@ def test_no_calibration_makes_a_larger_fall(
     logged: tuple[Logged, ...] = ()
     if is_logged:
         logged = (
-            Logged(kind, group[1], 64 * KIB, "ring", Protocol.SIMPLE),
-            Logged(kind, group[1], MIB, "ring", Protocol.LL),
-            Logged(kind, group[1], 8 * MIB, "ring", Protocol.LL128),
+            Logged(kind, group[1], 64 * KIB, "ring", LibraryProtocol.SIMPLE),
+            Logged(kind, group[1], MIB, "ring", LibraryProtocol.LL),
+            Logged(kind, group[1], 8 * MIB, "ring", LibraryProtocol.LL128),
         )
     machine = replace(A100, calibration=Calibration(**{**factors, "copy": copy}), logged=logged)
     times = [way.time_us for way in switches(machine, Call(kind, *group, 1))]
@@ -182,7 +182,7 @@ def test_the_time_before_a_fall_is_the_limit_times_that_after_it() -> None:
     before, after = next(
         pair
         for pair in pairwise(choices)
-        if (pair[0].protocol, pair[1].protocol) == (Protocol.LL, Protocol.LL128)
+        if (pair[0].protocol, pair[1].protocol) == (LibraryProtocol.LL, LibraryProtocol.LL128)
     )
     assert before.larger is not None
     assert before.time_us == pytest.approx(MOST_FALL["all_reduce"][0] * after.time_us, rel=1e-6)

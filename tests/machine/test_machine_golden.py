@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from et_sim.machine import Shape, read_machine
+from et_sim.machine import DimensionShape, read_machine
 
 DATA = Path(__file__).parent / "data"
 CASES = [json.loads(line) for line in (DATA / "golden_configurations.jsonl").read_text().splitlines()]
@@ -38,7 +38,7 @@ def test_the_h100_example_has_the_stated_figures() -> None:
         system=DATA / "HGX-H100-validated_sys.json", network=DATA / "HGX-H100-validated.yml"
     )
     dimension = machine.network.fabric.dimensions[0]
-    assert (dimension.shape, dimension.npus, dimension.bandwidth) == (Shape.SWITCH, 8, 400.0)
+    assert (dimension.shape, dimension.npus, dimension.bandwidth) == (DimensionShape.SWITCH, 8, 400.0)
     assert dimension.latency_ns == 936.25
     assert (machine.system.splits, machine.system.active_chunks, machine.system.local_mem_bw) == (
         4,

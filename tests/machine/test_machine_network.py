@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from et_sim.basics.errors import MachineError
-from et_sim.machine import Dimension, Network, Shape, read_machine
+from et_sim.machine import Dimension, DimensionShape, Network, read_machine
 from et_sim.machine.model import AT_SWITCH, UnevenLink
 
 GRID: dict[str, Any] = {
@@ -36,7 +36,10 @@ def from_text(text: str, folder: Path) -> Network:
 
 
 def test_dimensions_come_in_order() -> None:
-    ring, switch = Dimension(Shape.RING, 4, 50.0, 936.25), Dimension(Shape.SWITCH, 2, 25.0, 0.0)
+    ring, switch = (
+        Dimension(DimensionShape.RING, 4, 50.0, 936.25),
+        Dimension(DimensionShape.SWITCH, 2, 25.0, 0.0),
+    )
     assert network() == Network.of_dimensions((ring, switch))
 
 

@@ -12,7 +12,7 @@ from machines import algorithms, ring, sent
 
 import et_sim
 from et_sim.basics.errors import EtSimError
-from et_sim.basics.uncertainty import Term
+from et_sim.basics.uncertainty import ErrorTerm
 from et_sim.basics.units import parse_bandwidth
 from et_sim.calibrate.machine_file import accuracy_entry
 from et_sim.cli import main
@@ -228,7 +228,7 @@ def test_parts_outside_a_fit_are_stated() -> None:
     assert result == {"basis": "calibrated", "random": 0.1253, "common": 0.03}
     assert read_machine(
         system={"accuracy": {"library": result}}, network=ring(4, "1GB/s")
-    ).system.accuracy.terms["library"] == Term("calibrated", 0.1253, 0.03)
+    ).system.accuracy.terms["library"] == ErrorTerm("calibrated", 0.1253, 0.03)
 
 
 def test_nodes_have_cards_in_proportion_and_may_be_of_any_size() -> None:

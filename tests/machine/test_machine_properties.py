@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from machines import RING_4
 
 from et_sim.basics.errors import MachineError
-from et_sim.machine import Shape, read_machine
+from et_sim.machine import DimensionShape, read_machine
 from et_sim.machine.network_file import NETWORK_KEYS
 from et_sim.machine.remote_memory import MEMORY_KEYS
 from et_sim.machine.system_file import SYSTEM_KEYS
@@ -63,7 +63,7 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
 
 DIMENSIONS = st.lists(
     st.tuples(
-        st.sampled_from([shape.value for shape in Shape]),
+        st.sampled_from([shape.value for shape in DimensionShape]),
         st.integers(1, 64),
         st.floats(1e-3, 1e6),
         st.floats(0, 1e6),

@@ -12,7 +12,7 @@ from machines import RING_4
 from et_sim import TraceBuilder, Workload, simulate
 from et_sim.basics.errors import EtSimError, MachineError
 from et_sim.machine import read_network_alone
-from et_sim.machine.transports import Buffers, Completion, Packets, Protocol, Tcp
+from et_sim.machine.transports import Completion, PacketProtocol, Packets, SwitchBuffers, Tcp
 
 GRAPH: dict[str, Any] = {"graph": {"generator": "star", "npus": 4, "bandwidth": "400Gbps", "latency": 500}}
 BOTH = pytest.mark.parametrize("machine", [RING_4, GRAPH], ids=["dimensions", "graph"])
@@ -25,16 +25,16 @@ def test_without_the_key_there_is_no_protocol(machine: dict[str, Any]) -> None:
 
 @BOTH
 def test_single_constants_override_the_preset(machine: dict[str, Any]) -> None:
-    def read(**keys: Any) -> Protocol | None:
+    def read(**keys: Any) -> PacketProtocol | None:
         return read_network_alone(machine | {"protocol": keys}).protocol
 
-    roce = Protocol(1000, 36, 48, store_and_forward=True, completion=Completion.ACKNOWLEDGEMENT)
+    roce = PacketProtocol(1000, 36, 48, store_and_forward=True, completion=Completion.ACKNOWLEDGEMENT)
     assert read(preset="roce") == roce
-    tcp = Packets(tcp=Tcp(), buffers=Buffers(pauses=False))
-    assert read(preset="tcp") == Protocol(1448, 54, 54, store_and_forward=True, packets=tcp)
-    assert read(payload=4096) == Protocol(4096)
+    tcp = Packets(tcp=Tcp(), buffers=SwitchBuffers(pauses=False))
+    assert read(preset="tcp") == PacketProtocol(1448, 54, 54, store_and_forward=True, packets=tcp)
+    assert read(payload=4096) == PacketProtocol(4096)
     changed = {"payload": 9000, "header": 0, "acknowledgement": 0, "store-and-forward": False}
-    wanted = Protocol(9000, completion=Completion.RECEIPT, whole_ns=True)
+    wanted = PacketProtocol(9000, completion=Completion.RECEIPT, whole_ns=True)
     assert read(preset="roce", **changed, completion="receipt", **{"whole-ns": 1}) == wanted
 
 

@@ -12,7 +12,7 @@ import pytest
 from machines import RING_4
 
 from et_sim.basics.errors import MachineError, UsageError
-from et_sim.documents.recognise import SIMULATOR, Kind, kind_of, refuse_misplaced
+from et_sim.documents.recognise import SIMULATOR, FileKind, kind_of, refuse_misplaced
 from et_sim.machine import read_machine
 from et_sim.machine.network_file import NETWORK_KEYS
 from et_sim.machine.remote_memory import MEMORY_KEYS
@@ -155,7 +155,7 @@ def test_a_group_may_have_the_name_of_any_key(tmp_path: Path) -> None:
         groups = read_machine(system=SYSTEM, network=RING_4, groups=path).groups
         assert {*groups} == {name, "other"}, name
         refuse_misplaced({"groups": path}, SIMULATOR)
-        assert kind_of(Path(path)) is Kind.GROUPS
+        assert kind_of(Path(path)) is FileKind.GROUPS
 
 
 def test_a_dict_passed_as_the_wrong_argument_is_recognised() -> None:

@@ -11,7 +11,7 @@ import pytest
 from et_sim.basics.errors import MachineError, UsageError
 from et_sim.machine import read_machine, read_network_alone, read_system_alone
 from et_sim.machine.corrections import Profile
-from et_sim.machine.model import DimensionOrder, QueueOrder, Shape
+from et_sim.machine.model import DimensionOrder, DimensionShape, QueueOrder
 
 NETWORK = {
     "topology-name": "Hierarchical",
@@ -50,7 +50,10 @@ def test_both_files_are_recognised_by_their_content(tmp_path: Path) -> None:
     read = machine(tmp_path)
     assert read.system.behaviour.profile is Profile.ASTRA_1
     assert read.system.implementations.all_reduce == ("ring", "direct4")
-    assert [level.shape for level in read.network.levels] == [Shape.RING, Shape.FULLY_CONNECTED]
+    assert [level.shape for level in read.network.levels] == [
+        DimensionShape.RING,
+        DimensionShape.FULLY_CONNECTED,
+    ]
     assert read.network.ranks == 12
     # Of three links a ring uses two, of five links to two peers each peer gets two.
     assert [level.links_used for level in read.network.levels] == [2, 4]

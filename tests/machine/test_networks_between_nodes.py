@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -18,12 +17,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import et_sim
 from et_sim.basics.errors import EtSimError, MachineError
 from et_sim.basics.units import parse_bandwidth
 from et_sim.machine.accuracy import BETWEEN_NODES, SMALL_BETWEEN_NODES
-from et_sim.machine.collective_library import Call, Library, Protocol
+from et_sim.machine.collective_library import Call, Library, LibraryProtocol
 from et_sim.machine.collective_library.between import KINDS, Between, network_kind
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.presets import preset
@@ -98,10 +98,11 @@ def test_a_run_on_other_cards_and_networks_takes_the_time_of_the_library() -> No
 
 def test_the_first_efa_uses_simple_alone_and_reports_its_latency_to_the_library() -> None:
     call = Call("all_reduce", 16, 2, 8)
-    assert library("a100-dgx-40gb:16,network=efa-1").choice(call).protocol is Protocol.SIMPLE
-    assert library("a100-dgx-40gb:16").choice(call).protocol is Protocol.LL
+    assert library("a100-dgx-40gb:16,network=efa-1").choice(call).protocol is LibraryProtocol.SIMPLE
+    assert library("a100-dgx-40gb:16").choice(call).protocol is LibraryProtocol.LL
     assert (
-        library("a100-dgx-40gb:16,network=efa-1").choice(Call("all_reduce", 8, 1, 8)).protocol is Protocol.LL
+        library("a100-dgx-40gb:16,network=efa-1").choice(Call("all_reduce", 8, 1, 8)).protocol
+        is LibraryProtocol.LL
     )
     near, told = (library(f"h100-dgx:16{network}").way(call) for network in ("", ",network=efa"))
     assert told.between_us == near.between_us + 2 * 75  # two messages of a tree over two nodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from enum import Enum
 from typing import Any
 
@@ -69,10 +69,8 @@ def _leaves(machine: Any) -> Iterator[tuple[str, Any]]:
         inner: Mapping[Any, Any] = {}
         if isinstance(value, Mapping):
             inner = value
-        elif isinstance(value, Struct):
+        elif isinstance(value, Struct) or is_dataclass(value):
             inner = {name: getattr(value, name) for name in value.__struct_fields__}
-        elif is_dataclass(value):
-            inner = {field.name: getattr(value, field.name) for field in fields(value)}
         elif isinstance(value, tuple | list):
             inner = dict(enumerate(value))
         elif isinstance(value, np.ndarray):

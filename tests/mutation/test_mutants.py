@@ -9,9 +9,9 @@ import json
 import subprocess
 import sys
 import warnings
-from dataclasses import asdict
 
 import pytest
+from msgspec.structs import asdict
 from mutants import REPOSITORY, Mutant, changes_of, mutants_of
 from rooms import FOLDER, changes_to_try, equivalents, files_of_rooms, listed, modules, mutant_of, room_of
 from trial import drawn

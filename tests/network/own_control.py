@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.documents.kinds import count
 from et_sim.network.packet.controls import ControlTables
 from et_sim.plan.records import record
 
 
-@quick_dataclass(frozen=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """Keys of the control."""
 
     divisor: int = count("Divisor of the line rate.", 4, minimum=1)
@@ -21,7 +21,7 @@ class Keys:
 SENDER = record(("answers", "i8"))
 
 
-class Senders(ControlTables):
+class Senders(ControlTables, frozen=True):
     """Senders with the control."""
 
 

@@ -378,4 +378,4 @@ def test_65536_npus_are_routed_in_few_steps_each(graph: dict[str, Any]) -> None:
     (ranks, tables), calls = counted_calls(routed)
     assert ranks == 65536
     assert calls < 100 * ranks
-    assert sum(getattr(tables, name).nbytes for name in type(tables).__dataclass_fields__) < 1 << 29
+    assert sum(getattr(tables, name).nbytes for name in type(tables).__struct_fields__) < 1 << 29

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import et_sim
 from et_sim.basics.errors import UsageError
-from et_sim.machine.collective_library import Call, Choice
+from et_sim.machine.collective_library import Call, LibraryChoice
 from et_sim.machine.collective_library.constants import PROTOCOL_NAMES
 from et_sim.machine.presets import names, preset
 from et_sim.machine.readers import read_machine
@@ -140,7 +140,7 @@ def _along(
     return chain, trees
 
 
-def expected(group: Nodes, kind: str, choice: Choice, size: int, root: int) -> tuple[Bytes, Bytes]:
+def expected(group: Nodes, kind: str, choice: LibraryChoice, size: int, root: int) -> tuple[Bytes, Bytes]:
     """Bytes that leave every port, and that arrive there."""
     protocol = PROTOCOL_NAMES[choice.protocol]
     size = 4 if kind == "barrier" else size
@@ -195,7 +195,7 @@ def carried(result: et_sim.Result) -> tuple[Bytes, Bytes]:
     return leaving, arriving
 
 
-def choice_of(machine: str, kind: str, group: Nodes, counted: int, **library: Any) -> Choice:
+def choice_of(machine: str, kind: str, group: Nodes, counted: int, **library: Any) -> LibraryChoice:
     known = preset(machine)
     system = {**known.system, "library": {**known.system["library"], **library}}
     named = read_machine(system=system, network=known.network).system.library

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from statistics import mean
 from typing import Any
@@ -11,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 import et_sim
-from et_sim.machine.networks import Cards, Network
+from et_sim.machine.networks import Network, RankCards
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_machine
 from et_sim.workloads.microbenchmarks import make_microbenchmark
@@ -155,5 +155,5 @@ def test_ways_that_npus_forward_have_no_cards() -> None:
 def test_npus_behind_one_link_share_the_card() -> None:
     known = preset("l40s-node:16")
     cards = read_machine(system=known.system, network=known.network).network.cards
-    assert isinstance(cards, Cards)
+    assert isinstance(cards, RankCards)
     assert (cards.sharers, cards.is_only_port, cards.has_node) == (2, True, True)

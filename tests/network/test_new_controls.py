@@ -13,7 +13,7 @@ from machines import sends, simulate, system
 from et_sim.basics.errors import MachineError
 from et_sim.machine import read_network_alone
 from et_sim.machine.congestion import ROCE, keys_of_control
-from et_sim.machine.transports import Control, Packets, Protocol
+from et_sim.machine.transports import Control, PacketProtocol, Packets
 from et_sim.network.packet import controls, model
 from et_sim.network.packet.records import ACKNOWLEDGEMENT, NEGATIVE
 from et_sim.network.packet.roce.controls import powertcp, swift
@@ -244,7 +244,7 @@ def test_a_control_is_a_module_and_an_entry_of_the_registry(monkeypatch: pytest.
     monkeypatch.setattr(controls, "ROCE", {**ROCE, "own": "own_control"})
     for constants, rate in (((), 25), ((("divisor", 2),), 50)):
         packets = Packets(control=Control("own", constants=constants))
-        protocol = Protocol(PAYLOAD, store_and_forward=True, packets=packets)
+        protocol = PacketProtocol(PAYLOAD, store_and_forward=True, packets=packets)
         monkeypatch.setattr(model, "_protocol", lambda _, protocol=protocol: protocol)
         result = incast("none", 1, 100_000)
         (time,) = finishes(result)

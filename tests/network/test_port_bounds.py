@@ -22,7 +22,7 @@ from machines import KINDS, RING_4, SHAPES, network, sent, system
 import et_sim
 from et_sim.basics.errors import UsageError
 from et_sim.machine import read_network_alone
-from et_sim.machine.model import GraphFabric, LogicalDimension, Network, Shape, bytes_per_ns
+from et_sim.machine.model import DimensionShape, GraphFabric, LogicalDimension, Network, bytes_per_ns
 from et_sim.machine.presets import entry, names, preset
 from et_sim.timeline import network_load
 from et_sim.trace import TraceBuilder, Workload
@@ -41,7 +41,11 @@ def makespan_ns(kind: str, machine: str, size: int, **options: Any) -> int:
 def ports_of(dimension: LogicalDimension) -> float:
     """Bytes per nanosecond that leave an NPU along a dimension."""
     others = dimension.npus - 1
-    links = {Shape.SWITCH: 1, Shape.FULLY_CONNECTED: others, Shape.RING: min(others, 2)}
+    links = {
+        DimensionShape.SWITCH: 1,
+        DimensionShape.FULLY_CONNECTED: others,
+        DimensionShape.RING: min(others, 2),
+    }
     return links[dimension.shape] * bytes_per_ns(dimension.bandwidth)
 
 

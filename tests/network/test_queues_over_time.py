@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import RING_2, sends, simulate, system
+from msgspec.structs import replace
 
 from et_sim import TraceBuilder
 from et_sim.basics.errors import UsageError

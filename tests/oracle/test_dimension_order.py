@@ -8,7 +8,7 @@ from greedy_order import Dimension, planned
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from et_sim.collectives import Operation
+from et_sim.collectives import PhaseOperation
 from et_sim.machine.model import DimensionOrder
 from et_sim.plan.dimension_order import (
     DimensionLoad,
@@ -56,7 +56,7 @@ def test_greedy_orders_follow_the_rules(
     kind: str, dimensions: list[Dimension], total: int, splits: int, exact: bool, flexible: bool
 ) -> None:
     assume(any(d.takes_part for d in dimensions))
-    operation = Operation[kind.upper()]
+    operation = PhaseOperation[kind.upper()]
     if exact:
         runs = split_exactly(total, splits)
     else:
@@ -84,7 +84,7 @@ def test_every_order_visits_every_dimension_once_and_no_byte_is_lost(
 ) -> None:
     assume(any(d.takes_part for d in dimensions))
     runs = split_exactly(total, splits)
-    result = routes(scheduler, Operation[kind.upper()], total, runs, lanes_of(dimensions), GAP)
+    result = routes(scheduler, PhaseOperation[kind.upper()], total, runs, lanes_of(dimensions), GAP)
     assert sum(route.chunks.number * route.chunks.size for route in result) == total
     possible = set(permutations(range(len(dimensions))))
     assert all(order in possible for route in result for order in route.orders)
@@ -96,7 +96,11 @@ def test_loads_carry_themis_from_one_collective_to_the_next(
 ) -> None:
     """Collectives planned in one nanosecond are planned like one that has the chunks of all."""
     assume(any(d.takes_part for d in dimensions) and numbers)
-    operation, machine, loads = Operation[kind.upper()], lanes_of(dimensions), empty_loads(len(dimensions))
+    operation, machine, loads = (
+        PhaseOperation[kind.upper()],
+        lanes_of(dimensions),
+        empty_loads(len(dimensions)),
+    )
 
     def plan(number: int, loads: list[DimensionLoad]) -> list[tuple[int, Order]]:
         runs = [Chunks(number, chunk)]
@@ -117,7 +121,7 @@ def test_themis_gives_idle_fast_dimensions_to_chunks_after_the_first() -> None:
     """
     result = list(
         greedy_chunks(
-            Operation.REDUCE_SCATTER,
+            PhaseOperation.REDUCE_SCATTER,
             4 * MIB,
             [Chunks(4, MIB)],
             lanes((4, 1.0), (4, 4.0)),
@@ -135,7 +139,12 @@ def test_the_flexible_order_cuts_a_chunk_that_levels_the_loads() -> None:
     """
     result = list(
         greedy_chunks(
-            Operation.REDUCE_SCATTER, 4 * MIB, [Chunks(4, MIB)], lanes((4, 1.0), (4, 4.0)), GAP, flexible=True
+            PhaseOperation.REDUCE_SCATTER,
+            4 * MIB,
+            [Chunks(4, MIB)],
+            lanes((4, 1.0), (4, 4.0)),
+            GAP,
+            flexible=True,
         )
     )
     assert result == [(MIB, (0, 1)), (3 * MIB, (1, 0))]
@@ -143,16 +152,16 @@ def test_the_flexible_order_cuts_a_chunk_that_levels_the_loads() -> None:
 
 def test_round_robin_turns_the_usual_order() -> None:
     machine = lanes((2, 1.0), (2, 1.0), (2, 1.0))
-    [route] = routes(DimensionOrder.ROUND_ROBIN, Operation.ALL_REDUCE, 6, [Chunks(3, 2)], machine, GAP)
+    [route] = routes(DimensionOrder.ROUND_ROBIN, PhaseOperation.ALL_REDUCE, 6, [Chunks(3, 2)], machine, GAP)
     assert route.orders == ((0, 1, 2), (1, 2, 0), (2, 0, 1))
-    [route] = routes(DimensionOrder.ROUND_ROBIN, Operation.ALL_GATHER, 6, [Chunks(3, 2)], machine, GAP)
+    [route] = routes(DimensionOrder.ROUND_ROBIN, PhaseOperation.ALL_GATHER, 6, [Chunks(3, 2)], machine, GAP)
     assert route.orders == ((2, 1, 0), (1, 0, 2), (0, 2, 1))
 
 
 def test_an_all_to_all_is_never_reordered_by_load() -> None:
     machine = lanes((4, 1.0), (4, 4.0))
     [route] = routes(
-        DimensionOrder.OFFLINE_GREEDY, Operation.ALL_TO_ALL, 4 * MIB, [Chunks(4, MIB)], machine, GAP
+        DimensionOrder.OFFLINE_GREEDY, PhaseOperation.ALL_TO_ALL, 4 * MIB, [Chunks(4, MIB)], machine, GAP
     )
     assert route == (Chunks(4, MIB), ((0, 1),))
 
@@ -174,15 +183,15 @@ def test_a_load_of_a_dimension_that_takes_no_part_counts_as_the_largest() -> Non
         loads = [DimensionLoad(0, 1.0), DimensionLoad(1, 0.0), DimensionLoad(2, elsewhere)]
         runs = [Chunks(1, 64 * MIB)]
         chunks = greedy_chunks(
-            Operation.REDUCE_SCATTER, 64 * MIB, runs, both, GAP, flexible=False, loads=loads
+            PhaseOperation.REDUCE_SCATTER, 64 * MIB, runs, both, GAP, flexible=False, loads=loads
         )
         orders[elsewhere] = [order for _, order in chunks]
     assert orders == {0.0: [(0, 1, 2)], 500.0: [(1, 0, 2)]}
 
 
 def test_chunks_that_were_not_raised_are_cut_from_the_size_alone() -> None:
-    full = split_into_chunks(Operation.ALL_REDUCE, 11, 4, 2)
+    full = split_into_chunks(PhaseOperation.ALL_REDUCE, 11, 4, 2)
     assert full == [Chunks(6, 2)]
     assert bytes_to_cut(11, 4, full) == 11
-    raised = split_into_chunks(Operation.ALL_REDUCE, 11, 4, 8)
+    raised = split_into_chunks(PhaseOperation.ALL_REDUCE, 11, 4, 8)
     assert bytes_to_cut(11, 4, raised) == 4 * 8

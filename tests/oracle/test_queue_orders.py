@@ -11,10 +11,10 @@ from machines import KINDS, collective
 from queue_model import Chunk, Machine, Phase
 from test_closed_forms import Costs, finish, network, system
 
-from et_sim.collectives import Operation
+from et_sim.collectives import PhaseOperation
 from et_sim.machine.model import AllReducePlan, DimensionOrder, QueueOrder
 from et_sim.plan.dimension_order import SCATTERING_EVERYWHERE, OrderedDimension, routes
-from et_sim.plan.phases import PhasePart, PhaseStep, Rules, bytes_to_cut, plan_phases, split_into_chunks
+from et_sim.plan.phases import PhasePart, PhaseRules, PhaseStep, bytes_to_cut, plan_phases, split_into_chunks
 from et_sim.plan.records import QueueCursor
 
 
@@ -59,14 +59,14 @@ def chunks_of(
     scheduler: DimensionOrder,
     queues: int,
 ) -> list[Chunk]:
-    operation = Operation[kind.upper()]
+    operation = PhaseOperation[kind.upper()]
     runs = split_into_chunks(operation, size, splits, math.prod(npus))
     parts = {d: PhasePart(d, members) for d, members in enumerate(npus) if members > 1}
     lanes = [
         OrderedDimension(m, m > 1, costs[d].bytes_per_ns / costs[0].bytes_per_ns) for d, m in enumerate(npus)
     ]
     ways = routes(scheduler, operation, bytes_to_cut(size, splits, runs), runs, lanes, 16.0)
-    rules = Rules(AllReducePlan.LOCAL_BW_AWARE, everywhere=scheduler in SCATTERING_EVERYWHERE)
+    rules = PhaseRules(AllReducePlan.LOCAL_BW_AWARE, everywhere=scheduler in SCATTERING_EVERYWHERE)
     cursors = Cursors(queues)
     results: list[Chunk] = []
     for way in ways:

@@ -8,25 +8,33 @@ from et_sim.basics.errors import TraceError, UsageError
 from et_sim.trace.group_rule import GroupRule
 from recorder.cli import main
 from recorder.launching import is_supported
-from recorder.recorded import Group, Node, Phase, Recorded, Work
+from recorder.recorded import RankRecording, RecordedGroup, RecordedKind, RecordedNode, StepPhase
 from recorder.roles import fold, missing_ranks
 from recorder.workload import rule_of
 
 
-def _kernel(name: str, after: list[int], size: int = 64) -> Node:
-    return Node(Work.KERNEL, name, "layer", Phase.FORWARD, 0, 0, after, bytes=size, operations=size)
+def _kernel(name: str, after: list[int], size: int = 64) -> RecordedNode:
+    return RecordedNode(
+        RecordedKind.KERNEL, name, "layer", StepPhase.FORWARD, 0, 0, after, bytes=size, operations=size
+    )
 
 
-def _stage(rank: int, world: int = 8, stages: int = 4) -> Recorded:
+def _stage(rank: int, world: int = 8, stages: int = 4) -> RankRecording:
     """Return a stage of a pipeline whose neighbours are neighbouring ranks."""
     place, first = rank % stages, rank - rank % stages
     nodes = [_kernel("mm", [])]
     group = {"group": 0, "bytes": 128}
     if place:
-        nodes.append(Node(Work.RECEIVE, "receive", "", Phase.FORWARD, 0, 1, [0], peer=rank - 1, **group))
+        nodes.append(
+            RecordedNode(
+                RecordedKind.RECEIVE, "receive", "", StepPhase.FORWARD, 0, 1, [0], peer=rank - 1, **group
+            )
+        )
     if place < stages - 1:
-        nodes.append(Node(Work.SEND, "send", "", Phase.FORWARD, 0, 2, [0], peer=rank + 1, **group))
-    return Recorded(rank, world, nodes, [Group(list(range(first, first + stages)), "pp")])
+        nodes.append(
+            RecordedNode(RecordedKind.SEND, "send", "", StepPhase.FORWARD, 0, 2, [0], peer=rank + 1, **group)
+        )
+    return RankRecording(rank, world, nodes, [RecordedGroup(list(range(first, first + stages)), "pp")])
 
 
 @pytest.mark.parametrize(
@@ -74,22 +82,22 @@ def test_ranks_of_one_role_that_agree_share_a_template() -> None:
 def test_one_step_is_cut_out_with_its_own_dependencies() -> None:
     nodes = [_kernel("mm", []), _kernel("add", [0]), _kernel("mul", [0, 1])]
     nodes[1].step = nodes[2].step = 1
-    workload, _ = fold([Recorded(0, 4, nodes)], step=1)
+    workload, _ = fold([RankRecording(0, 4, nodes)], step=1)
     assert len(workload.templates[0]) == 2
     assert workload.templates[0].data_deps.tolist() == [0]
     with pytest.raises(TraceError, match="no work of step 7"):
-        fold([Recorded(0, 4, nodes)], step=7)
+        fold([RankRecording(0, 4, nodes)], step=7)
 
 
 def test_a_broadcast_keeps_its_root_only_with_the_option() -> None:
-    node = Node(
-        *(Work.COLLECTIVE, "broadcast", "", Phase.SETUP, -1, 0, []),
+    node = RecordedNode(
+        *(RecordedKind.COLLECTIVE, "broadcast", "", StepPhase.SETUP, -1, 0, []),
         bytes=1000,
         collective="broadcast",
         group=0,
         root=0,
     )
-    recorded = Recorded(1, 3, [node], [Group([0, 1, 2], "default_pg")])
+    recorded = RankRecording(1, 3, [node], [RecordedGroup([0, 1, 2], "default_pg")])
     folded, rooted = fold([recorded])[0], fold([recorded], keep_roots=True)[0]
     assert (folded.templates[0].comm_type[0], folded.templates[0].comm_bytes[0]) == (2, 334)
     assert (rooted.templates[0].comm_type[0], rooted.templates[0].comm_bytes[0]) == (5, 1000)

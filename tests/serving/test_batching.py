@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from et_sim.basics.errors import UsageError
 from et_sim.serving import batcher
 from et_sim.serving.batcher import CHUNKED, POLICIES, PREFILL_FIRST, STATIC, Batcher, Batching, Policy, Share
-from et_sim.serving.batcher import Sequence as Served
-from et_sim.serving.cluster import Cluster
+from et_sim.serving.batcher import ServedSequence as Served
+from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool
 from et_sim.serving.requests import Request
 from et_sim.workloads import Batch, Plan
@@ -46,9 +46,9 @@ def served(
     policy: Policy = Policy(PREFILL_FIRST),  # noqa: B008
     *pools: CachePool,
     token_ns: int = TOKEN_NS,
-) -> Cluster:
+) -> ServingCluster:
     """What becomes of (arrival, prompt, output)."""
-    cluster = Cluster(pools or (pool(),), policy, KnownTimes(token_ns))
+    cluster = ServingCluster(pools or (pool(),), policy, KnownTimes(token_ns))
     given = [Request(number, *fields) for number, fields in enumerate(requests)]
     cluster.serve(sorted(given, key=lambda request: (request.arrival_ns, request.number)))
     return cluster
@@ -217,7 +217,7 @@ def test_prompts_fill_the_budget_of_a_batch() -> None:
 
 def test_only_the_last_part_of_a_prompt_gives_a_token() -> None:
     times = KnownTimes()
-    cluster = Cluster((pool(),), Policy(CHUNKED, max_batch=64, token_budget=64), times)
+    cluster = ServingCluster((pool(),), Policy(CHUNKED, max_batch=64, token_budget=64), times)
     cluster.serve([Request(0, 0, 100, 1)])
     assert [batch.sampled for batch in times.batches] == [0, 1]
 

@@ -11,14 +11,14 @@ from et_sim.machine.presets import preset
 from et_sim.machine.system_parts import Costs
 from et_sim.run.options import RunOptions
 from et_sim.serving.requests import Request
-from et_sim.serving.results import Load, costs_of, load_of
+from et_sim.serving.results import ServedLoad, costs_of, load_of
 from et_sim.serving.serve import Setup, serve
 from et_sim.workloads import Plan, read_model
 
 SECOND = 10**9
 
 
-def served(arrival_ns: np.ndarray, service_ns: int, tokens: int = 10) -> Load:
+def served(arrival_ns: np.ndarray, service_ns: int, tokens: int = 10) -> ServedLoad:
     """One after the other, each taking so long."""
     finish, free = [], 0
     for arrival in arrival_ns.tolist():
@@ -29,12 +29,12 @@ def served(arrival_ns: np.ndarray, service_ns: int, tokens: int = 10) -> Load:
 
 def test_a_service_faster_than_requests_keeps_up() -> None:
     outcome = served(np.arange(100) * SECOND, SECOND // 2)
-    assert outcome == Load(1.0, 10.0, 1.0, 10.0, keeps_up=True)
+    assert outcome == ServedLoad(1.0, 10.0, 1.0, 10.0, keeps_up=True)
 
 
 def test_a_service_that_takes_twice_as_long_leaves_half_of_the_requests() -> None:
     outcome = served(np.arange(101) * SECOND, 2 * SECOND)
-    assert outcome == Load(1.0, 10.0, 0.5, 5.0, keeps_up=False, growth_requests_per_s=0.5)
+    assert outcome == ServedLoad(1.0, 10.0, 0.5, 5.0, keeps_up=False, growth_requests_per_s=0.5)
 
 
 def test_the_drain_is_not_counted() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from training_jobs import decoder, with_latent_attention
 
 import et_sim
@@ -21,7 +21,7 @@ from et_sim.serving.results import Objectives, Serving
 from et_sim.serving.serve import Setup, serve
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, read_model
 from et_sim.workloads.inference.batch import cache_bytes, cache_bytes_of_stage, weight_bytes_of_stage
-from et_sim.workloads.inference.forward import Place, make_transfer, messages
+from et_sim.workloads.inference.forward import ReplicaPlace, make_transfer, messages
 from et_sim.workloads.models.model import Attention
 
 MACHINE = RunOptions(machine="h100-dgx:2")
@@ -98,7 +98,7 @@ def test_separate_replicas_add_the_time_of_the_cache_on_its_way() -> None:
     apart = serve(given, MODEL, Setup(plan=PLAN, prefill_replicas=1, context_step=1), options)
     together = serve(given, MODEL, Setup(plan=PLAN, context_step=1), options)
     of, beside = apart.requests(), together.requests()
-    sent = make_transfer(MODEL, Place(PLAN, 0), Place(PLAN, 2), tokens=300, ranks=4)
+    sent = make_transfer(MODEL, ReplicaPlace(PLAN, 0), ReplicaPlace(PLAN, 2), tokens=300, ranks=4)
     took = int(et_sim.simulate(sent, machine="h100-dgx:4").makespan_ns)
     assert of["ttft_ns"].tolist() == beside["ttft_ns"].tolist()
     assert of["transfer_ns"].tolist() == [took]
@@ -116,8 +116,8 @@ def test_every_rank_gets_all_that_it_caches(
     tensor: int, other_tensor: int, stages: int, other_stages: int, heads: int
 ) -> None:
     model = replace(MODEL, attention=Attention(8, heads, 8)) if heads else with_latent_attention()
-    source = Place(Plan(tensor=tensor, pipeline=stages), 0)
-    target = Place(Plan(tensor=other_tensor, pipeline=other_stages), source.plan.ranks)
+    source = ReplicaPlace(Plan(tensor=tensor, pipeline=stages), 0)
+    target = ReplicaPlace(Plan(tensor=other_tensor, pipeline=other_stages), source.plan.ranks)
     sent = messages(model, source, target)
     for stage in range(other_stages):
         for rank in range(other_tensor):

@@ -24,7 +24,7 @@ from fit_bands import BANDS, BARE, Coverage
 from et_sim.basics.uncertainty import ASSUMED, CALIBRATED
 from et_sim.machine.accuracy import DEFAULTS, LIBRARY, SMALL_LIBRARY, of_other_machines, of_software
 from et_sim.machine.presets import names, preset
-from et_sim.validation.row import Iteration
+from et_sim.validation.row import TrainingStep
 from et_sim.validation.rows import shipped
 
 GROWTH = 1.05
@@ -99,8 +99,8 @@ def test_rows_without_a_prediction_are_counted_with_their_reason() -> None:
 def test_a_row_without_its_software_is_the_same_job_otherwise() -> None:
     row = next(row for row in public_rows() if row.table == "steps_today")
     bare = without_software(row)
-    assert isinstance(row.job, Iteration)
-    assert isinstance(bare.job, Iteration)
+    assert isinstance(row.job, TrainingStep)
+    assert isinstance(bare.job, TrainingStep)
     assert (row.job.software, bare.job.software) == ("torchtitan", "")
     assert (bare.job.model, str(bare.job.plan)) == (row.job.model, str(row.job.plan))
 

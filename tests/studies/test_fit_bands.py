@@ -15,13 +15,13 @@ from et_sim.basics.uncertainty import (
     MODELLED,
     SOFTWARE,
     Composition,
-    Term,
+    ErrorTerm,
     Trait,
     UncertainPart,
 )
 from et_sim.machine.accuracy import DEFAULTS, SMALL_LIBRARY, of_other_machines, of_software
 
-PLAIN = Term("measured", 0.0, 0.0)
+PLAIN = ErrorTerm("measured", 0.0, 0.0)
 
 
 def judged(
@@ -42,7 +42,7 @@ def judged(
 def collective(family: str, error: float, basis: str) -> Judged:
     """Return a small collective, on a machine whose library rests on that."""
     parts = (UncertainPart(SMALL_LIBRARY, "all", 1.0),)
-    terms = MappingProxyType({SMALL_LIBRARY: Term(basis, 0.0, 0.0)})
+    terms = MappingProxyType({SMALL_LIBRARY: ErrorTerm(basis, 0.0, 0.0)})
     return Judged(family, False, error, Composition("", PLAIN, terms, parts))
 
 

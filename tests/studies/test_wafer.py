@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import wafer
+from msgspec.structs import replace
 from study_page import with_texts
 from wafer import BASELINE, PAGE, SHAPES, THEMIS, Job, Shape, Study, cut, simulated, transformer, trillion
 

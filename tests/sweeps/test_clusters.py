@@ -15,7 +15,7 @@ from small_sweeps import TEXT, table_of, write
 
 from et_sim.basics.errors import UsageError
 from et_sim.sweeps import cluster
-from et_sim.sweeps.evaluate import Task
+from et_sim.sweeps.evaluate import PointTask
 from et_sim.sweeps.state import plan_sweep
 from et_sim.sweeps.sweep import carry_out
 from et_sim.tables.sweep_tables import JOURNAL
@@ -115,7 +115,7 @@ def test_a_scheduler_that_is_not_there_is_one_sentence(
 
 def test_few_tasks_are_spread_over_all_threads() -> None:
     def sizes(count: int, wanted: int) -> list[int]:
-        tasks = [Task(str(number), ()) for number in range(count)]
+        tasks = [PointTask(str(number), ()) for number in range(count)]
         return [len(batch) for batch in cluster._batches(tasks, wanted)]
 
     assert sizes(8, 4) == [2] * 4

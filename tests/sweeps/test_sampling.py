@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.basics.errors import InputError
-from et_sim.sweeps.axes import METHODS, SCALES, Axis, Range, admitted, grid, sample
+from et_sim.sweeps.axes import METHODS, SCALES, Range, SweepAxis, admitted, grid, sample
 from et_sim.sweeps.expressions import parse_condition
-from et_sim.sweeps.fields import Field
+from et_sim.sweeps.fields import InputField
 
-FIELD = Field("model", ())
+FIELD = InputField("model", ())
 
 
-def _axis(name: str, *values: object) -> Axis:
-    return Axis(name, FIELD, values)
+def _axis(name: str, *values: object) -> SweepAxis:
+    return SweepAxis(name, FIELD, values)
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4))
@@ -63,8 +63,8 @@ def test_samples_stay_in_their_ranges_and_repeat(
     method: str, points: int, seed: int, logarithmic: bool
 ) -> None:
     axes = [
-        Axis("r", FIELD, range=Range(0.5, 200.0, None, SCALES[logarithmic])),
-        Axis("n", FIELD, range=Range(1, 9, None, SCALES[logarithmic])),
+        SweepAxis("r", FIELD, range=Range(0.5, 200.0, None, SCALES[logarithmic])),
+        SweepAxis("n", FIELD, range=Range(1, 9, None, SCALES[logarithmic])),
         _axis("l", "a", "b", "c"),
     ]
     result = list(sample(axes, method, points, seed))
@@ -75,7 +75,7 @@ def test_samples_stay_in_their_ranges_and_repeat(
 
 @given(st.integers(1, 60), st.integers(0, 5))
 def test_a_latin_hypercube_has_one_point_in_each_part_of_each_axis(points: int, seed: int) -> None:
-    axes = [Axis(name, FIELD, range=Range(0.0, 1.0, None, "linear")) for name in "ab"]
+    axes = [SweepAxis(name, FIELD, range=Range(0.0, 1.0, None, "linear")) for name in "ab"]
     for column in zip(*sample(axes, "latin-hypercube", points, seed), strict=True):
         assert sorted(math.floor(value * points) for value in column) == list(range(points))
 

@@ -16,12 +16,12 @@ from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, table_of, write
 from et_sim.basics.errors import EtSimError
 from et_sim.sweeps import sweep
 from et_sim.sweeps.bounds import Bounder
-from et_sim.sweeps.evaluate import Done, InProcess, Task
+from et_sim.sweeps.evaluate import Done, InProcess, PointTask
 from et_sim.sweeps.goal import Goal, front_of, least_dominated
 from et_sim.sweeps.journal import Point
 from et_sim.sweeps.search import ByBounds
 from et_sim.sweeps.state import plan_sweep
-from et_sim.sweeps.sweep import Report, carry_out
+from et_sim.sweeps.sweep import SweepReport, carry_out
 from et_sim.tables.sweep_tables import JOURNAL, OBJECTIVES, Best
 from et_sim.views.sweep.directory import open_sweep
 from et_sim.views.sweep.summary import sweep_json, sweep_text
@@ -67,7 +67,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return list(rows)
 
 
-def _searched(given_: Any, out: Path) -> Report:
+def _searched(given_: Any, out: Path) -> SweepReport:
     return carry_out(plan_sweep(given_, searches=True), out, workers=1)
 
 
@@ -191,7 +191,7 @@ def test_a_budget_for_all_points_finds_the_best(tmp_path: Path) -> None:
 
 class _Never:
     def close(self) -> None: ...
-    def run(self, _tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+    def run(self, _tasks: Sequence[PointTask]) -> Iterator[Sequence[Done]]:
         raise AssertionError("something was evaluated twice")
 
 
@@ -209,7 +209,7 @@ class _Ending(InProcess):
 
     batches = 0
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+    def run(self, tasks: Sequence[PointTask]) -> Iterator[Sequence[Done]]:
         type(self).batches += 1
         for number, done in enumerate(super().run(tasks)):
             if (type(self).batches, number) == (3, 1):

@@ -24,7 +24,7 @@ import et_sim
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.run.workers import ENDED
 from et_sim.sweeps import evaluate, journal, sweep
-from et_sim.sweeps.evaluate import Done, Evaluator, Finished, InProcess, OtherProcesses, Task
+from et_sim.sweeps.evaluate import Done, Evaluator, Finished, InProcess, OtherProcesses, PointTask
 from et_sim.sweeps.journal import Journal
 from et_sim.sweeps.state import SweepPlan, parse_keep, plan_sweep
 from et_sim.sweeps.sweep import carry_out
@@ -84,7 +84,7 @@ class _Other:
 
     def close(self) -> None: ...
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+    def run(self, tasks: Sequence[PointTask]) -> Iterator[Sequence[Done]]:
         order = random.Random(self._seed).sample(list(tasks), len(tasks))
         evaluator = Evaluator(self._space)
         done = [evaluate.attempt(evaluator, task) for task in order[: self._until]]
@@ -119,7 +119,7 @@ def test_an_interrupted_sweep_leaves_a_table_and_goes_on(
 
 class _Never:
     def close(self) -> None: ...
-    def run(self, _tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+    def run(self, _tasks: Sequence[PointTask]) -> Iterator[Sequence[Done]]:
         raise AssertionError("something was evaluated twice")
 
 
@@ -268,7 +268,7 @@ def test_a_stall_is_a_row(tmp_path: Path) -> None:
 
 
 class _Broken(InProcess):
-    def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+    def run(self, tasks: Sequence[PointTask]) -> Iterator[Sequence[Done]]:
         yield [evaluate.Lost(tasks[0].digest, "for a reason of the machine")]
         yield from super().run(tasks[1:])
 
@@ -306,8 +306,8 @@ def test_a_worker_that_dies_is_replaced_and_its_point_given_up_after_two_attempt
     assert [point for point in done if not isinstance(point, Finished)] == [evaluate.Lost(deadly, ENDED)]
 
 
-def _tasks(plan: SweepPlan) -> list[Task]:
-    return [Task(point.digest, point.values) for point in plan.points]
+def _tasks(plan: SweepPlan) -> list[PointTask]:
+    return [PointTask(point.digest, point.values) for point in plan.points]
 
 
 def test_two_sweeps_do_not_write_to_one_directory(tmp_path: Path) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from machines import ring
 from msgspec import structs
+from msgspec.structs import replace
 
 import et_sim
 from et_sim.basics.errors import MachineError
-from et_sim.basics.uncertainty import ASSUMED_SOFTWARE, SOFTWARE, UNMEASURED, WHOLE, Composition, Term
+from et_sim.basics.uncertainty import ASSUMED_SOFTWARE, SOFTWARE, UNMEASURED, WHOLE, Composition, ErrorTerm
 from et_sim.cli import main
 from et_sim.compute.operations import FORMS
 from et_sim.machine.accuracy import (
@@ -278,7 +278,7 @@ def test_software_that_is_not_stated_has_the_wider_error(
 
 
 def test_software_with_an_error_of_its_own_has_that_and_any_other_one_that_of_all() -> None:
-    own = Term("modelled", 0.01, 0.02, 0.03)
+    own = ErrorTerm("modelled", 0.01, 0.02, 0.03)
     accuracy = Accuracy("", {**DEFAULTS, of_software("torchtitan"): own})
     assert accuracy.traits("training", "torchtitan")[0].term == own
     assert accuracy.traits("training", "fsdp1")[0].term == DEFAULTS[SOFTWARE]

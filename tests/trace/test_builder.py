@@ -87,7 +87,7 @@ def test_extreme_values_survive_the_file_format() -> None:
 
 
 def test_a_trace_with_a_negative_size_or_time_cannot_be_written() -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     trace = everything()
     negative = np.full(len(trace), -1, np.int64)

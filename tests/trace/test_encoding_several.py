@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from goal_texts import direct, dissemination, rank_texts, traces_of
+from msgspec.structs import replace
 
 from et_sim.basics.errors import TraceError
 from et_sim.trace import Trace, TraceBuilder, encode_trace

@@ -267,7 +267,7 @@ def test_messages_to_oneself_and_of_no_bytes_are_warnings() -> None:
 
 
 def test_a_foreign_own_end_is_found_in_a_shared_trace() -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     sent = trace(lambda b: b.send(0, 8))
     sent = replace(sent, comm_src=np.array([1], np.int32), present=sent.present | np.uint32(BIT["comm_src"]))

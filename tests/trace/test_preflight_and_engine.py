@@ -9,7 +9,7 @@ from machines import ring, system
 from et_sim import api
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.trace.preflight import find_problems
-from et_sim.trace.preflight.collectives import Rules
+from et_sim.trace.preflight.collectives import CorrectionEffects
 
 SYSTEM = system(
     **{"all-to-all-implementation": ["direct"], "collective-optimization": "baseline", "local-mem-bw": 0}
@@ -74,7 +74,7 @@ def test_ranks_in_a_circle_of_messages_hang(workload: Workload) -> None:
         assert not api.run(workload, system=SYSTEM, network=NETWORK).is_complete
 
 
-CORRECTED = Rules(side_by_side=True, any_order=True, simulates_broadcast=True)
+CORRECTED = CorrectionEffects(side_by_side=True, any_order=True, simulates_broadcast=True)
 
 
 @given(orders())

@@ -8,7 +8,7 @@ import pytest
 from test_preflight import only
 
 from et_sim.trace import TraceBuilder, Workload
-from et_sim.trace.preflight import Rules, find_problems
+from et_sim.trace.preflight import CorrectionEffects, find_problems
 
 MIB = 1 << 20
 Fill = Callable[[TraceBuilder], object]
@@ -143,7 +143,9 @@ def test_broadcasts_only_warn_because_no_rank_waits_in_them() -> None:
 
 def test_broadcasts_that_are_simulated_must_agree() -> None:
     lacking = workload(program(REDUCE, ("broadcast", 8, "")), program(REDUCE))
-    problem = only(find_problems(lacking, rules=Rules(simulates_broadcast=True)), "collective-count")
+    problem = only(
+        find_problems(lacking, rules=CorrectionEffects(simulates_broadcast=True)), "collective-count"
+    )
     assert problem.severity == "error"
 
 
@@ -254,9 +256,8 @@ def test_very_many_different_sequences_are_counted() -> None:
 
 
 def test_collectives_of_unknown_type_are_named_by_number() -> None:
-    from dataclasses import replace
-
     import numpy as np
+    from msgspec.structs import replace
 
     base = workload(program(REDUCE), program(GATHER))
     odd = replace(base.templates[1], comm_type=np.array([42], np.int32))
@@ -321,9 +322,14 @@ def test_a_description_that_cannot_be_used_is_an_error() -> None:
 def test_orders_do_not_matter_if_the_machine_matches_by_program() -> None:
     first, other = program(REDUCE, GATHER), program(GATHER, REDUCE)
     assert only(find_problems(workload(first, other)), "collective-order").severity == "error"
-    assert find_problems(workload(first, other), rules=Rules(side_by_side=True, any_order=True)) == []
     assert (
-        only(find_problems(workload(first, other), rules=Rules(any_order=True)), "collective-order").severity
+        find_problems(workload(first, other), rules=CorrectionEffects(side_by_side=True, any_order=True))
+        == []
+    )
+    assert (
+        only(
+            find_problems(workload(first, other), rules=CorrectionEffects(any_order=True)), "collective-order"
+        ).severity
         == "error"
     )
 
@@ -331,7 +337,7 @@ def test_orders_do_not_matter_if_the_machine_matches_by_program() -> None:
 def test_dependencies_in_opposite_orders_hang_even_so() -> None:
     early, other = program(REDUCE, GATHER, chained=True), program(GATHER, REDUCE, chained=True)
     problem = only(
-        find_problems(workload(early, other), rules=Rules(side_by_side=True, any_order=True)),
+        find_problems(workload(early, other), rules=CorrectionEffects(side_by_side=True, any_order=True)),
         "collective-circle",
     )
     assert problem.severity == "error"
@@ -345,7 +351,9 @@ def test_dependencies_in_opposite_orders_hang_even_so() -> None:
 
 def test_contents_matter_even_if_orders_do_not() -> None:
     first, other = program(REDUCE, GATHER), program(GATHER, ("all_reduce", 2 * MIB, ""))
-    problems = find_problems(workload(first, other), rules=Rules(side_by_side=True, any_order=True))
+    problems = find_problems(
+        workload(first, other), rules=CorrectionEffects(side_by_side=True, any_order=True)
+    )
     assert only(problems, "collective-size").severity == "error"
 
 
@@ -354,4 +362,6 @@ def test_parallel_collectives_of_groups_cannot_wait_for_each_other() -> None:
     other = program(("all_reduce", MIB, "2"), ("all_reduce", MIB, "1"))
     groups = {"1": (0, 1), "2": (0, 1)}
     assert only(find_problems(workload(first, other), groups=groups), "collective-circle").severity == "error"
-    assert find_problems(workload(first, other), groups=groups, rules=Rules(side_by_side=True)) == []
+    assert (
+        find_problems(workload(first, other), groups=groups, rules=CorrectionEffects(side_by_side=True)) == []
+    )

@@ -12,7 +12,7 @@ from training_jobs import transformer
 
 from et_sim.trace import GroupRule, Trace, TraceBuilder, Workload
 from et_sim.trace.expansion import expanded
-from et_sim.trace.preflight import Problem, Rules, find_problems, message_cycles
+from et_sim.trace.preflight import CorrectionEffects, Problem, find_problems, message_cycles
 from et_sim.trace.preflight import interleaving as interleaving_module
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
@@ -231,7 +231,7 @@ def test_groups_that_wait_for_each_other_are_found_or_reported_as_unchecked(monk
 
 
 def test_dependencies_between_groups_of_rules_are_followed() -> None:
-    rules = Rules(side_by_side=True, any_order=True)
+    rules = CorrectionEffects(side_by_side=True, any_order=True)
     problems = find_problems(mixed(), rules=rules)
     assert kinds(problems) == {("error", "collective-circle")}
     assert "collectives wait for each other through dependencies (they hang)" in problems[0].text

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from et_sim.trace import TraceBuilder, Workload, read_workload, write_workload
 from et_sim.trace.columns import Trace
-from et_sim.trace.stack import Block, Templates, stacks
+from et_sim.trace.stack import Templates, TraceBlock, stacks
 
 
 def _program(number: int) -> Trace:
@@ -34,7 +34,7 @@ def _differing(one: Trace, two: Trace) -> list[str]:
 
 
 def test_traces_of_a_block_are_those_it_was_made_of() -> None:
-    made = Block.of(PROGRAMS).stack().traces
+    made = TraceBlock.of(PROGRAMS).stack().traces
     assert [_differing(one, two) for one, two in zip(PROGRAMS, made, strict=True)] == [[]] * len(PROGRAMS)
 
 
@@ -69,7 +69,7 @@ def test_templates_stack_their_traces_once() -> None:
 
 
 def test_templates_of_several_stacks_are_numbered_through() -> None:
-    parts = [Block.of(PROGRAMS[:3]).stack(), Block.of(PROGRAMS[3:]).stack()]
+    parts = [TraceBlock.of(PROGRAMS[:3]).stack(), TraceBlock.of(PROGRAMS[3:]).stack()]
     templates = Templates(stacks=parts)
     assert [stack.numbers for stack in templates.stacks()] == [range(3), range(3, 7)]
     assert [len(trace) for trace in templates] == [len(trace) for trace in PROGRAMS]

@@ -421,7 +421,7 @@ UNCOMPILED = """
 import sys, pickle, dataclasses
 from et_sim.trace.wire import decode
 traces = [decode(open(path, "rb").read()) for path in sys.argv[1:]]
-fields = [field.name for field in dataclasses.fields(traces[0])]
+fields = type(traces[0]).__struct_fields__
 assert "llvmlite" not in sys.modules
 pickle.dump([{name: getattr(trace, name) for name in fields} for trace in traces], sys.stdout.buffer)
 """

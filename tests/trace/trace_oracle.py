@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from msgspec import structs
+from msgspec.structs import fields
 
 from et_sim.trace.columns import TensorLists, Trace
 from et_sim.trace.schema import messages

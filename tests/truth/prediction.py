@@ -9,11 +9,12 @@ stragglers change by `time-factors` of the system file.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from playing import Played
 from program import Machine, Program
 from recording import Form, write

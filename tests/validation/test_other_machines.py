@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.validation.other_machine import on_machine
 from et_sim.validation.predictions import predictions
-from et_sim.validation.row import Iteration, Row
+from et_sim.validation.row import Row, TrainingStep
 from et_sim.workloads import Plan, read_model
 
 MODEL = replace(read_model("gpt2"), layers=1, sequence=256)
@@ -18,12 +17,12 @@ PLAN = Plan(data=4, micro_batches=1)
 
 def step(plan: Plan = PLAN, hardware: str = "4 H100", power: str = "", model: str = "gpt2") -> Row:
     named = MODEL if model == "gpt2" else replace(read_model(model), layers=2, sequence=256)
-    job = Iteration("a step", hardware, named, plan, 0.01, power=power)
+    job = TrainingStep("a step", hardware, named, plan, 0.01, power=power)
     return Row("steps", 1, hardware, "", "iteration", "4 GPUs", "a step", 10_000.0, job, machine="h100-dgx")
 
 
-def job_of(row: Row) -> Iteration:
-    assert isinstance(row.job, Iteration), row.why
+def job_of(row: Row) -> TrainingStep:
+    assert isinstance(row.job, TrainingStep), row.why
     return row.job
 
 

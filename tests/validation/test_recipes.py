@@ -5,15 +5,15 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
-from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from et_sim.validation.recipes import Recipe, recipe_of, recipes
-from et_sim.validation.row import Iteration, Row
+from et_sim.validation.row import Row, TrainingStep
 from et_sim.validation.rows import measured_rows
 from et_sim.workloads import Plan, read_model
 from et_sim.workloads.training.recomputation import modules_of
@@ -44,10 +44,10 @@ def row_of(folder: Path, **line: str) -> Row:
     return row
 
 
-def job_of(folder: Path, **line: str) -> Iteration:
+def job_of(folder: Path, **line: str) -> TrainingStep:
     """The job of a file of one line."""
     row = row_of(folder, **line)
-    assert isinstance(row.job, Iteration), row.why
+    assert isinstance(row.job, TrainingStep), row.why
     return row.job
 
 
@@ -68,7 +68,7 @@ def test_every_recipe_is_that_of_some_row_and_no_other_hides_it(recipe: Recipe) 
 @pytest.mark.parametrize("recipe", recipes().recipes)
 def test_every_recipe_has_a_source_and_fields_of_a_plan(recipe: Recipe) -> None:
     assert "@" in recipe.source
-    assert {*recipe.plan, *recipe.when} <= {field.name for field in fields(Plan)}
+    assert {*recipe.plan, *recipe.when} <= {*Plan.__struct_fields__}
     if "recompute" in recipe.plan:
         modules_of(recipe.plan["recompute"])
 
@@ -122,7 +122,7 @@ def test_a_recipe_with_other_ranks_of_experts_than_the_table_gives_a_remark(
         micro_batch=size,
         micro_batches=count,
     )
-    assert isinstance(row.job, Iteration)
+    assert isinstance(row.job, TrainingStep)
     assert row.job.plan.expert == ranks
     assert row.remarks == ((remark,) if remark else ())
 

@@ -6,17 +6,17 @@ import argparse
 import csv
 import io
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from et_sim.basics.declared_options import declare
 from et_sim.cli.jobs import read_plan
 from et_sim.cli.make import Options
 from et_sim.validation.predictions import predictions
 from et_sim.validation.recipes import recipe_of
-from et_sim.validation.row import Iteration, Row
+from et_sim.validation.row import Row, TrainingStep
 from et_sim.validation.rows import measured_rows, read_rows
 
 MEASURED = Path(__file__).parents[1] / "measurements"
@@ -51,8 +51,8 @@ def rows_of(folder: Path, *lines: dict[str, str]) -> list[Row]:
     return measured_rows(path)
 
 
-def job_of(row: Row) -> Iteration:
-    assert isinstance(row.job, Iteration), row.why
+def job_of(row: Row) -> TrainingStep:
+    assert isinstance(row.job, TrainingStep), row.why
     return row.job
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import network, system
+from msgspec.structs import replace
 from training_jobs import decoder, with_experts
 
 from et_sim.api import run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import network, system
+from msgspec.structs import replace
 from training_jobs import decoder, moved, rows_named, transformer
 
 from et_sim.api import run
 from et_sim.basics.errors import UsageError
 from et_sim.trace import Trace, Workload
 from et_sim.workloads import Plan, make_training
-from et_sim.workloads.training.blocks import Sight, gathered_blocks, ring_blocks
+from et_sim.workloads.training.blocks import QuerySight, gathered_blocks, ring_blocks
 
 METHODS = [
     {"context_attention": method, "context_balance": balance}
@@ -34,7 +34,7 @@ def tokens_of(ranks: int, place: int, each: int, *, is_balanced: bool) -> list[i
     return [*range(place * half, (place + 1) * half), *range(last * half, (last + 1) * half)]
 
 
-def is_seen(sight: Sight, query: int, key: int) -> bool:
+def is_seen(sight: QuerySight, query: int, key: int) -> bool:
     whole = sight.document or sight.sequence
     if query // whole != key // whole:
         return False
@@ -45,7 +45,7 @@ def is_seen(sight: Sight, query: int, key: int) -> bool:
 def test_each_step_of_a_ring_has_the_pairs_that_the_mask_leaves_of_its_tokens(
     ranks: int, half: int, is_balanced: bool, is_causal: bool
 ) -> None:
-    each, sight = 2 * half, Sight(2 * half * ranks, is_causal)
+    each, sight = 2 * half, QuerySight(2 * half * ranks, is_causal)
     own = [tokens_of(ranks, place, each, is_balanced=is_balanced) for place in range(ranks)]
     for place in range(ranks):
         for step, block in enumerate(ring_blocks(sight, ranks, place, is_balanced=is_balanced)):
@@ -75,7 +75,7 @@ def test_gathered_keys_are_met_as_often_as_masks_leave_them(
 ) -> None:
     sequence = 2 * half * ranks
     document = sequence // parts if parts and sequence % parts == 0 else 0
-    sight = Sight(sequence, is_causal, window if is_causal else 0, document)
+    sight = QuerySight(sequence, is_causal, window if is_causal else 0, document)
     whole = 0
     for place in range(ranks):
         blocks = gathered_blocks(sight, ranks, place, is_balanced=is_balanced)
@@ -91,7 +91,7 @@ def test_gathered_keys_are_met_as_often_as_masks_leave_them(
 def test_a_zigzag_gives_all_ranks_the_same_pairs_and_half_blocks_behind_the_first(
     ranks: int, half: int
 ) -> None:
-    sight = Sight(2 * half * ranks, is_causal=True)
+    sight = QuerySight(2 * half * ranks, is_causal=True)
     for place in range(ranks):
         first, *others = ring_blocks(sight, ranks, place, is_balanced=True)
         assert first is not None
@@ -104,7 +104,7 @@ def test_a_zigzag_gives_all_ranks_the_same_pairs_and_half_blocks_behind_the_firs
 
 @given(st.integers(2, 8), st.integers(1, 64))
 def test_in_order_each_rank_has_one_block_more_than_the_previous_one(ranks: int, each: int) -> None:
-    sight = Sight(each * ranks, is_causal=True)
+    sight = QuerySight(each * ranks, is_causal=True)
     for place in range(ranks):
         blocks = ring_blocks(sight, ranks, place, is_balanced=False)
         assert [block is not None for block in blocks] == [step <= place for step in range(ranks)]

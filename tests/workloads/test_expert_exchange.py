@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from itertools import combinations
 from math import comb, prod
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import algorithms, network
+from msgspec.structs import replace
 from training_jobs import moved, with_experts
 
 from et_sim.api import run
@@ -20,7 +20,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.trace import NodeKind
 from et_sim.workloads import Model, Plan, make_training, read_model
 from et_sim.workloads.models.model import Experts, FeedForward
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.routing import odds_of, shares_met
 
 PART = FeedForward(128, is_gated=True)
@@ -98,10 +98,10 @@ def test_a_token_crosses_to_a_node_once_and_is_copied_there() -> None:
 
 
 def test_a_limit_of_nodes_is_the_models_or_the_plans() -> None:
-    limited = Layers(model(groups=4, chosen_groups=2), layout())
+    limited = ModelLayers(model(groups=4, chosen_groups=2), layout())
     assert limited.model.experts is not None
     by_model = limited.tokens_met(limited.model.experts, 4).total
-    other = Layers(model(), layout(expert_nodes=2))
+    other = ModelLayers(model(), layout(expert_nodes=2))
     assert other.model.experts is not None
     assert by_model == other.tokens_met(other.model.experts, 4).total
     assert by_model == round(32 * 2 * (1 - comb(4, 4) / comb(8, 4)))
@@ -180,7 +180,7 @@ def test_ranks_that_share_every_expert_have_a_share_of_its_weights_and_gather_it
         Plan(tensor=2, sequence_parallel=True, data=4, expert=4, expert_tensor=sharers, micro_batches=1)
         for sharers in (1, 2)
     ]
-    weights = [Layers(of, plan).expert_weights(1) for plan in plans]
+    weights = [ModelLayers(of, plan).expert_weights(1) for plan in plans]
     assert weights[0] == 2 * weights[1]
     result = moved(make_training(of, plans[1]).templates[0])
     here = 32 * 2 * of.hidden * 2  # copies of a rank's tokens
@@ -190,11 +190,11 @@ def test_ranks_that_share_every_expert_have_a_share_of_its_weights_and_gather_it
 
 def test_tokens_above_the_capacity_of_an_expert_are_dropped() -> None:
     of, given = model(), {"expert_exchange": "all-to-all", "expert_skew": "zipf:2"}
-    layers = Layers(of, layout(**given, capacity_factor=1.5))
+    layers = ModelLayers(of, layout(**given, capacity_factor=1.5))
     assert layers.model.experts is not None
     loads = layers.tokens_of_experts(layers.model.experts)
     assert max(loads) == 12  # of 8 in the mean
-    everything = Layers(of, layout(**given)).tokens_of_experts(layers.model.experts)
+    everything = ModelLayers(of, layout(**given)).tokens_of_experts(layers.model.experts)
     assert loads == tuple(min(load, 12) for load in everything)
 
 
@@ -204,7 +204,7 @@ def test_a_layer_that_predicts_a_further_token_costs_a_layer_a_head_and_their_jo
     names = {more.templates[0].names[name] for name in more.templates[0].name.tolist()}
     added = {name for name in names if "further token 0" in name}
     assert {f"forward 0 further token 0 {part}" for part in ("joining", "attention output", "loss")} <= added
-    layers = Layers(of, Plan())
+    layers = ModelLayers(of, Plan())
     assert layers.joining_weights == 2 * of.hidden**2 + 3 * of.hidden
     assert len(more.templates[0]) > len(plain.templates[0])
 

@@ -175,7 +175,7 @@ def test_a_seed_without_zipf_is_refused() -> None:
 
 
 def test_expert_skew_requires_experts() -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     with pytest.raises(UsageError, match="has no experts"):
         make_training(replace(MODEL, experts=None), Plan(data=2, expert_skew="zipf:1"))

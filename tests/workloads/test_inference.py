@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import algorithms, network, system
+from msgspec.structs import replace
 from training_jobs import decoder, moved, rows_named, with_experts, with_latent_attention
 
 from et_sim.api import run
@@ -18,7 +18,7 @@ from et_sim.machine.presets import preset
 from et_sim.trace import Trace
 from et_sim.trace.preflight import find_problems
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, read_model
-from et_sim.workloads.inference.batch import Load, cache_bytes, cache_bytes_of_stage
+from et_sim.workloads.inference.batch import BatchLoad, cache_bytes, cache_bytes_of_stage
 from et_sim.workloads.inference.forward import make_replica
 from et_sim.workloads.models.model import Attention
 
@@ -208,7 +208,7 @@ def test_a_decode_step_takes_as_long_as_its_weights_and_its_cache_from_memory() 
 def test_rounding_sees_more_but_less_than_a_step_for_each_sequence(contexts: list[int], step: int) -> None:
     exact = Batch.of(Segment(1, context) for context in contexts).decode
     rounded = Batch.of((Segment(1, context) for context in contexts), step).decode
-    assert exact == Load(len(contexts), len(contexts), *[sum(contexts) + len(contexts)] * 2)
+    assert exact == BatchLoad(len(contexts), len(contexts), *[sum(contexts) + len(contexts)] * 2)
     assert 0 <= rounded.keys - exact.keys < step * len(contexts)
     assert rounded.segments == exact.segments
     parts = Batch.of([Segment(3, context) for context in contexts], step).prefill

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import network, system
+from msgspec.structs import replace
 from training_jobs import decoder, memory, moved, rows_named, with_experts, with_latent_attention
 
 from et_sim.api import run
 from et_sim.basics.errors import UsageError
 from et_sim.trace import Trace
 from et_sim.workloads import Model, Plan, make_training
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.operations import model_operations, tokens_of
 from et_sim.workloads.training.units import activation_bytes
 
@@ -55,7 +55,7 @@ def test_replicas_exchange_gradients_of_adapters_only(zero: int) -> None:
     if zero in (1, 2):
         assert traffic["data", "all_gather"] == 2 * adapters // 4
     if zero == 3:
-        layers = Layers(decoder(), plan)
+        layers = ModelLayers(decoder(), plan)
         whole = 4 * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights + adapters
         assert traffic["data", "all_gather"] == 2 * 2 * whole // 4
 
@@ -70,7 +70,7 @@ def test_tied_embeddings_of_a_pipeline_have_no_gradients_to_reduce() -> None:
 )
 def test_memory_has_gradients_and_optimizer_of_adapters_only(model: Model) -> None:
     plan = Plan(lora_rank=4, micro_batches=1)
-    layers = Layers(model, plan)
+    layers = ModelLayers(model, plan)
     adapters = sum(layers.adapter_weights(layer) for layer in range(model.layers))
     result, whole = memory(model, plan), memory(model, replace(plan, lora_rank=0))
     assert (result.gradients, result.optimizer) == (4 * adapters, 12 * adapters)
@@ -79,7 +79,7 @@ def test_memory_has_gradients_and_optimizer_of_adapters_only(model: Model) -> No
 
 def test_adapters_keep_their_outputs() -> None:
     model, plan = decoder(), Plan(lora_rank=4)
-    kept = (activation_bytes(Layers(model, replace(plan, lora_rank=rank)), 0) for rank in (4, 0))
+    kept = (activation_bytes(ModelLayers(model, replace(plan, lora_rank=rank)), 0) for rank in (4, 0))
     assert next(kept) - next(kept) == 32 * 4 * 4 * 2  # of four products
 
 

@@ -6,13 +6,13 @@ arXiv 2205.05198 and calculon-ai/calculon, calculon/llm/validation.py.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from training_jobs import decoder, memory
 
 from et_sim.workloads import Model, Plan, read_model

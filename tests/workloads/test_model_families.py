@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from training_jobs import decoder, rows_named
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.cli import main
 from et_sim.trace import NodeKind
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, make_training, read_model
-from et_sim.workloads.inference.batch import Sight, cache_bytes, sights
+from et_sim.workloads.inference.batch import AttentionSight, cache_bytes, sights
 from et_sim.workloads.models.configuration import PRESETS, model_of, preset_names
 from et_sim.workloads.models.keys import without_effect
 from et_sim.workloads.models.model import ATTENTION, RECURRENCE, Experts, FeedForward, LayerKind, Recurrence
-from et_sim.workloads.recurrence import Chunks
+from et_sim.workloads.recurrence import SequenceChunks
 from et_sim.workloads.training import blocks
 from et_sim.workloads.training.operations import model_operations
 
@@ -250,7 +250,9 @@ def test_products_of_chunks_are_those_of_the_published_programs(
 ) -> None:
     """Count scores within a chunk and their sums, and products that write and read a state, by token."""
     states = Recurrence(8, 4, 16, 8, 4, has_delta_rule=has_delta_rule, chunk=8)
-    kernels = {kernel.name: kernel.operations for kernel in Chunks(states, sequences, length, 2).forward()}
+    kernels = {
+        kernel.name: kernel.operations for kernel in SequenceChunks(states, sequences, length, 2).forward()
+    }
     tokens, heads, groups, key, value, chunk = sequences * length, 8, 4, 16, 8, 8
     found = sum(number for name, number in kernels.items() if name.startswith("chunk"))
     if has_delta_rule:
@@ -279,7 +281,7 @@ def test_a_query_sees_its_chunk_only(sequence: int, chunk: int) -> None:
         for key in range(query + 1)
         if key // chunk == query // chunk
     ]
-    assert blocks.Sight(sequence, is_causal=True, document=chunk).pairs(sequence) == len(seen)
+    assert blocks.QuerySight(sequence, is_causal=True, document=chunk).pairs(sequence) == len(seen)
 
 
 @given(st.integers(1, 30), st.integers(0, 30), st.integers(1, 20), st.booleans())
@@ -292,7 +294,7 @@ def test_passes_see_as_many_keys_as_their_windows_hold(
         for key in range(query + 1)
         if (key // window == query // window if in_chunks else key > query - window)
     ]
-    sight = Sight(window, in_chunks)
+    sight = AttentionSight(window, in_chunks)
     prefill, decode = Batch.of([Segment(tokens, before)], sights=[sight]).seen(sight)
     load = decode if tokens == 1 and before else prefill
     assert load.pairs == len(seen)

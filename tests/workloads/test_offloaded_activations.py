@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from machines import network, system
+from msgspec.structs import replace
 from training_jobs import decoder, memory
 
 from et_sim.api import run
@@ -14,7 +14,7 @@ from et_sim.basics.errors import TraceError
 from et_sim.trace import NodeKind
 from et_sim.workloads import Plan, make_training
 from et_sim.workloads.training.bounds import bounds_of
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.units import activation_bytes
 
 HOST = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 1, "remote-mem-bw": 1_000_000}
@@ -41,7 +41,7 @@ def test_layers_but_the_last_of_each_part_store_and_load_activations(
     how: dict[str, Any],
 ) -> None:
     plan = Plan(**{"micro_batches": 3, **how}, offload_activations=True)
-    each = activation_bytes(Layers(decoder(), plan), 0)
+    each = activation_bytes(ModelLayers(decoder(), plan), 0)
     expected = [each] * plan.micro_batches * (decoder().layers // plan.pipeline - 1)
     for trace in make_training(decoder(), plan).templates:
         for kind in (NodeKind.MEM_STORE, NodeKind.MEM_LOAD):
@@ -62,7 +62,7 @@ def test_on_a_fast_link_the_step_takes_as_long_and_needs_less_memory(how: dict[s
 
 def test_activations_of_two_layers_at_most_are_there_at_once() -> None:
     model, plan = decoder(layers=8), Plan(offload_activations=True, micro_batches=2)
-    each = activation_bytes(Layers(model, plan), 0)
+    each = activation_bytes(ModelLayers(model, plan), 0)
     assert memory(model, plan).activations <= 2 * each
     assert memory(model, replace(plan, offload_activations=False)).activations == 8 * each
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from machines import ring
 from msgspec import structs
+from msgspec.structs import replace
 
 import et_sim
 from et_sim.cli import main

@@ -8,20 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import network, system
+from msgspec.structs import replace
 
 from et_sim.api import run
 from et_sim.basics.errors import UsageError
-from et_sim.workloads import Axes, Rank, make_workload
-from et_sim.workloads.pipeline import Direction, Pass, Shape, schedule
+from et_sim.workloads import Rank, RankAxes, make_workload
+from et_sim.workloads.pipeline import Direction, Pass, PipelineShape, schedule
 
 FORWARD, BACKWARD, HALF = 100, 200, 100  # microseconds of a rank's whole part
 
 
-def passes(name: str, place: int, shape: Shape) -> list[Pass]:
+def passes(name: str, place: int, shape: PipelineShape) -> list[Pass]:
     return list(schedule(name, shape)(place))
 
 
-def makespan_us(name: str, shape: Shape) -> float:
+def makespan_us(name: str, shape: PipelineShape) -> float:
     """Return a step in which every pass computes for its share; messages between stages have a byte."""
     of_place = schedule(name, shape)
     length = {Direction.FORWARD: FORWARD, Direction.BACKWARD: BACKWARD}
@@ -45,7 +46,7 @@ def makespan_us(name: str, shape: Shape) -> float:
             if has_target:
                 rank.send(rank.next("stage", way, wraps=True), 1, tag + 2 * (piece + way), after=done)
 
-    workload = make_workload(Axes(stage=shape.stages), program)
+    workload = make_workload(RankAxes(stage=shape.stages), program)
     machine = network(["FullyConnected"], [shape.stages], bandwidth=1e6, latency=0.0)
     return (
         run(
@@ -60,13 +61,13 @@ def makespan_us(name: str, shape: Shape) -> float:
 def test_gpipe_and_1f1b_take_the_work_and_a_bubble_for_each_further_stage(
     name: str, stages: int, count: int
 ) -> None:
-    result = makespan_us(name, Shape(stages, count))
+    result = makespan_us(name, PipelineShape(stages, count))
     assert result == pytest.approx((count + stages - 1) * (FORWARD + BACKWARD), abs=1)
 
 
 @pytest.mark.parametrize(("stages", "count", "chunks"), [(2, 4, 2), (4, 8, 2), (4, 4, 2), (3, 6, 4)])
 def test_interleaving_divides_the_bubble_by_the_chunks(stages: int, count: int, chunks: int) -> None:
-    result = makespan_us("interleaved", Shape(stages, count, chunks))
+    result = makespan_us("interleaved", PipelineShape(stages, count, chunks))
     whole = FORWARD + BACKWARD
     assert result == pytest.approx(count * whole + (stages - 1) * whole / chunks, abs=1)
 
@@ -74,7 +75,7 @@ def test_interleaving_divides_the_bubble_by_the_chunks(stages: int, count: int, 
 @pytest.mark.parametrize(("stages", "count"), [(2, 4), (4, 8), (4, 4), (6, 12)])
 def test_zero_bubble_fills_the_bubble_with_gradients_of_weights(stages: int, count: int) -> None:
     """Return (stages - 1) * (forward + inputs - weights), the bubble of ZB-H1."""
-    result = makespan_us("zero-bubble", Shape(stages, count))
+    result = makespan_us("zero-bubble", PipelineShape(stages, count))
     bubble = (stages - 1) * (FORWARD + HALF - HALF)
     assert result == pytest.approx(count * (FORWARD + 2 * HALF) + bubble, abs=1)
 
@@ -92,7 +93,7 @@ def neighbour(work: Pass, stages: int, place: int, way: int) -> int | None:
 
 def dual_makespan(stages: int, count: int, forward: int, backward: int, weights: int, pair: int) -> int:
     """Return the end of all places; two passes side by side take as long as `pair` and end together."""
-    orders = [passes("dualpipe", place, Shape(stages, count)) for place in range(stages)]
+    orders = [passes("dualpipe", place, PipelineShape(stages, count)) for place in range(stages)]
     length = {
         Direction.FORWARD: forward,
         Direction.BACKWARD: backward,
@@ -146,7 +147,7 @@ def test_the_bubble_of_dualpipe_is_the_published_one(
     whole = dual_makespan(stages, count, forward, backward, weights, pair)
     bubbles = []
     for place in range(stages):
-        order = passes("dualpipe", place, Shape(stages, count))
+        order = passes("dualpipe", place, PipelineShape(stages, count))
         kinds = Counter(work.direction for work in order)
         pairs = sum(work.is_paired for work in order)
         busy = pairs * pair + (kinds[Direction.FORWARD] - pairs) * forward
@@ -160,7 +161,7 @@ def test_the_bubble_of_dualpipe_is_the_published_one(
 @given(st.integers(1, 8), st.integers(0, 12))
 def test_dualpipe_has_each_pass_once_in_order_and_never_waits_for_good(half: int, more: int) -> None:
     stages = 2 * half
-    shape = Shape(stages, 2 * stages + 2 * more)
+    shape = PipelineShape(stages, 2 * stages + 2 * more)
     dual_makespan(stages, shape.micro_batches, 1, 2, 1, 3)
     for place in range(stages):
         order = passes("dualpipe", place, shape)
@@ -191,7 +192,7 @@ def test_passes_in_pairs_are_of_different_micro_batches_or_parts(
     numbers: tuple[int, int, int], name: str
 ) -> None:
     stages, count, chunks = numbers
-    shape = Shape(stages, count * stages, chunks if name == "interleaved" else 1, pairs=True)
+    shape = PipelineShape(stages, count * stages, chunks if name == "interleaved" else 1, pairs=True)
     for place in range(stages):
         order = passes(name, place, shape)
         seen: set[tuple[int, int]] = set()
@@ -214,7 +215,7 @@ def test_every_micro_batch_goes_once_through_each_chunk_in_each_direction(
 ) -> None:
     stages, count, chunks = numbers
     is_interleaved = name == "interleaved"
-    shape = Shape(stages, count * stages, chunks) if is_interleaved else Shape(stages, count)
+    shape = PipelineShape(stages, count * stages, chunks) if is_interleaved else PipelineShape(stages, count)
     kinds = {Direction.FORWARD, Direction.BACKWARD}
     if name == "zero-bubble":
         kinds = {Direction.FORWARD, Direction.INPUTS, Direction.WEIGHTS}
@@ -228,7 +229,7 @@ def test_every_micro_batch_goes_once_through_each_chunk_in_each_direction(
             if work.direction is Direction.FORWARD:
                 continue
             before = Direction.INPUTS if work.direction is Direction.WEIGHTS else Direction.FORWARD
-            assert order.index(work._replace(direction=before)) < order.index(work)
+            assert order.index(replace(work, direction=before)) < order.index(work)
 
 
 @given(st.integers(1, 8), st.integers(1, 16))
@@ -238,7 +239,7 @@ def test_1f1b_and_zero_bubble_keep_no_more_micro_batches_than_there_are_stages(
     for name, ends in (("1f1b", Direction.BACKWARD), ("zero-bubble", Direction.WEIGHTS)):
         for place in range(stages):
             kept = most = 0
-            for work in passes(name, place, Shape(stages, count)):
+            for work in passes(name, place, PipelineShape(stages, count)):
                 kept += (work.direction is Direction.FORWARD) - (work.direction is ends)
                 most = max(most, kept)
             assert most <= (stages - place if name == "1f1b" else stages)
@@ -247,18 +248,26 @@ def test_1f1b_and_zero_bubble_keep_no_more_micro_batches_than_there_are_stages(
 @pytest.mark.parametrize(
     ("name", "shape", "message"),
     [
-        ("1f2b", Shape(2, 2), "there is no schedule '1f2b' (did you mean '1f1b'?)"),
-        ("1f1b", Shape(2, 2, 2), "chunks is 2, but the schedule 1f1b has 1 chunk on each rank"),
-        ("interleaved", Shape(2, 2), "chunks is 1, but the schedule interleaved needs at least 2"),
-        ("interleaved", Shape(4, 6, 2), "6 micro-batches are not whole rounds of 4 stages"),
-        ("dualpipe", Shape(3, 8), "they are 3 and 8 (give even numbers of both)"),
-        ("dualpipe", Shape(4, 9), "they are 4 and 9 (give even numbers of both)"),
-        ("dualpipe", Shape(4, 6), "6 micro-batches are too few for dualpipe, which fills two pipelines of 4"),
-        ("dualpipe", Shape(4, 8, pairs=True), "dualpipe runs passes in pairs anyway"),
-        ("zero-bubble", Shape(2, 4, pairs=True), "zero-bubble has no forward pass that may run beside"),
+        ("1f2b", PipelineShape(2, 2), "there is no schedule '1f2b' (did you mean '1f1b'?)"),
+        ("1f1b", PipelineShape(2, 2, 2), "chunks is 2, but the schedule 1f1b has 1 chunk on each rank"),
+        ("interleaved", PipelineShape(2, 2), "chunks is 1, but the schedule interleaved needs at least 2"),
+        ("interleaved", PipelineShape(4, 6, 2), "6 micro-batches are not whole rounds of 4 stages"),
+        ("dualpipe", PipelineShape(3, 8), "they are 3 and 8 (give even numbers of both)"),
+        ("dualpipe", PipelineShape(4, 9), "they are 4 and 9 (give even numbers of both)"),
+        (
+            "dualpipe",
+            PipelineShape(4, 6),
+            "6 micro-batches are too few for dualpipe, which fills two pipelines of 4",
+        ),
+        ("dualpipe", PipelineShape(4, 8, pairs=True), "dualpipe runs passes in pairs anyway"),
+        (
+            "zero-bubble",
+            PipelineShape(2, 4, pairs=True),
+            "zero-bubble has no forward pass that may run beside",
+        ),
     ],
 )
-def test_schedules_that_make_no_sense_are_refused(name: str, shape: Shape, message: str) -> None:
+def test_schedules_that_make_no_sense_are_refused(name: str, shape: PipelineShape, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         schedule(name, shape)
     assert message in str(caught.value)

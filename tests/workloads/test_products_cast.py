@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from training_jobs import decoder, memory, moved, rows_named, transformer, with_experts
 
 from et_sim.basics.errors import UsageError
@@ -15,7 +15,7 @@ from et_sim.workloads import make_training
 from et_sim.workloads.inference.batch import Batch, Segment, weight_bytes_of_stage
 from et_sim.workloads.inference.forward import make_inference
 from et_sim.workloads.kernels import stored_bytes
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.plan import Plan
 from et_sim.workloads.training.units import activation_bytes
 
@@ -95,7 +95,7 @@ def test_casts_are_cut_into_the_chunks_of_products_that_overlap_with_their_excha
 def test_memory_has_casts_of_weights_and_of_inputs_of_products() -> None:
     model, plan = decoder(), Plan(micro_batches=1, products="fp8")
     plain, cast = memory(model, replace(plan, products="values")), memory(model, plan)
-    layers = Layers(model, plan)
+    layers = ModelLayers(model, plan)
     weights = sum(layers.dense_weights(layer) for layer in range(model.layers))
     per_layer = stored_bytes(layers.dense_weights(0), "fp8")
     assert weights % model.layers == 0
@@ -105,7 +105,8 @@ def test_memory_has_casts_of_weights_and_of_inputs_of_products() -> None:
     outputs = model.sequence * model.attention.heads * model.attention.value_size
     saved = 2 * into - stored_bytes(into + outputs, "fp8")
     assert (
-        activation_bytes(Layers(model, replace(plan, products="values")), 0) - activation_bytes(layers, 0)
+        activation_bytes(ModelLayers(model, replace(plan, products="values")), 0)
+        - activation_bytes(layers, 0)
         == saved
     )
     assert cast.optimizer == plain.optimizer
@@ -115,7 +116,7 @@ def test_shares_are_gathered_cast_and_only_transposed_backward() -> None:
     plan = {"data": 4, "zero": 3, "products": "fp8", "micro_batches": 2}
     plain, cast = transformer(**plan).trace(0), transformer(**plan, gather_cast=True).trace(0)
     model = decoder()
-    weights = Layers(model, Plan(**plan)).dense_weights(0)
+    weights = ModelLayers(model, Plan(**plan)).dense_weights(0)
     passes = 2 * 2
     share = weights // 4
     assert of(cast, "layer 0 share cast") == (passes, passes * (2 * share + stored_bytes(share, "fp8")))
@@ -132,7 +133,7 @@ def test_shares_are_gathered_cast_and_only_transposed_backward() -> None:
 def test_experts_that_no_ranks_share_are_cast() -> None:
     plan = {"data": 2, "expert": 2, "zero": 3, "products": "fp8", "micro_batches": 1, "gather_cast": True}
     trace = make_training(with_experts(), Plan(**plan)).trace(0)
-    values = Layers(with_experts(), Plan(**plan)).expert_weights(1)
+    values = ModelLayers(with_experts(), Plan(**plan)).expert_weights(1)
     size = 2 * values + stored_bytes(values, "fp8")
     assert of(trace, "layer 1 expert share cast") == (2, 2 * size)
 

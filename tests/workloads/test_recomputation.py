@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from training_jobs import decoder, rows_named, with_experts, with_latent_attention
 
 from et_sim.basics.errors import UsageError
@@ -19,7 +19,7 @@ from et_sim.trace.tensors import tensor_uses
 from et_sim.workloads import Model, Plan, make_training
 from et_sim.workloads.models.model import Attention, FeedForward
 from et_sim.workloads.training.figures import most_memory
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.units import activation_bytes
 
 DENSE = ("core-attention", "norms", "activation", "mlp")
@@ -105,7 +105,7 @@ def test_by_operators_every_second_product_runs_again_and_no_attention() -> None
         "attention output": 2 * 32 * 64 * 64,
         "feed-forward up": 2 * 32 * 64 * inputs,
     }
-    layers = Layers(model, Plan(recompute="op"))
+    layers = ModelLayers(model, Plan(recompute="op"))
     kept = 64 + (64 + 16) + 64 + 128 + 64  # input, queries and values, attention, gate, the last product
     assert activation_bytes(layers, 0) == 32 * kept * 2
 
@@ -116,7 +116,7 @@ def test_by_operators_products_in_fewer_bits_all_run_again() -> None:
     begins = np.array([name.startswith("backward 0 layer 0 again") for name in trace.names])[trace.name]
     up = int(trace.num_ops[begins & rows_named(trace, " feed-forward up")].sum())
     assert up == 2 * 32 * 64 * 2 * 128
-    assert activation_bytes(Layers(gated(), plan), 0) == 32 * (64 + 64) * 2
+    assert activation_bytes(ModelLayers(gated(), plan), 0) == 32 * (64 + 64) * 2
 
 
 def test_where_outputs_are_reduced_and_scattered_their_product_does_not_run_again() -> None:
@@ -165,7 +165,9 @@ def test_a_run_of_layers_keeps_one_input_and_is_computed_again_at_once() -> None
     )
     assert kept == {name for name in wanted if "layer 0" in name or "layer 3" in name}
     memory = [most_memory(trace) for trace in (single, runs)]
-    whole, layer = (activation_bytes(Layers(decoder(), Plan(recompute=how)), 0) for how in ("none", "full"))
+    whole, layer = (
+        activation_bytes(ModelLayers(decoder(), Plan(recompute=how)), 0) for how in ("none", "full")
+    )
     assert memory[0].activations - memory[1].activations >= 2 * layer
     assert memory[1].temporary - memory[0].temporary >= 2 * (whole - layer)
 
@@ -199,7 +201,9 @@ def test_savings_of_modules_add_up(modules: tuple[str, ...], is_fused: bool, how
 
     def spared(recompute: str) -> int:
         changed = replace(plan, recompute=recompute)
-        return activation_bytes(Layers(model, plan), 0) - activation_bytes(Layers(model, changed), 0)
+        return activation_bytes(ModelLayers(model, plan), 0) - activation_bytes(
+            ModelLayers(model, changed), 0
+        )
 
     apart = sum(spared(module) for module in modules)
     assert spared("+".join(modules)) == pytest.approx(apart, abs=len(modules))  # a byte of scales for 32
@@ -210,7 +214,8 @@ def test_each_module_saves_its_outputs() -> None:
 
     def spared(model: Model, recompute: str) -> int:
         sizes = (
-            activation_bytes(Layers(model, replace(plan, recompute=how)), 1) for how in ("none", recompute)
+            activation_bytes(ModelLayers(model, replace(plan, recompute=how)), 1)
+            for how in ("none", recompute)
         )
         whole, rest = sizes
         return whole - rest

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import et_sim
 from et_sim.basics.errors import UsageError
@@ -22,7 +22,7 @@ from et_sim.workloads import (
     read_dlrm,
     read_network,
 )
-from et_sim.workloads.convolution import Network, layers_of, network_names
+from et_sim.workloads.convolution import ConvolutionNetwork, layers_of, network_names
 from et_sim.workloads.kernels import Kernel
 from et_sim.workloads.models import preset_names
 from et_sim.workloads.recommendation import PRESETS, Dlrm, changed
@@ -33,12 +33,12 @@ SYSTEM = {"endpoint-delay": 0, "profile": "corrected", "all-reduce-implementatio
 SYSTEM |= {"all-to-all-implementation": ["direct"]}
 
 
-def small_network() -> Network:
+def small_network() -> ConvolutionNetwork:
     """Return a network of the first and last layers of VGG16, and a sum."""
     _, network = read_network("vgg16")
     _, other = read_network("resnet50")
     [total] = [layer for layer in other.layers if layer.name == "layer1.0.add"]
-    return Network("this test", (*network.layers[:2], total, *network.layers[-2:]))
+    return ConvolutionNetwork("this test", (*network.layers[:2], total, *network.layers[-2:]))
 
 
 def small_dlrm() -> Dlrm:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from training_jobs import decoder
 
 from et_sim.basics.errors import UsageError
@@ -18,7 +18,7 @@ from et_sim.cli import main
 from et_sim.trace import Trace
 from et_sim.workloads import Model, Plan, make_training, read_model
 from et_sim.workloads.models.configuration import PRESETS
-from et_sim.workloads.training.blocks import Sight
+from et_sim.workloads.training.blocks import QuerySight
 
 MISTRAL = json.loads((PRESETS / "llama3-8b.json").read_text()) | {"model_type": "mistral"}
 SLIDING, FULL = "sliding_attention", "full_attention"
@@ -44,7 +44,7 @@ def test_a_query_sees_itself_and_those_before_it_in_the_window(sequence: int, wi
         for key in range(query + 1)
         if not window or key > query - window
     ]
-    assert Sight(sequence, is_causal=True, window=window).pairs(sequence) == len(seen)
+    assert QuerySight(sequence, is_causal=True, window=window).pairs(sequence) == len(seen)
 
 
 @given(
@@ -57,7 +57,7 @@ def test_operations_of_attention_are_those_of_the_scores_in_the_window(
     model = replace(decoder(), windows=(window, 0))
     plan = Plan(**how, micro_batches=3)
     workload = make_training(model, plan)
-    seen = sum(Sight(32, is_causal=True, window=width).pairs(32) for width in (window, 0, window, 0))
+    seen = sum(QuerySight(32, is_causal=True, window=width).pairs(32) for width in (window, 0, window, 0))
     attention = model.attention
     sizes = 4 * attention.query_size + 3 * attention.value_size
     exact = 2 * 3 * seen * attention.heads * sizes

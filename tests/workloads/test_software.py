@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from machines import network, system
+from msgspec.structs import replace
 from training_jobs import decoder, rows_named
 
 import et_sim
@@ -23,7 +23,7 @@ from et_sim.workloads import Model, Plan, make_training
 from et_sim.workloads.kernels import stored_bytes
 from et_sim.workloads.models.model import Attention, FeedForward
 from et_sim.workloads.software import DEFAULT, read_software, software_names
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.plan import plan_of
 from et_sim.workloads.training.units import activation_bytes
 
@@ -251,7 +251,7 @@ def test_operators_that_run_again_leave_as_much_apart_as_together(tmp_path: Path
     def left(*, apart: bool) -> int:
         software = described(tmp_path, {"selective": "op", "splits-products": apart})
         plan = plan_of({"software": software, "recompute": "selective"})
-        return activation_bytes(Layers(decoder(**LLAMA), plan), 0)
+        return activation_bytes(ModelLayers(decoder(**LLAMA), plan), 0)
 
     assert left(apart=True) == left(apart=False) > 0
 
@@ -287,7 +287,7 @@ def test_copies_around_shared_weights_are_kernels_of_all_weights(tmp_path: Path)
         "before-reduce": {"values": 1, "fp32": 1, "launches": 3},
     }
     copied = trace(tmp_path, {"shares": shares}, **SHARED)
-    weights = Layers(decoder(**LLAMA), Plan()).dense_weights(0)
+    weights = ModelLayers(decoder(**LLAMA), Plan()).dense_weights(0)
     assert moved(copied, "layer 0 weights copied") == [(weights * 2 * VALUE, 1)] * 2
     assert moved(copied, "layer 0 gradients copied") == [(weights * 6, 3)]
     for plan in ({"data": 1, "zero": 3}, {"data": 2, "zero": 0}):
@@ -462,7 +462,7 @@ def test_gradients_are_added_up_by_products_or_kernels_that_read_them(
     """Expect the first gradients as the sum if sums have the bytes of values and products do not add."""
     plan = {"micro_batches": 3, "sum_bytes": sum_bytes}
     apart, within = (trace(tmp_path, {"sums-in-products": is_within}, **plan) for is_within in (False, True))
-    weights = Layers(decoder(**LLAMA), Plan()).dense_weights(0)
+    weights = ModelLayers(decoder(**LLAMA), Plan()).dense_weights(0)
     ending = "layer 0 sum of gradients"
     each, launches = bytes_apart * weights, int(sum_bytes == VALUE)
     assert moved(apart, ending) == [(each, launches)] * 2

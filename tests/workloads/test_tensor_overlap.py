@@ -10,10 +10,10 @@ from machines import network, system
 from training_jobs import decoder, transformer
 
 from et_sim.api import run
-from et_sim.workloads import Axes, Plan, Rank, make_workload
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads import Plan, Rank, RankAxes, make_workload
+from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.parts import GatheredProduct, ModelPart, ReducedProduct
-from et_sim.workloads.training.work import Work
+from et_sim.workloads.training.work import RankWork
 
 PLAN = {"tensor": 4, "sequence_parallel": True, "micro_batches": 1}
 
@@ -22,11 +22,11 @@ def rows_of(part: ModelPart, plan: Plan, bandwidth: float, *, is_forward: bool) 
     """Return what the first rank does in one direction of a part."""
 
     def alone(rank: Rank) -> None:
-        work = Work(rank, plan)
+        work = RankWork(rank, plan)
         (part.forward if is_forward else part.backward)(work)
 
     done = run(
-        make_workload(Axes(tensor=4), alone),
+        make_workload(RankAxes(tensor=4), alone),
         system=system(profile="corrected"),
         network=network(["Ring"], [4], bandwidth),
     )
@@ -35,7 +35,7 @@ def rows_of(part: ModelPart, plan: Plan, bandwidth: float, *, is_forward: bool) 
 
 def part_of(kind: type[ModelPart], plan: Plan) -> ModelPart:
     """Return the first part of a layer that is of a kind."""
-    return next(part for part in Layers(decoder(), plan).layer(0) if isinstance(part, kind))
+    return next(part for part in ModelLayers(decoder(), plan).layer(0) if isinstance(part, kind))
 
 
 def only(rows: list[dict[str, Any]], *kinds: str) -> tuple[int, int]:
@@ -81,12 +81,12 @@ def test_software_may_reduce_gradients_of_inputs_whole(tmp_path: Path) -> None:
     part = part_of(GatheredProduct, plan)
 
     def alone(rank: Rank) -> None:
-        work = Work(rank, plan)
+        work = RankWork(rank, plan)
         part.backward(work)
         work.catch_up()
 
     done = run(
-        make_workload(Axes(tensor=4), alone),
+        make_workload(RankAxes(tensor=4), alone),
         system=system(profile="corrected"),
         network=network(["Ring"], [4], 50.0),
     )

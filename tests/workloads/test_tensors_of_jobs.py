@@ -16,7 +16,7 @@ from et_sim.api import run
 from et_sim.memory.footprint import class_of
 from et_sim.trace import NodeKind, Workload
 from et_sim.trace.tensors import remark_on_unannotated, tensor_uses
-from et_sim.workloads import Axes, Model, Plan, Rank, make_training, make_workload
+from et_sim.workloads import Model, Plan, Rank, RankAxes, make_training, make_workload
 from et_sim.workloads.convolution import (
     Convolution,
     layers_of,
@@ -25,7 +25,7 @@ from et_sim.workloads.convolution import (
 )
 from et_sim.workloads.recommendation import changed, make_dlrm_training, read_dlrm
 from et_sim.workloads.training.figures import figures, figures_of_replicas
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import ModelLayers
 
 FAST = {"topology": ["FullyConnected"], "bandwidth": [1e6], "latency": [1]}
 SHARED = [
@@ -129,7 +129,7 @@ def test_a_slow_network_adds_at_most_waiting_gradients(zero: int, prefetch: int)
     result, workload = figures(model, plan)
     (planned,) = (stage.memory.total for stage in result.stages)
     (needed,) = peaks(tracked(workload, slow(4)), plan)
-    layers = Layers(model, plan)
+    layers = ModelLayers(model, plan)
     weights = model.layers * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
     gathered = (prefetch + 1) * max(layers.dense_weights(0), layers.head_weights) * plan.value_bytes
     assert planned - (gathered if zero == 3 else 0) <= needed <= planned + weights * plan.gradient_bytes
@@ -141,7 +141,7 @@ def test_shared_weights_are_there_a_window_at_a_time() -> None:
     for prefetch in (0, 1, 2):
         model, plan = job({"data": 4, "zero": 3, "prefetch": prefetch}, vocabulary=8, layers=8)
         held[prefetch] = figures(model, plan)[0].stages[0].memory.temporary
-    layer = Layers(model, plan).dense_weights(0) * plan.value_bytes
+    layer = ModelLayers(model, plan).dense_weights(0) * plan.value_bytes
     assert [held[count] // layer for count in (0, 1, 2)] == [2, 4, 5]
     assert held[2] - held[1] == layer
 
@@ -187,9 +187,9 @@ def test_programs_that_name_tensors_somewhere_name_none_elsewhere() -> None:
         rank.compute("reads", micros=1, inputs={"weights:all": 8})
         rank.compute("reads nothing", micros=1)
 
-    workload = make_workload(Axes(data=2), step)
+    workload = make_workload(RankAxes(data=2), step)
     assert remark_on_unannotated(workload) == ""
-    silent = make_workload(Axes(data=2), lambda rank: rank.compute("says nothing", micros=1))
+    silent = make_workload(RankAxes(data=2), lambda rank: rank.compute("says nothing", micros=1))
     assert "no node names tensors" in remark_on_unannotated(silent)
 
 

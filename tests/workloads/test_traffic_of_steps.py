@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import network, system
+from msgspec.structs import replace
 from training_jobs import decoder, memory, moved, rows_named, transformer
 
 import et_sim
@@ -17,7 +17,7 @@ from et_sim.api import run
 from et_sim.trace import NodeKind, Trace
 from et_sim.workloads import Model, Plan, make_training, read_model
 from et_sim.workloads.models.model import Attention, FeedForward
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.plan import plan_of
 
 
@@ -97,7 +97,7 @@ def test_shared_gradients_are_copied_reduced_and_added_in_every_micro_batch(
     plan = Plan(
         micro_batches=count, sum_bytes=sum_bytes, gradient_bytes=gradient_bytes, zero=zero, data=2, bucket=1
     )
-    model, layers = decoder(), Layers(decoder(), plan)
+    model, layers = decoder(), ModelLayers(decoder(), plan)
     weights = model.layers * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
     trace = make_training(model, plan).templates[0]
     assert size_of(trace, "backward", "gradients copied") == count * (2 + gradient_bytes) * weights
@@ -142,7 +142,7 @@ def test_sums_of_gradients_are_read_and_written_in_every_micro_batch(
 ) -> None:
     """Use Megatron-Core, whose products add gradients themselves."""
     plan = Plan(micro_batches=count, sum_bytes=sum_bytes, zero=zero, data=2)
-    model, layers = decoder(), Layers(decoder(), plan)
+    model, layers = decoder(), ModelLayers(decoder(), plan)
     weights = model.layers * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
     trace = make_training(model, plan).templates[0]
     times = 0 if zero == 2 else count

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from machines import network, system
+from msgspec.structs import replace
 from training_jobs import decoder, moved, rows_named, transformer, with_experts, with_latent_attention
 
 from et_sim.api import run
@@ -23,9 +23,9 @@ from et_sim.trace import CollectiveKind, GroupRule, NodeKind, Trace, Workload
 from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import find_problems
 from et_sim.workloads import Model, Plan, make_training, read_model
-from et_sim.workloads.training.blocks import Sight
+from et_sim.workloads.training.blocks import QuerySight
 from et_sim.workloads.training.figures import figures
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import ModelLayers
 
 IDEAL = {"topology": ["FullyConnected"], "bandwidth": [1e6], "latency": [0]}
 
@@ -115,7 +115,7 @@ def test_operations_are_six_for_each_weight_and_token_and_attention_exactly(
     )
     workload = make_training(model, plan)
     tokens = plan.data * count * batch * model.sequence
-    seen = plan.data * count * batch * Sight(model.sequence, causal and is_fused).pairs(model.sequence)
+    seen = plan.data * count * batch * QuerySight(model.sequence, causal and is_fused).pairs(model.sequence)
     attention = model.attention
     sizes = (4 if is_fused else 3) * attention.query_size + 3 * attention.value_size
     of_core = 2 * seen * attention.heads * sizes * model.layers
@@ -150,7 +150,7 @@ def test_bytes_of_every_collective_follow_from_the_plan(
 ) -> None:
     model = decoder()
     plan = Plan(tensor=tensor, data=data, micro_batches=count, sequence_parallel=is_spread, zero=zero)
-    layers, workload = Layers(model, plan), make_training(model, plan)
+    layers, workload = ModelLayers(model, plan), make_training(model, plan)
     result = moved(workload.templates[0])
     size, passes = layers.activation_bytes, count * model.layers
     loss = count * layers.tokens * 4
@@ -174,7 +174,7 @@ def test_bytes_of_every_collective_follow_from_the_plan(
 @pytest.mark.parametrize("prefetch", [0, 1, 9])
 def test_shared_weights_are_gathered_twice_for_each_micro_batch_and_reduced_once(prefetch: int) -> None:
     plan = Plan(data=4, zero=3, micro_batches=3, prefetch=prefetch)
-    layers = Layers(decoder(), plan)
+    layers = ModelLayers(decoder(), plan)
     result = moved(make_training(decoder(), plan).templates[0])
     weights = 4 * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
     assert result["data", "all_gather"] == 3 * 2 * weights * plan.value_bytes // 4
@@ -190,7 +190,7 @@ def test_a_bucket_holds_gradients_of_one_micro_batch() -> None:
 
 def test_groups_of_sharing_replicas_reduce_their_shares() -> None:
     plan = Plan(data=8, shard=2, zero=3, micro_batches=1)
-    layers, workload = Layers(decoder(), plan), make_training(decoder(), plan)
+    layers, workload = ModelLayers(decoder(), plan), make_training(decoder(), plan)
     result = moved(workload.templates[0])
     weights = 4 * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
     assert result["shard", "reduce_scatter"] == weights * 2

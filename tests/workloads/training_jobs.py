@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from et_sim.trace import CollectiveKind, NodeKind, Trace, Workload
 from et_sim.workloads import Model, Plan, Rank, make_training
@@ -46,7 +46,7 @@ def with_latent_attention(**given: Any) -> Model:
 
 def transformer(**given: Any) -> Workload:
     """Return one step of training the decoder; arguments that are not fields of a plan change the model."""
-    of_plan = {field.name for field in fields(Plan)}
+    of_plan = {*Plan.__struct_fields__}
     plan = {"micro_batches": 4} | {name: value for name, value in given.items() if name in of_plan}
     return make_training(
         decoder(**{name: value for name, value in given.items() if name not in of_plan}), Plan(**plan)

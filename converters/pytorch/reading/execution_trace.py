@@ -21,23 +21,23 @@ import numpy as np
 
 from converters.pytorch.columns import ABSENT, HostNodeKind, HostTrace, ProcessGroup, Tensors
 from converters.pytorch.reading.execution_trace_nodes import (
+    ExecutionTraceNode,
     Fields,
     FlatNode,
-    Layout,
-    Node,
+    NodeLayout,
     fields_of,
     fields_of_flat,
 )
-from converters.pytorch.reading.json_chunks import BLOCK_BYTES, Batch, Member, Progress, json_chunks
+from converters.pytorch.reading.json_chunks import BLOCK_BYTES, JsonBatch, Member, Progress, json_chunks
 from converters.pytorch.reading.values import (
     C10D,
     COMMUNICATION,
     GROUPS,
-    Columns,
     Decoder,
     Kinds,
     Memo,
-    Table,
+    Numbering,
+    ValueColumns,
     decoded,
     numbers,
     process_groups,
@@ -66,11 +66,11 @@ _Found = tuple[int, list[Any]]  # number of the argument, and the tensor
 class TensorColumns:
     """A collector of the tensors of rows."""
 
-    def __init__(self, texts: Table[str | bytes]) -> None:
+    def __init__(self, texts: Numbering[str | bytes]) -> None:
         self._texts = texts
         self._wanted: Memo[bytes, tuple[int, ...]] = Memo(_arguments_with_tensors)
         self._decode = msgspec.json.Decoder(list[Any]).decode
-        self._columns = Columns(_TENSOR_COLUMNS)
+        self._columns = ValueColumns(_TENSOR_COLUMNS)
 
     def add(self, values: list[msgspec.Raw], types: list[bytes]) -> list[int]:
         """Add the next rows, given their arguments and types; return the number of tensors of each."""
@@ -144,8 +144,8 @@ _COLUMNS: Kinds = {
     _OUTPUTS: np.int32,
 }
 
-AnyNodes: TypeAlias = Sequence[Node | FlatNode]
-Watcher = Callable[[AnyNodes, Batch], None]
+AnyNodes: TypeAlias = Sequence[ExecutionTraceNode | FlatNode]
+Watcher = Callable[[AnyNodes, JsonBatch], None]
 
 
 def read_host(
@@ -183,11 +183,11 @@ class HostReader:
         self._decode: Decoder[Any] | None = None
         self._fields: Callable[[Any], Fields] = fields_of
         self._members: dict[str, Any] = {}
-        self._names: Table[str] = Table()
-        self._texts: Table[str | bytes] = Table()
+        self._names: Numbering[str] = Numbering()
+        self._texts: Numbering[str | bytes] = Numbering()
         self._kinds: Memo[str, int] = Memo(kind_of_node)
         self._keeps_values: Memo[str, bool] = Memo(values_matter)
-        self._columns = Columns(_COLUMNS)
+        self._columns = ValueColumns(_COLUMNS)
         self._inputs = TensorColumns(self._texts)
         self._outputs = TensorColumns(self._texts)
         self._groups: dict[str, ProcessGroup] = {}
@@ -197,7 +197,7 @@ class HostReader:
         """Add a member of the file's object."""
         self._members[member.key] = decoded(member, self._path)
 
-    def batch(self, batch: Batch) -> AnyNodes:
+    def batch(self, batch: JsonBatch) -> AnyNodes:
         """Add some nodes."""
         if self._decode is None:
             self._decode = self._decoder(batch)
@@ -243,11 +243,11 @@ class HostReader:
             **columns,
         )
 
-    def _decoder(self, batch: Batch) -> Decoder[Any]:
+    def _decoder(self, batch: JsonBatch) -> Decoder[Any]:
         """Return the decoder of the file's layout, which its first nodes show."""
-        layouts = Decoder(Layout, self._path)(batch)
+        layouts = Decoder(NodeLayout, self._path)(batch)
         if any(layout.attrs or layout.ctrl_deps for layout in layouts):
-            return Decoder(Node, self._path)
+            return Decoder(ExecutionTraceNode, self._path)
         self._fields = fields_of_flat
         return Decoder(FlatNode, self._path)
 

@@ -7,27 +7,27 @@ skipped while decoding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from converters.pytorch.columns import ABSENT
-from converters.pytorch.reading.kineto_events import Arguments
+from converters.pytorch.reading.kineto_events import EventArguments
 from converters.pytorch.reading.values import NO_TEXT, Number
 
 # Attributes that have a column, and some that are not used.
 _COMMON = frozenset(("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema", "tensor_range"))
 
 
-class Attribute(msgspec.Struct):
+class NodeAttribute(msgspec.Struct):
     """An element of `attrs`."""
 
     name: str
     value: Any = None
 
 
-class Values(msgspec.Struct, gc=False, frozen=True):
+class NodeValues(msgspec.Struct, gc=False, frozen=True):
     """The `inputs` or `outputs` of a node."""
 
     values: msgspec.Raw = NO_TEXT
@@ -35,25 +35,25 @@ class Values(msgspec.Struct, gc=False, frozen=True):
     types: msgspec.Raw = NO_TEXT
 
 
-_NO_VALUES = Values()
+_NO_VALUES = NodeValues()
 
 
-class Node(msgspec.Struct, rename={"node_id": "id", "category": "cat"}):
+class ExecutionTraceNode(msgspec.Struct, rename={"node_id": "id", "category": "cat"}):
     """A node of schema 1.0.2 or later; with times if a linker has added them."""
 
     node_id: int
     name: str
     ctrl_deps: int | list[int] | None = None
-    inputs: Values = _NO_VALUES
-    outputs: Values = _NO_VALUES
-    attrs: list[Attribute] = msgspec.field(default_factory=list)
+    inputs: NodeValues = _NO_VALUES
+    outputs: NodeValues = _NO_VALUES
+    attrs: list[NodeAttribute] = msgspec.field(default_factory=list)
     category: str | None = None
     pid: int | float | str = ABSENT
     ts: Number = None
     dur: Number = None
     inclusive_dur: Number = None
     stream: Number = None
-    args: Arguments | None = None
+    args: EventArguments | None = None
 
     @property
     def caller(self) -> int:
@@ -90,7 +90,7 @@ class FlatNode(msgspec.Struct, rename={"node_id": "id", "category": "cat"}):
     dur: Number = None
     inclusive_dur: Number = None
     stream: Number = None
-    args: Arguments | None = None
+    args: EventArguments | None = None
 
     @property
     def caller(self) -> int:
@@ -102,7 +102,7 @@ class FlatNode(msgspec.Struct, rename={"node_id": "id", "category": "cat"}):
         return getattr(self, name, otherwise)
 
 
-class Layout(msgspec.Struct):
+class NodeLayout(msgspec.Struct):
     """The members that distinguish the layouts, and show the work of a linker."""
 
     attrs: msgspec.Raw = NO_TEXT
@@ -111,8 +111,7 @@ class Layout(msgspec.Struct):
     ts: msgspec.Raw = NO_TEXT
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(Struct, frozen=True):
     """A block of nodes, field by field."""
 
     parent: list[int]
@@ -130,7 +129,7 @@ class Fields:
     more: list[dict[str, Any]]  # attributes without a column
 
 
-def fields_of(nodes: list[Node]) -> Fields:
+def fields_of(nodes: list[ExecutionTraceNode]) -> Fields:
     """Return the fields of nodes of the later schemas."""
     attributes = [{attribute.name: attribute.value for attribute in node.attrs} for node in nodes]
     return Fields(

@@ -8,20 +8,21 @@ the two original recordings.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from converters.pytorch.columns import ABSENT, DeviceTrace, HostNodeKind, HostTrace
 from converters.pytorch.reading.execution_trace import AnyNodes, kind_of_node, read_host
-from converters.pytorch.reading.execution_trace_nodes import FlatNode, Layout, Node
-from converters.pytorch.reading.json_chunks import BLOCK_BYTES, Batch, Blocks, Progress, json_chunks
-from converters.pytorch.reading.kineto_events import Arguments, Event
+from converters.pytorch.reading.execution_trace_nodes import ExecutionTraceNode, FlatNode, NodeLayout
+from converters.pytorch.reading.json_chunks import BLOCK_BYTES, JsonBatch, JsonText, Progress, json_chunks
+from converters.pytorch.reading.kineto_events import EventArguments, KinetoEvent
 from converters.pytorch.reading.kineto_timeline import DeviceReader
-from converters.pytorch.reading.values import Column, Decoder, decoded, rank_of_name, whole_number
+from converters.pytorch.reading.values import Decoder, ValueColumn, decoded, rank_of_name, whole_number
 from et_sim.basics.errors import TraceError
 
-_NO_EVENT = Event(phase="node", category="of the host, without times")
+_NO_EVENT = KinetoEvent(phase="node", category="of the host, without times")
 _ROOTS = (HostNodeKind.PROCESS, HostNodeKind.THREAD)
 _USER_SCOPE = 7
 
@@ -31,9 +32,9 @@ def read_linked(
 ) -> tuple[HostTrace, DeviceTrace]:
     """Read a linked file, plain or compressed with gzip."""
     device = DeviceReader(path)
-    node_ids = Column()
+    node_ids = ValueColumn()
 
-    def watch(nodes: AnyNodes, batch: Batch) -> None:
+    def watch(nodes: AnyNodes, batch: JsonBatch) -> None:
         kept = device.events([_event(node) for node in nodes], batch)
         node_ids.add([_owner(nodes[row]) for row in kept])
 
@@ -41,30 +42,32 @@ def read_linked(
     return host, device.finish(node_ids.finish())
 
 
-def _is_work(node: Node | FlatNode) -> bool:
+def _is_work(node: ExecutionTraceNode | FlatNode) -> bool:
     """Return whether a node is work of the device."""
     return bool(node.category) and node.category != "cpu_op"
 
 
-def _owner(node: Node | FlatNode) -> int:
+def _owner(node: ExecutionTraceNode | FlatNode) -> int:
     """Return the node of the execution trace that an event belongs to."""
     return node.caller if _is_work(node) else node.node_id
 
 
-def _event(node: Node | FlatNode) -> Event:
+def _event(node: ExecutionTraceNode | FlatNode) -> KinetoEvent:
     """Return the event of the timeline that the linker found for a node."""
     if node.ts is None or kind_of_node(node.name) in _ROOTS:
         return _NO_EVENT
     length = node.inclusive_dur if node.dur is None else node.dur
     thread = node.attribute("tid", 0)
     if _is_work(node):
-        category, arguments = str(node.category), node.args or Arguments(stream=node.stream)
+        category, arguments = str(node.category), node.args or EventArguments(stream=node.stream)
     else:
         category = "user_annotation" if node.attribute("scope", 0) == _USER_SCOPE else "cpu_op"
-        arguments = Arguments(
+        arguments = EventArguments(
             record_function=node.attribute("rf_id", ABSENT), sequence=node.attribute("seq_id", ABSENT)
         )
-    return Event("X", category, node.name, pid=node.pid, tid=thread, ts=node.ts, dur=length, args=arguments)
+    return KinetoEvent(
+        "X", category, node.name, pid=node.pid, tid=thread, ts=node.ts, dur=length, args=arguments
+    )
 
 
 HOST, DEVICE, LINKED, OTHER = "host", "device", "linked", "other"
@@ -72,8 +75,7 @@ _TAIL_BYTES = 1 << 18
 _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d+)')
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """The kind of a file: "host" (an execution trace), "device" (a Kineto timeline), "linked" (both in one,
     from an older linker) or "other", for which `why` describes the content.
     """
@@ -98,26 +100,26 @@ def identify(path: Path) -> Identity:
 def _identify(path: Path) -> Identity:
     members: dict[str, Any] = {}
     for piece in json_chunks(path, ("traceEvents", "nodes")):
-        if not isinstance(piece, Batch):
+        if not isinstance(piece, JsonBatch):
             members[piece.key] = decoded(piece, path)
         elif piece.key == "nodes":
-            layouts = Decoder(Layout, path)(piece)
+            layouts = Decoder(NodeLayout, path)(piece)
             kind = LINKED if any(layout.ts for layout in layouts) else HOST
             if "schema" not in members and not any(layout.attrs or layout.shapes for layout in layouts):
                 return Identity(OTHER, why='its "nodes" are not those of an execution trace')
             return Identity(kind, rank_of_name(path), whole_number(members.get("pid")))
         else:
-            return _device_identity(path, members, Decoder(Event, path)(piece))
+            return _device_identity(path, members, Decoder(KinetoEvent, path)(piece))
     return Identity(OTHER, why='holds neither "nodes" nor "traceEvents"')
 
 
-def _device_identity(path: Path, members: dict[str, Any], events: list[Event]) -> Identity:
+def _device_identity(path: Path, members: dict[str, Any], events: list[KinetoEvent]) -> Identity:
     if not any(event.phase for event in events) and "schemaVersion" not in members:
         return Identity(OTHER, why="is a list of something else than events")
     distributed = members.get("distributedInfo")
     rank = whole_number(distributed.get("rank")) if isinstance(distributed, dict) else ABSENT
     if rank == ABSENT and distributed is None:
-        with Blocks(path) as blocks:  # distributedInfo may come after the events
+        with JsonText(path) as blocks:  # distributedInfo may come after the events
             match = _RANK.search(blocks.last(_TAIL_BYTES))
         rank = int(match.group(1)) if match else ABSENT
     on_host = (

@@ -18,13 +18,13 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError, unreadable
 
@@ -35,7 +35,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 Progress = Callable[[int], None]
 
 
-class Blocks:
+class JsonText:
     """An open file; `read` returns the next bytes of its text, b"" at its end."""
 
     def __init__(self, path: Path, progress: Progress | None = None) -> None:
@@ -52,7 +52,7 @@ class Blocks:
         self._text = gzip.GzipFile(fileobj=self._file) if packed else self._file
         self._at_start = True
 
-    def __enter__(self) -> Blocks:
+    def __enter__(self) -> JsonText:
         return self
 
     def __exit__(
@@ -160,8 +160,7 @@ _LARGEST_MEMBER = 1 << 28
 _SHOWN = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A member of the file's object: its key, and its value as JSON."""
 
     key: str
@@ -169,8 +168,7 @@ class Member:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class JsonBatch(Struct, frozen=True):
     """Some elements of the list `key`, as a JSON list; `key` is "" if the file is the list alone.
 
     `offset` is the position of the first element in the text of the file.
@@ -187,9 +185,9 @@ def json_chunks(
     *,
     block_bytes: int = BLOCK_BYTES,
     progress: Progress | None = None,
-) -> Iterator[Member | Batch]:
+) -> Iterator[Member | JsonBatch]:
     """Yield the pieces of a file; the lists named in `lists` come in batches, everything else whole."""
-    with Blocks(path, progress) as blocks:
+    with JsonText(path, progress) as blocks:
         text = _Text(blocks, block_bytes)
         first = text.next_letter()
         if first == b"[":
@@ -210,7 +208,7 @@ def json_chunks(
 class _Text:
     """The part of the file in memory; `buffer[position:]` is not yet consumed."""
 
-    def __init__(self, blocks: Blocks, block_bytes: int) -> None:
+    def __init__(self, blocks: JsonText, block_bytes: int) -> None:
         self.blocks = blocks
         self.block_bytes = block_bytes
         self.buffer = b""
@@ -274,7 +272,7 @@ class _Text:
         )
 
 
-def _members(text: _Text, lists: Collection[str]) -> Iterator[Member | Batch]:
+def _members(text: _Text, lists: Collection[str]) -> Iterator[Member | JsonBatch]:
     """Yield the pieces of an object, from its opening bracket on."""
     text.position += 1
     if text.next_letter() == b"}":
@@ -301,7 +299,7 @@ def _members(text: _Text, lists: Collection[str]) -> Iterator[Member | Batch]:
             return
 
 
-def _batches(text: _Text, key: str) -> Iterator[Batch]:
+def _batches(text: _Text, key: str) -> Iterator[JsonBatch]:
     """Yield the elements of a list, from after its opening bracket to after its closing one."""
     subject = f'the list "{key}"' if key else "the list"
     is_first = True
@@ -321,7 +319,7 @@ def _batches(text: _Text, key: str) -> Iterator[Batch]:
                 raise text.error(f'"," is expected between elements of {subject}')
             content = content[1:]
         if content or is_first:  # an empty list is a batch, too
-            yield Batch(key, b"[" + content + b"]", offset)
+            yield JsonBatch(key, b"[" + content + b"]", offset)
             is_first = False
         if closed_at >= 0:
             text.position += 1

@@ -14,12 +14,20 @@ import numpy as np
 from converters.pytorch.columns import (
     ABSENT,
     COLLECTIVE_TEXTS,
-    Collectives,
+    CopyTransfers,
     EventKind,
-    Transfers,
+    RecordedCollectives,
     WaitColumns,
 )
-from converters.pytorch.reading.values import NO_TEXT, Memo, Number, Rows, Table, stream_number, values_matter
+from converters.pytorch.reading.values import (
+    NO_TEXT,
+    Memo,
+    Number,
+    Numbering,
+    ValueRows,
+    stream_number,
+    values_matter,
+)
 
 _CATEGORIES = {
     EventKind.OPERATOR: ("cpu_op", "operator"),
@@ -46,7 +54,7 @@ _CATEGORIES = {
 KINDS = {name: kind for kind, names in _CATEGORIES.items() for name in names}
 
 
-class Arguments(
+class EventArguments(
     msgspec.Struct,
     gc=False,
     rename={
@@ -113,7 +121,7 @@ class Arguments(
     number: Number = ABSENT
 
 
-class Event(msgspec.Struct, gc=False, rename={"phase": "ph", "category": "cat", "flow_id": "id"}):
+class KinetoEvent(msgspec.Struct, gc=False, rename={"phase": "ph", "category": "cat", "flow_id": "id"}):
     """An element of `traceEvents`."""
 
     phase: str = ""
@@ -124,7 +132,7 @@ class Event(msgspec.Struct, gc=False, rename={"phase": "ph", "category": "cat", 
     ts: int | float | str | None = None
     dur: int | float | str | None = None
     flow_id: Number = ABSENT
-    args: Arguments | None = None
+    args: EventArguments | None = None
 
 
 class EventTimes(msgspec.Struct, gc=False):
@@ -134,7 +142,7 @@ class EventTimes(msgspec.Struct, gc=False):
     dur: msgspec.Raw = NO_TEXT
 
 
-NO_ARGUMENTS = Arguments()
+NO_ARGUMENTS = EventArguments()
 
 
 _SHAPES = list[list[int | list[int | list[Any]]]]  # of tensors, and of lists of them
@@ -145,15 +153,17 @@ class Details:
     """A collector of details, with the row of the event beside each."""
 
     def __init__(self) -> None:
-        self.texts: Table[str | bytes] = Table()
+        self.texts: Numbering[str | bytes] = Numbering()
         self._keeps_values: Memo[str, bool] = Memo(values_matter)
         self._inputs: Memo[tuple[bytes, bytes, bytes], int] = Memo(self._inputs_text)
         self.unreadable_inputs = 0  # distinct recorded inputs that are no lists of the right kind
-        self._waits = Rows("row", "kind", "stream", "event", "record_correlation")
-        self._transfers = Rows("row", "size_bytes")
-        self._collectives = Rows(*Collectives.__dataclass_fields__)
+        self._waits = ValueRows("row", "kind", "stream", "event", "record_correlation")
+        self._transfers = ValueRows("row", "size_bytes")
+        self._collectives = ValueRows(*RecordedCollectives.__struct_fields__)
 
-    def add(self, first_row: int, events: list[Event], kinds: list[int], arguments: list[Arguments]) -> None:
+    def add(
+        self, first_row: int, events: list[KinetoEvent], kinds: list[int], arguments: list[EventArguments]
+    ) -> None:
         """Add the details of consecutive rows."""
         for row, argument in enumerate(arguments):
             if argument.operation is not None:
@@ -165,7 +175,7 @@ class Details:
                     first_row + row, argument.size if argument.size_bytes is None else argument.size_bytes
                 )
 
-    def inputs_of(self, events: list[Event], arguments: list[Arguments]) -> list[int]:
+    def inputs_of(self, events: list[KinetoEvent], arguments: list[EventArguments]) -> list[int]:
         """Return the text of each event's recorded inputs."""
         inputs, keeps = self._inputs, self._keeps_values
         return [
@@ -182,12 +192,12 @@ class Details:
     def waits(self) -> WaitColumns:
         return WaitColumns(**self._waits.finish())
 
-    def transfers(self) -> Transfers:
+    def transfers(self) -> CopyTransfers:
         columns = self._transfers.finish()
-        return Transfers(columns["row"], columns["size_bytes"].astype(np.int64))
+        return CopyTransfers(columns["row"], columns["size_bytes"].astype(np.int64))
 
-    def collectives(self) -> Collectives:
-        return Collectives(**self._collectives.finish())
+    def collectives(self) -> RecordedCollectives:
+        return RecordedCollectives(**self._collectives.finish())
 
     def _inputs_text(self, recorded: tuple[bytes, bytes, bytes]) -> int:
         dims, types, values = (text or b"[]" for text in recorded)
@@ -200,12 +210,12 @@ class Details:
         more = b', "values": ' + values if recorded[2] else b""
         return self.texts[b'{"dims": ' + dims + b', "types": ' + types + more + b"}"]
 
-    def _wait(self, row: int, argument: Arguments, name: str) -> None:
+    def _wait(self, row: int, argument: EventArguments, name: str) -> None:
         kind = name if argument.sync_kind is None else argument.sync_kind
         stream = stream_number(argument.waited_stream)
         self._waits.append(row, self.texts[kind], stream, argument.waited_event, argument.waited_record)
 
-    def _collective(self, row: int, argument: Arguments) -> None:
+    def _collective(self, row: int, argument: EventArguments) -> None:
         given = {name: getattr(argument, name) for name in self._collectives.columns if name != "row"}
         texts = {name: self.texts[_plain(given[name])] for name in COLLECTIVE_TEXTS}
         self._collectives.append(row, *{**given, **texts}.values())

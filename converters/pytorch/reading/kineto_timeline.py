@@ -21,22 +21,22 @@ import numpy as np
 import numpy.typing as npt
 
 from converters.pytorch.columns import ABSENT, DeviceTrace, EventKind, Numbers, Times
-from converters.pytorch.reading.json_chunks import BLOCK_BYTES, Batch, Member, Progress, json_chunks
+from converters.pytorch.reading.json_chunks import BLOCK_BYTES, JsonBatch, Member, Progress, json_chunks
 from converters.pytorch.reading.kineto_events import (
     KINDS,
     NO_ARGUMENTS,
-    Arguments,
     Details,
-    Event,
+    EventArguments,
     EventTimes,
+    KinetoEvent,
 )
 from converters.pytorch.reading.values import (
-    Columns,
     Decoder,
     Kinds,
     Lanes,
     Memo,
-    Table,
+    Numbering,
+    ValueColumns,
     decoded,
     numbers,
     process_groups,
@@ -116,14 +116,14 @@ class DeviceReader:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._decode = Decoder(Event, path)
+        self._decode = Decoder(KinetoEvent, path)
         self._members: dict[str, Any] = {}
         self._dropped: Counter[tuple[str, str]] = Counter()
         self._remarks: Counter[str] = Counter()
         self._codes: Memo[tuple[str, str], int] = Memo(_code)
-        self._names: Table[str] = Table()
+        self._names: Numbering[str] = Numbering()
         self._lanes = Lanes()
-        self._columns = Columns(_COLUMNS)
+        self._columns = ValueColumns(_COLUMNS)
         self._details = Details()
         self._spans: list[tuple[int, int]] = []
         self._lists: set[str] = set()
@@ -132,11 +132,11 @@ class DeviceReader:
         """Add a member of the file's object."""
         self._members[member.key] = decoded(member, self._path)
 
-    def batch(self, batch: Batch) -> None:
+    def batch(self, batch: JsonBatch) -> None:
         """Add some elements of the list of events."""
         self.events(self._decode(batch), batch)
 
-    def events(self, events: list[Event], batch: Batch) -> list[int]:
+    def events(self, events: list[KinetoEvent], batch: JsonBatch) -> list[int]:
         """Add the decoded events of a batch; return those that became rows."""
         self._lists.add(batch.key)
         codes = [self._codes[event.phase, event.category] for event in events]
@@ -192,7 +192,7 @@ class DeviceReader:
             **self._columns.finish(),
         )
 
-    def _append(self, events: list[Event], kinds: list[int], starts: Times, lengths: Times) -> None:
+    def _append(self, events: list[KinetoEvent], kinds: list[int], starts: Times, lengths: Times) -> None:
         """Append one row for each event."""
         arguments = [event.args or NO_ARGUMENTS for event in events]
         names = self._names
@@ -215,7 +215,9 @@ class DeviceReader:
         self._details.add(self._columns.rows, events, kinds, arguments)
         self._columns.add(values)
 
-    def _lanes_of(self, events: list[Event], kinds: list[int], arguments: list[Arguments]) -> list[int]:
+    def _lanes_of(
+        self, events: list[KinetoEvent], kinds: list[int], arguments: list[EventArguments]
+    ) -> list[int]:
         lanes = self._lanes
         return [
             lanes[event.pid, event.tid, argument.device, argument.stream]
@@ -224,7 +226,7 @@ class DeviceReader:
             for event, kind, argument in zip(events, kinds, arguments, strict=True)
         ]
 
-    def _with_times(self, events: list[Event], rows: list[int]) -> list[int]:
+    def _with_times(self, events: list[KinetoEvent], rows: list[int]) -> list[int]:
         """Return the rows whose events have a start and a duration; count the others."""
         timed = [row for row in rows if events[row].ts is not None and events[row].dur is not None]
         if len(timed) < len(rows):
@@ -235,7 +237,7 @@ class DeviceReader:
         if number:
             self._remarks[subject] += number
 
-    def _times(self, chosen: list[Event], rows: list[int], key: str, batch: Batch) -> Times:
+    def _times(self, chosen: list[KinetoEvent], rows: list[int], key: str, batch: JsonBatch) -> Times:
         """Return exact nanoseconds of the events, which are elements `rows` of the batch."""
         times = nanoseconds([event.ts if key == "ts" else event.dur for event in chosen])
         if times is not None:

@@ -22,8 +22,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from converters.pytorch.columns import ABSENT, Lane, ProcessGroup
-from converters.pytorch.reading.json_chunks import Batch, Member
+from converters.pytorch.columns import ABSENT, EventLane, ProcessGroup
+from converters.pytorch.reading.json_chunks import JsonBatch, Member
 from et_sim.basics.errors import TraceError
 
 # files differ in quotation marks; `whole_number` reads all forms
@@ -36,7 +36,7 @@ _PART_ROWS = 1 << 17
 _OWN_PAGES_BYTES = 1 << 16
 
 
-class Table(dict[_T, int]):
+class Numbering(dict[_T, int]):
     """A numbering in the order of first use: `table[thing]`."""
 
     def __missing__(self, thing: _T) -> int:
@@ -56,7 +56,7 @@ class Memo(dict[_T, _V]):
         return value
 
 
-class Column:
+class ValueColumn:
     """A column of whole numbers of type `kind`, or else of 32 bits as long as all values of a block fit."""
 
     def __init__(self, kind: type[np.integer[Any]] | None = None) -> None:
@@ -87,11 +87,11 @@ class Column:
 Kinds = Mapping[str, type[np.integer[Any]] | None]
 
 
-class Columns:
+class ValueColumns:
     """The columns of one table."""
 
     def __init__(self, kinds: Kinds) -> None:
-        self._columns = {column: Column(kind) for column, kind in kinds.items()}
+        self._columns = {column: ValueColumn(kind) for column, kind in kinds.items()}
         self.rows = 0
 
     def add(self, values: Mapping[str, Any]) -> None:
@@ -117,7 +117,7 @@ def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return np.concatenate(parts, out=whole)
 
 
-class Rows:
+class ValueRows:
     """The columns of a table with few rows, filled row by row."""
 
     def __init__(self, *columns: str) -> None:
@@ -143,7 +143,7 @@ def numbers(values: Sequence[Any] | npt.NDArray[np.int64]) -> npt.NDArray[np.int
     return np.array([whole_number(value) for value in values], np.int64)
 
 
-def texts_of(table: Table[str] | Table[bytes] | Table[str | bytes]) -> tuple[bytes, ...]:
+def texts_of(table: Numbering[str] | Numbering[bytes] | Numbering[str | bytes]) -> tuple[bytes, ...]:
     """Return the strings of a table as bytes."""
     return tuple(text.encode() if isinstance(text, str) else text for text in table)
 
@@ -227,16 +227,16 @@ class Lanes(Memo[tuple[Any, ...], int]):
 
     def __init__(self) -> None:
         super().__init__(lambda written: self.lanes[_lane(written, self._words)])
-        self._words: Table[str] = Table()
-        self.lanes: Table[Lane] = Table()
+        self._words: Numbering[str] = Numbering()
+        self.lanes: Numbering[EventLane] = Numbering()
 
 
-def _lane(written: tuple[Any, ...], words: Table[str]) -> Lane:
+def _lane(written: tuple[Any, ...], words: Numbering[str]) -> EventLane:
     process, thread = (_number(value, words) for value in written[:2])
     if len(written) == 2:
-        return Lane(process, thread, ABSENT, ABSENT)
+        return EventLane(process, thread, ABSENT, ABSENT)
     device, stream = whole_number(written[2]), stream_number(written[3])
-    return Lane(
+    return EventLane(
         process,
         thread,
         process if device == ABSENT else device,
@@ -244,7 +244,7 @@ def _lane(written: tuple[Any, ...], words: Table[str]) -> Lane:
     )
 
 
-def _number(value: Number, words: Table[str]) -> int:
+def _number(value: Number, words: Numbering[str]) -> int:
     """Return a number; processes and threads with names get numbers below all others."""
     number = whole_number(value)
     if number == ABSENT and isinstance(value, str) and value.strip() != str(ABSENT):
@@ -295,7 +295,7 @@ class Decoder(Generic[_Record]):
         self.repaired = 0
         self.count = 0
 
-    def __call__(self, batch: Batch) -> list[_Record]:
+    def __call__(self, batch: JsonBatch) -> list[_Record]:
         content = batch.content
         try:
             if not content.isascii():
@@ -312,11 +312,11 @@ class Decoder(Generic[_Record]):
         self.count += len(records)
         return records
 
-    def _error(self, batch: Batch, error: Exception) -> TraceError:
+    def _error(self, batch: JsonBatch, error: Exception) -> TraceError:
         return unreadable(batch, self._path, f"{error} ($[0] is its element {self.count})")
 
 
-def unreadable(batch: Batch, path: Path, why: str) -> TraceError:
+def unreadable(batch: JsonBatch, path: Path, why: str) -> TraceError:
     """Return the error for invalid elements of a batch."""
     where = f'"{batch.key}"' if batch.key else "the list"
     return TraceError(

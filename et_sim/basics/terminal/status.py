@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from et_sim.basics.terminal.streams import console_of, is_live, visible
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-class Status(NamedTuple):
+class Status(Struct, frozen=True):
     """A report: `plain` is the whole line; the rest are the parts of a bar."""
 
     plain: str

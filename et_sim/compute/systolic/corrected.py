@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from et_sim.compute.systolic.layer import Folds
-from et_sim.compute.systolic.streams import Stream, Written
-from et_sim.compute.systolic.timing import KB, NEVER, READ_CYCLES, Clock, Timing, Traffic
+from et_sim.compute.systolic.streams import OperandStream, Written
+from et_sim.compute.systolic.timing import KB, NEVER, READ_CYCLES, Clock, Timing, TransferTimes
 from et_sim.machine.systolic import Array
 
 
-def corrected(streams: tuple[Stream, Stream], written: Written, folds: Folds, array: Array) -> Timing:
+def corrected(
+    streams: tuple[OperandStream, OperandStream], written: Written, folds: Folds, array: Array
+) -> Timing:
     """Return the timing of a layer, with or without a limit of bandwidth."""
     halves = [kb * KB // 2 for kb in (array.ifmap_kb, array.filter_kb, array.ofmap_kb)]
     is_limited = array.is_limited
@@ -36,7 +38,7 @@ def corrected(streams: tuple[Stream, Stream], written: Written, folds: Folds, ar
 class _Reads:
     """The phases of a read operand: when they begin, and when their words have arrived."""
 
-    def __init__(self, stream: Stream, half: int, bandwidth: int, is_limited: bool) -> None:
+    def __init__(self, stream: OperandStream, half: int, bandwidth: int, is_limited: bool) -> None:
         self._bandwidth, self._is_limited = bandwidth, is_limited
         self._first = self._words = min(stream.words, half)
         self._phases = _phases(stream, half)
@@ -60,11 +62,11 @@ class _Reads:
             self._ahead = next(self._phases, None)
         return now - cycle
 
-    def traffic(self) -> Traffic:
-        return Traffic(-self._first // self._bandwidth, self._complete - 1, self._words)
+    def traffic(self) -> TransferTimes:
+        return TransferTimes(-self._first // self._bandwidth, self._complete - 1, self._words)
 
 
-def _phases(stream: Stream, half: int) -> Iterator[tuple[int, int]]:
+def _phases(stream: OperandStream, half: int) -> Iterator[tuple[int, int]]:
     """Yield the line in which each phase but the first begins, and its words."""
     if stream.words <= half:
         return
@@ -108,10 +110,10 @@ class _Writes:
         entry = (self._full + 1) * self._half
         return self._written.line_of(entry) if entry < self._written.entries else NEVER
 
-    def traffic(self, total: int) -> Traffic:
+    def traffic(self, total: int) -> TransferTimes:
         entries = self._written.entries
         self._begin(max(total, self._drained), entries - self._full * self._half)
-        return Traffic(self._start or 0, self._drained - 1, entries)
+        return TransferTimes(self._start or 0, self._drained - 1, entries)
 
     def _begin(self, cycle: int, words: int) -> None:
         self._start = cycle if self._start is None else self._start

@@ -21,9 +21,9 @@ from et_sim.machine.systolic import (
     LARGEST_MEMORY_KB,
     LARGEST_SIDE,
     Array,
-    Bandwidth,
     Dataflow,
-    Rules,
+    DramBandwidth,
+    SystolicRules,
 )
 
 LARGEST = 1 << 24
@@ -42,14 +42,14 @@ _CONVOLUTION = (
 )
 
 
-class Layout(StrEnum):
+class FileLayout(StrEnum):
     """The kinds of rows of a file."""
 
     CONVOLUTIONS = "conv"
     PRODUCTS = "gemm"
 
 
-def parse_topology(text: str, source: str, layout: Layout | None = None) -> list[SystolicLayer]:
+def parse_topology(text: str, source: str, layout: FileLayout | None = None) -> list[SystolicLayer]:
     """Read the layers of a file; without a layout, the number of columns of the first row decides."""
     layers: list[SystolicLayer] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -60,7 +60,7 @@ def parse_topology(text: str, source: str, layout: Layout | None = None) -> list
         if number == 1 or not line.strip():
             continue
         if layout is None:
-            layout = Layout.CONVOLUTIONS if len(list(filter(None, cells))) > 4 else Layout.PRODUCTS
+            layout = FileLayout.CONVOLUTIONS if len(list(filter(None, cells))) > 4 else FileLayout.PRODUCTS
         layers += _layers(cells, layout, place)
     if not layers:
         raise InputError(
@@ -80,16 +80,15 @@ def _refuse_layer(cells: list[str], place: str) -> None:
         )
 
 
-def _layers(cells: list[str], layout: Layout, place: str) -> Iterator[SystolicLayer]:
-    is_product = layout == Layout.PRODUCTS
+def _layers(cells: list[str], layout: FileLayout, place: str) -> Iterator[SystolicLayer]:
+    is_product = layout == FileLayout.PRODUCTS
     names = _PRODUCT if is_product else _CONVOLUTION
     least, most = len(names) + (is_product), len(names) + 1
     is_closed, given = not cells[-1], cells[:-1] if not cells[-1] else cells
     if not least <= len(given) <= most or not given[0]:
         columns = ", ".join(("name", *names)) + ("" if is_product else " (which may be left out)")
-        other = (
-            f"--input-type {Layout.CONVOLUTIONS if is_product else Layout.PRODUCTS} reads the other layout"
-        )
+        layout = FileLayout.CONVOLUTIONS if is_product else FileLayout.PRODUCTS
+        other = f"--input-type {layout} reads the other layout"
         cause = f"the row has {plural(len(given), 'column')}" if given[0] else "the layer has no name"
         raise InputError(cause, place=place, remedy=f"a row has the columns {columns}; {other}")
     sizes = [_size(name, cell, place) for name, cell in zip(names, given[1:], strict=False)]
@@ -163,12 +162,12 @@ class _Value(Struct, frozen=True):
     text: str
 
 
-def parse_config(text: str, source: str, rules: Rules = Rules.SCALE_SIM) -> Config:
+def parse_config(text: str, source: str, rules: SystolicRules = SystolicRules.SCALE_SIM) -> Config:
     """Read a configuration."""
     given = dict(_values(text, source))
     reader = _Reader(given, source)
-    mode = Bandwidth(
-        reader.choice(_PRESETS, "InterfaceBandwidth", [bandwidth.value for bandwidth in Bandwidth])
+    mode = DramBandwidth(
+        reader.choice(_PRESETS, "InterfaceBandwidth", [bandwidth.value for bandwidth in DramBandwidth])
     )
     array = Array(
         height=reader.number("ArrayHeight", LARGEST_SIDE),
@@ -180,10 +179,10 @@ def parse_config(text: str, source: str, rules: Rules = Rules.SCALE_SIM) -> Conf
             reader.choice(_ARCHITECTURE, "Dataflow", [dataflow.value for dataflow in Dataflow])
         ),
         mode=mode,
-        bandwidths=reader.bandwidths() if mode == Bandwidth.GIVEN else (10,),
+        bandwidths=reader.bandwidths() if mode == DramBandwidth.GIVEN else (10,),
         rules=rules,
     )
-    unused = [*_UNUSED, *(["Bandwidth"] if mode == Bandwidth.CALCULATED else [])]
+    unused = [*_UNUSED, *(["Bandwidth"] if mode == DramBandwidth.CALCULATED else [])]
     name = given.get(("general", "run_name"), _Value(0, "scale_run")).text
     named = {"TopologyCsvLoc"} & {key for _, key in given}
     return Config(array, name, (*(key for key in unused if (_ARCHITECTURE, key) in given), *named))

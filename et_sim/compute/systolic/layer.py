@@ -10,7 +10,6 @@ part of the array takes as long as one that fills it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from math import isqrt
 from typing import NamedTuple
@@ -38,13 +37,12 @@ class Dimensions(NamedTuple):
     stride_width: int
 
 
-@dataclass(frozen=True, slots=True)
-class SystolicLayer:
+class SystolicLayer(Struct, frozen=True):
     """A convolution of one image without padding; a matrix product is a special case."""
 
     name: str
     dimensions: Dimensions
-    place: str = field(default="", compare=False)  # its place in a file
+    place: str = ""  # its place in a file
 
     @classmethod
     def product(cls, name: str, rows: int, columns: int, inner: int, *, place: str = "") -> SystolicLayer:

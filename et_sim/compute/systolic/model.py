@@ -7,12 +7,12 @@ reports.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError, TraceError
 from et_sim.compute.model import Durations, Labels, Treatment, Utilisation, place_of, without
@@ -21,7 +21,7 @@ from et_sim.compute.systolic.corrected import corrected
 from et_sim.compute.systolic.files import LARGEST
 from et_sim.compute.systolic.layer import Dimensions, Folds, SystolicLayer
 from et_sim.compute.systolic.overlapping import Overlapping
-from et_sim.compute.systolic.streams import Held, Slanted, Stream, Written
+from et_sim.compute.systolic.streams import HeldOperand, OperandStream, Slanted, Written
 from et_sim.compute.systolic.timing import Timing, limited, unlimited
 from et_sim.machine.systolic import Array, ClockedArray, Dataflow
 from et_sim.trace.columns import BoolColumn, IntColumn, Trace
@@ -40,12 +40,12 @@ ACCESS = tuple(
 )
 
 
-class Report(Struct, frozen=True, dict=True):
+class LayerReport(Struct, frozen=True, dict=True):
     """The report of one layer; triples belong to ifmap, filter and ofmap."""
 
     layer: SystolicLayer
     array: Array
-    alike: Report | None = None  # report of another layer with the same dimensions
+    alike: LayerReport | None = None  # report of another layer with the same dimensions
 
     @cached_property
     def timing(self) -> Timing:
@@ -119,12 +119,12 @@ class Report(Struct, frozen=True, dict=True):
         )
 
 
-def reports(layers: Iterable[SystolicLayer], array: Array) -> list[Report]:
+def reports(layers: Iterable[SystolicLayer], array: Array) -> list[LayerReport]:
     """Return a report for each layer; layers with equal dimensions share the work."""
-    known: dict[Dimensions, Report] = {}
+    known: dict[Dimensions, LayerReport] = {}
     reports = []
     for layer in layers:
-        reports.append(Report(layer, array, known.get(layer.dimensions)))
+        reports.append(LayerReport(layer, array, known.get(layer.dimensions)))
         known.setdefault(layer.dimensions, reports[-1])
     return reports
 
@@ -148,7 +148,7 @@ def sram_words(layer: SystolicLayer, array: Array) -> tuple[int, int, int]:
     return rows * inner, columns * inner * across, rows * columns * down
 
 
-def _streams(layer: SystolicLayer, folds: Folds) -> tuple[Stream, Stream]:
+def _streams(layer: SystolicLayer, folds: Folds) -> tuple[OperandStream, OperandStream]:
     """Return the streams of ifmap and filter."""
     streamed = Slanted(
         height=folds.steps,
@@ -160,12 +160,12 @@ def _streams(layer: SystolicLayer, folds: Folds) -> tuple[Stream, Stream]:
         start=folds.load,
         fold_cycles=folds.cycles,
     )
-    plain: Stream = Held(folds) if folds.dataflow == Dataflow.INPUT else streamed
+    plain: OperandStream = HeldOperand(folds) if folds.dataflow == Dataflow.INPUT else streamed
     image = plain if layer.is_plain else Overlapping(layer, folds, plain)
     if folds.dataflow == Dataflow.INPUT:
         return image, streamed
     if folds.dataflow == Dataflow.WEIGHT:
-        return image, Held(folds)
+        return image, HeldOperand(folds)
     return image, Slanted(
         height=folds.steps,
         width=folds.width,
@@ -223,14 +223,13 @@ class _Figures(NamedTuple):
     is_memory_bound: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Systolic:
+class Systolic(Struct, frozen=True):
     """A model by which each kernel has the array to itself."""
 
     clocked: ClockedArray
     label: str = "systolic"
     place: str = ""
-    _known: dict[str, _Figures] = field(default_factory=dict, compare=False)
+    _known: dict[str, _Figures] = field(default_factory=dict)
 
     def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:  # noqa: ARG002
         """Return the kernels without a shape."""
@@ -266,11 +265,11 @@ class Systolic:
     def _figures(self, text: str, trace: Trace, row: int) -> _Figures:
         if text not in self._known:
             layers = layers_of(text, place_of(trace, row))
-            reports = [(Report(layer, self.clocked.array), count) for layer, count in layers]
+            reports = [(LayerReport(layer, self.clocked.array), count) for layer, count in layers]
             self._known[text] = self._of(reports)
         return self._known[text]
 
-    def _of(self, reports: list[tuple[Report, int]]) -> _Figures:
+    def _of(self, reports: list[tuple[LayerReport, int]]) -> _Figures:
         """Return the timing of layers one after the other.
 
         Unlimited bandwidth has no utilisation, and every word counts once.
@@ -291,6 +290,6 @@ class Systolic:
         return _Figures(duration, compute, memory, 2 * macs / words, 2 * stalls > cycles)
 
 
-def _words(report: Report) -> int:
+def _words(report: LayerReport) -> int:
     layer = report.layer
     return layer.image_words + layer.inner * layer.columns + layer.rows * layer.columns

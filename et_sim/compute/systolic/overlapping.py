@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from et_sim.basics.errors import InputError
 from et_sim.compute.systolic.layer import Folds, SystolicLayer
-from et_sim.compute.systolic.streams import Phases, Stream, Window
+from et_sim.compute.systolic.streams import OperandStream, PhaseEnds, WordWindow
 from et_sim.machine.systolic import Dataflow
 
 Entries = npt.NDArray[np.int32]
@@ -76,7 +76,7 @@ class Overlapping(Struct, frozen=True, dict=True):
 
     layer: SystolicLayer
     folds: Folds
-    plain: Stream
+    plain: OperandStream
 
     @cached_property
     def words(self) -> int:
@@ -113,17 +113,17 @@ class Overlapping(Struct, frozen=True, dict=True):
         line = int(np.searchsorted(counts, entry - (self._ends[fold - 1] if fold else 0), side="right"))
         return (again * self._of_pass + fold) * self.folds.cycles + self._begin + line
 
-    def phases(self, most: int) -> Phases:
+    def phases(self, most: int) -> PhaseEnds:
         if most > self.words:
-            return Phases((), self.words)
+            return PhaseEnds((), self.words)
         self._refuse_endless()
         counter = _Counter(self._image, most)
         for _ in range(self._passes):
             for fold in range(self._of_pass):
                 counter.add(self._entries(fold))
-        return Phases(tuple(counter.ends), counter.held)
+        return PhaseEnds(tuple(counter.ends), counter.held)
 
-    def slides(self, window: Window) -> Iterator[tuple[int, int]]:
+    def slides(self, window: WordWindow) -> Iterator[tuple[int, int]]:
         if window.is_whole:
             return
         if self.listed > MOST_ENTRIES:
@@ -305,7 +305,7 @@ class _Counter:
 class _Buffer:
     """The words of an image that a window over the list holds."""
 
-    def __init__(self, fetched: Entries, image: int, window: Window) -> None:
+    def __init__(self, fetched: Entries, image: int, window: WordWindow) -> None:
         self._fetched, self._window = fetched, window
         self.is_held = np.zeros(image, np.bool_)
         self._sorted: tuple[Entries, npt.NDArray[np.int64]] | None = None

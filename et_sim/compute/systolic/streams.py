@@ -20,7 +20,7 @@ from et_sim.compute.systolic.layer import Folds, slanted_before, slanted_line
 from et_sim.machine.systolic import Dataflow
 
 
-class Window:
+class WordWindow:
     """SCALE-Sim's double buffer for reads: a window that slides over the list of words to fetch.
 
     The list is cut into sets of a hundredth of the memory. The active half of the memory is a window of sets.
@@ -82,7 +82,7 @@ _AT_ONCE, _MOST_KEPT = 1 << 16, 1 << 21  # lines
 Lines = npt.NDArray[np.int64]
 
 
-class Layout(Struct):
+class LineLayout(Struct):
     """The positions of the lines of blocks of `height` steps in the order of fetching.
 
     All blocks lie one below another, and are fetched by diagonals. Diagonals of neighbouring blocks mix, so
@@ -97,7 +97,7 @@ class Layout(Struct):
     _known: dict[tuple[int, int], tuple[list[int], list[int]]] = field(default_factory=dict)
     _kept: int = 0
 
-    def slides(self, block: int, window: Window) -> Iterator[tuple[int, int]]:
+    def slides(self, block: int, window: WordWindow) -> Iterator[tuple[int, int]]:
         """Yield the slides of the window during a visit to a block: the line, and the number of steps."""
         alike = self._alike(block)
         shift = (block - alike) * self.height * self.width
@@ -160,7 +160,7 @@ def _open_before(lines: Lines, width: int) -> Lines:
     return np.where(lines < width, short * (short + 1) // 2, width * lines - width * (width - 1) // 2)
 
 
-class Phases(Struct, frozen=True):
+class PhaseEnds(Struct, frozen=True):
     """The entries that complete phases, and the different words after the last phase."""
 
     ends: tuple[range, ...]
@@ -179,7 +179,7 @@ class Phases(Struct, frozen=True):
         return self.ends[-1][-1]
 
 
-class Stream(Protocol):
+class OperandStream(Protocol):
     """The view of an operand that memories need."""
 
     @property
@@ -205,19 +205,19 @@ class Stream(Protocol):
     def line_of(self, entry: int) -> int:
         """Return the line of an entry."""
 
-    def phases(self, most: int) -> Phases:
+    def phases(self, most: int) -> PhaseEnds:
         """Cut the stream after every `most` different words."""
 
-    def slides(self, window: Window) -> Iterator[tuple[int, int]]:
+    def slides(self, window: WordWindow) -> Iterator[tuple[int, int]]:
         """Yield the slides of a window: ascending lines, and numbers of steps."""
 
 
-def _cut(entries: int, words: int, most: int) -> Phases:
+def _cut(entries: int, words: int, most: int) -> PhaseEnds:
     """Return the phases of a stream that repeats the same different words in the same order."""
     if most > words:
-        return Phases((), words)
+        return PhaseEnds((), words)
     ends = range(most - 1, entries, most)
-    return Phases((ends,) if ends else (), entries % most)
+    return PhaseEnds((ends,) if ends else (), entries % most)
 
 
 class Slanted(Struct, frozen=True):
@@ -270,7 +270,7 @@ class Slanted(Struct, frozen=True):
             fold = again * self.blocks + block
         return fold * self.fold_cycles + self.start + slanted_line(entry, self.height, self._width(block))
 
-    def phases(self, most: int) -> Phases:
+    def phases(self, most: int) -> PhaseEnds:
         if not self.is_held:
             return _cut(self.words * self.visits, self.words, most)
         ends: list[range] = []
@@ -285,12 +285,12 @@ class Slanted(Struct, frozen=True):
                 ends.append(range(first, after if most <= size else first + 1, most))
                 held = min(after - 1 - ends[-1][-1], size)
             before = after
-        return Phases(tuple(ends), held)
+        return PhaseEnds(tuple(ends), held)
 
-    def slides(self, window: Window) -> Iterator[tuple[int, int]]:
+    def slides(self, window: WordWindow) -> Iterator[tuple[int, int]]:
         if window.is_whole:
             return
-        layout = Layout(self.height, self.width, self.last_width, self.blocks)
+        layout = LineLayout(self.height, self.width, self.last_width, self.blocks)
         for fold in range(self.blocks * self.visits):
             block = fold // self.visits if self.is_held else fold % self.blocks
             for line, steps in layout.slides(block, window):
@@ -300,7 +300,7 @@ class Slanted(Struct, frozen=True):
         return self.width if block < self.blocks - 1 else self.last_width
 
 
-class Held(Struct, frozen=True):
+class HeldOperand(Struct, frozen=True):
     """An operand that stays in the array: each fold's block enters once, its last row first."""
 
     folds: Folds
@@ -334,10 +334,10 @@ class Held(Struct, frozen=True):
         line = folds.height - folds.height_of(row) + (entry - row * folds.height * width) // width
         return (column * folds.row_folds + row) * folds.cycles + line
 
-    def phases(self, most: int) -> Phases:
+    def phases(self, most: int) -> PhaseEnds:
         return _cut(self.words, self.words, most)
 
-    def slides(self, window: Window) -> Iterator[tuple[int, int]]:
+    def slides(self, window: WordWindow) -> Iterator[tuple[int, int]]:
         if window.is_whole:
             return
         folds = self.folds

@@ -20,13 +20,13 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct, field
 
 from et_sim.compute.systolic.layer import Folds
-from et_sim.compute.systolic.streams import Stream, Window, Written
+from et_sim.compute.systolic.streams import OperandStream, WordWindow, Written
 from et_sim.machine.systolic import Array
 
 NEVER = 1 << 62  # a line or cycle that does not occur
 
 
-class Traffic(NamedTuple):
+class TransferTimes(NamedTuple):
     """The first and the last cycle of a transfer, and its words."""
 
     start: int
@@ -101,7 +101,7 @@ class WriteBuffer(Struct):
         return self.free, self._open, *self._closed
 
 
-def unlimited_writes(written: Written, memory_words: int, line_words: int, end: int) -> Traffic:
+def unlimited_writes(written: Written, memory_words: int, line_words: int, end: int) -> TransferTimes:
     """Return the writes with lines as wide as the array, so that no write waits.
 
     Drains then begin after fixed numbers of words, in a pattern that soon repeats.
@@ -130,12 +130,12 @@ def unlimited_writes(written: Written, memory_words: int, line_words: int, end: 
     return _emptied(buffer, start, stop, end)
 
 
-def _emptied(buffer: WriteBuffer, start: int, stop: int, cycle: int) -> Traffic:
+def _emptied(buffer: WriteBuffer, start: int, stop: int, cycle: int) -> TransferTimes:
     """Return the traffic after the memory has been emptied from this cycle on."""
     while lines := buffer.drain():
         stop = cycle + lines - 1
         cycle = stop + 1
-    return Traffic(start, stop, buffer.drained)
+    return TransferTimes(start, stop, buffer.drained)
 
 
 class LimitedWrites:
@@ -190,7 +190,7 @@ class LimitedWrites:
     def _line_of(self, entry: int) -> int:
         return self._written.line_of(entry) if entry < self._written.entries else NEVER
 
-    def finish(self, cycle: int) -> Traffic:
+    def finish(self, cycle: int) -> TransferTimes:
         """Drain the rest from this cycle on."""
         self._buffer.store(self._written.entries - self._stored)
         start = cycle if self._start is None else self._start
@@ -207,10 +207,12 @@ class Timing(Struct, frozen=True):
     total: int
     stalls: int
     spans: tuple[tuple[int, int], ...]
-    dram: tuple[Traffic, ...]
+    dram: tuple[TransferTimes, ...]
 
 
-def unlimited(streams: tuple[Stream, Stream], written: Written, folds: Folds, array: Array) -> Timing:
+def unlimited(
+    streams: tuple[OperandStream, OperandStream], written: Written, folds: Folds, array: Array
+) -> Timing:
     """Return the timing of a layer without waiting."""
     end = folds.count * folds.cycles - 1
     reads = tuple(
@@ -222,7 +224,7 @@ def unlimited(streams: tuple[Stream, Stream], written: Written, folds: Folds, ar
     return Timing(end, 0, (*spans, (written.first_line, written.last_line)), (*reads, writes))
 
 
-def _estimated(stream: Stream, memory_words: int) -> Traffic:
+def _estimated(stream: OperandStream, memory_words: int) -> TransferTimes:
     """Return the reads from DRAM of a memory that is emptied whenever its half is full.
 
     Halves have 50 sets of a hundredth of the memory; words before the first cycle arrive at ten words per
@@ -233,12 +235,14 @@ def _estimated(stream: Stream, memory_words: int) -> Traffic:
     phases = stream.phases(most)
     if not phases:
         loaded = -(-phases.rest // set_words) * set_words
-        return Traffic(-READ_CYCLES - -(-loaded // 10) + 1, -READ_CYCLES, phases.rest)
+        return TransferTimes(-READ_CYCLES - -(-loaded // 10) + 1, -READ_CYCLES, phases.rest)
     begin = stream.first_line - READ_CYCLES - -(-most // 10) + 1
-    return Traffic(begin, stream.line_of(phases.last) + READ_CYCLES, len(phases) * most + phases.rest)
+    return TransferTimes(begin, stream.line_of(phases.last) + READ_CYCLES, len(phases) * most + phases.rest)
 
 
-def limited(streams: tuple[Stream, Stream], written: Written, folds: Folds, array: Array) -> Timing:
+def limited(
+    streams: tuple[OperandStream, OperandStream], written: Written, folds: Folds, array: Array
+) -> Timing:
     """Return the timing of a layer in which reads wait for slides, and writes for drains."""
     sizes = (array.ifmap_kb * KB, array.filter_kb * KB)
     ifmap, filters = (
@@ -333,8 +337,8 @@ class Clock:
 class _Reads:
     """A read operand: its slides, and when the last fetch is complete."""
 
-    def __init__(self, stream: Stream, memory_words: int, bandwidth: int) -> None:
-        self._slides: Iterator[tuple[int, int]] = stream.slides(Window(stream.listed, memory_words))
+    def __init__(self, stream: OperandStream, memory_words: int, bandwidth: int) -> None:
+        self._slides: Iterator[tuple[int, int]] = stream.slides(WordWindow(stream.listed, memory_words))
         self._ahead = next(self._slides, None)
         fetched = -(-memory_words // 2 // bandwidth)
         self._begin = min(fetched, -(-stream.padded // bandwidth))
@@ -355,5 +359,5 @@ class _Reads:
             is_late = True
         return max(0, self._complete - cycle - READ_CYCLES) if is_late else 0
 
-    def traffic(self) -> Traffic:
-        return Traffic(-self._begin, self._complete, self._words)
+    def traffic(self) -> TransferTimes:
+        return TransferTimes(-self._begin, self._complete, self._words)

@@ -12,7 +12,7 @@ from typing import Any
 
 import networkx as nx
 
-from et_sim.engine.stall.laggards import Collectives, Laggard
+from et_sim.engine.stall.laggards import IssuedCollectives, Laggard
 from et_sim.engine.stall.messages import OpenMessages
 from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, StalledState, Vertex
 from et_sim.plan.records import Action
@@ -27,7 +27,7 @@ class WaitGraph:
 
     def __init__(self, still: StalledState) -> None:
         self.still = still
-        self.messages, self.collectives = OpenMessages(still), Collectives(still)
+        self.messages, self.collectives = OpenMessages(still), IssuedCollectives(still)
         self.laggards: dict[SharedPhase, list[Laggard]] = {}
         self.graph: nx.DiGraph[Vertex] = nx.DiGraph()
         self._explore(self._starts())

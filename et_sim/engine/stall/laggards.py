@@ -40,7 +40,7 @@ class Laggard(Struct, frozen=True):
     vertex: Vertex | None  # what that member has to finish first; None: nothing will help
 
 
-class Collectives:
+class IssuedCollectives:
     """All collectives that were issued."""
 
     def __init__(self, still: StalledState) -> None:

@@ -13,27 +13,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import field
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import plural, rank_ranges
 from et_sim.engine.containers import free_rows
 from et_sim.engine.outcome import Outcome, Ports
 from et_sim.engine.state.kinds import MESSAGE, REQUESTED_MESSAGE
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import LOWEST_31_BITS
-from et_sim.plan.records import Action, Plan
+from et_sim.plan.records import Action, LoweredPlan
 from et_sim.trace.columns import NodeKind, Trace, collective_name
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.workload import Workload
 
 
-@quick_dataclass(frozen=True)
-class Undelivered:
+class Undelivered(Struct, frozen=True):
     """Messages that are still in the network after the last event."""
 
     cause: str = ""  # in one sentence; empty: there are none
@@ -143,7 +140,7 @@ class Cycles(Struct, frozen=True):
     parent: dict[int, int]  # rows of the minimal cycles -> the row they come after
 
 
-def find_cycles(plan: Plan, template: int) -> Cycles:
+def find_cycles(plan: LoweredPlan, template: int) -> Cycles:
     """Return the dependency cycles of a template; linear, and at once where ids follow the dependencies."""
     knots = find_knots(*_edges(plan, template), int(plan.templates["nodes"][template]))
     home = {row: knot.cycle[0] for knot in knots for row in knot.rows}
@@ -152,7 +149,7 @@ def find_cycles(plan: Plan, template: int) -> Cycles:
     return Cycles(cycles, home, after)
 
 
-def _edges(plan: Plan, template: int) -> tuple[Any, Any]:
+def _edges(plan: LoweredPlan, template: int) -> tuple[Any, Any]:
     """Return parents and children of all dependencies."""
     first, count = int(plan.templates["node_first"][template]), int(plan.templates["nodes"][template])
     parent = np.repeat(np.arange(count, dtype=np.int32), plan.nodes["children"][first : first + count])

@@ -9,10 +9,10 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables
-from et_sim.plan.records import UNLIMITED, Plan, record, table
+from et_sim.plan.records import UNLIMITED, LoweredPlan, record, table
 
 NONE = -1
 MOST_QUEUE_SLOTS = 64  # places of a queue whose causes are stored
@@ -100,8 +100,7 @@ NOW = record(  # no field is called `base`, an attribute of NumPy's records, whi
 )
 
 
-@quick_dataclass(frozen=True)
-class Causes(Tables):
+class Causes(Tables, Struct, frozen=True):
     """The stored causes; NONE: there was none."""
 
     on: Any  # [1 if causes are recorded, else 0]
@@ -148,7 +147,7 @@ POOLS = {  # tables that grow with a pool of the run
 }
 
 
-def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
+def new_causes(plan: LoweredPlan, reserve: int, sizes: dict[str, int]) -> Causes:
     """Return tables for a run whose own have these sizes; `reserve` 0: nothing is recorded."""
 
     def causes_of(name: str) -> Any:
@@ -195,13 +194,13 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
     )
 
 
-def _places_in_lanes(plan: Plan) -> int:
+def _places_in_lanes(plan: LoweredPlan) -> int:
     """Return the most places of a lane whose causes are stored."""
     limited = plan.lane_limits[plan.lane_limits < UNLIMITED]
     return min(int(limited.max(initial=1)), MOST_QUEUE_SLOTS)
 
 
-def _receives_at_a_time(plan: Plan) -> int:
+def _receives_at_a_time(plan: LoweredPlan) -> int:
     """Return the number of receives of a phase to store: those that may be open, or the keys of a tree."""
     sends = plan.programs["sends"][plan.programs["own_steps"] > 0]
     most = max(int(plan.programs["start_transfers"].max(initial=0)), int(sends.max(initial=0)))

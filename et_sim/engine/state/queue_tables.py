@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import MachineError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.state.traffic_tables import FEWEST_SLICES, MOST_SLICES, SLICES_IN_ALL
 from et_sim.plan.records import record, table
@@ -70,8 +70,7 @@ FLOW = record(
 )
 
 
-@quick_dataclass(frozen=True)
-class Queues(Tables):
+class Queues(Tables, Struct, frozen=True):
     """The records of ports."""
 
     on: Any  # empty, or one: recording is on

@@ -18,7 +18,7 @@ SENDING = "all it sends"  # where there are no links
 NO_OWNER = -1
 
 
-class Ends(Struct, frozen=True, eq=False):
+class LinkEnds(Struct, frozen=True, eq=False):
     """The devices at the ends of the links of a graph."""
 
     source: Any  # device at the start of each link: a row of `names`; NO_OWNER: not a link of a graph
@@ -26,11 +26,11 @@ class Ends(Struct, frozen=True, eq=False):
     names: tuple[str, ...]
     rows: Any  # row in which each device is drawn; 0: it is an NPU
 
-    def where(self, links: Any) -> Ends:
+    def where(self, links: Any) -> LinkEnds:
         """Return the ends of some of the links."""
         return replace(self, source=self.source[links], target=self.target[links])
 
-    def with_others(self, count: int, rows: int) -> Ends:
+    def with_others(self, count: int, rows: int) -> LinkEnds:
         """Return these ends, with `count` links that are not of a graph behind the first `rows`."""
         source, target = (
             np.insert(column, [rows] * count, NO_OWNER) for column in (self.source, self.target)
@@ -46,7 +46,7 @@ class Named(Struct, frozen=True, eq=False):
     port: Any
     links: Any  # number of links of this owner and name
     ranks: tuple[str | None, ...]  # ranks with the link; None: all of the actor's
-    ends: Ends | None
+    ends: LinkEnds | None
 
     def with_units(self, rows: int, units: Any, ports: Any) -> Named:
         """Add units of a pool behind the first `rows`, given the stand-in of each and its port."""
@@ -78,7 +78,7 @@ class ResourceTable(Struct, frozen=True, eq=False):
     are_owned: bool = True  # the ranks of their actors own one each
     links: Any = None  # number of links of a row; None: one of each rank of the actor
     members: Any = None  # number of links over which a row's load is spread evenly; None: one
-    ends: Ends | None = None  # None: not links of a graph
+    ends: LinkEnds | None = None  # None: not links of a graph
     sizes: tuple[int, ...] = ()  # NPUs of each dimension, innermost first, if they lie in a grid
     named: Named | None = None  # None: rows represent no links of other names or owners
 

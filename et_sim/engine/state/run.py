@@ -6,12 +6,12 @@ little is left (`pools`); rows never move, so a row number is a stable name.
 
 from __future__ import annotations
 
-from dataclasses import astuple, fields
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import astuple
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.containers import LARGEST_POOL
@@ -66,7 +66,7 @@ from et_sim.engine.state.records import (
 )
 from et_sim.engine.state.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
-from et_sim.plan.records import FIRST_FACTOR, Plan, equal_rows, most_of_a_template, record, table
+from et_sim.plan.records import FIRST_FACTOR, LoweredPlan, equal_rows, most_of_a_template, record, table
 
 NEVER = 1 << 62
 FEWEST_TURNS = 1 << 12
@@ -75,8 +75,7 @@ PHASES_KEPT = 1 << 16
 BLOCK_SIZES = 32  # chunks come in blocks of a power of two
 
 
-@quick_dataclass(frozen=True)
-class PlanTables(Tables):
+class PlanTables(Tables, Struct, frozen=True):
     """The plan's tables that compiled code reads."""
 
     actor_of_rank: Any
@@ -117,8 +116,7 @@ class PlanTables(Tables):
     settings: Any
 
 
-@quick_dataclass(frozen=True)
-class Run(Tables):
+class Run(Tables, Struct, frozen=True):
     """One run: plan, network and state. Compiled functions take it as their first argument."""
 
     plan: PlanTables
@@ -213,7 +211,7 @@ def setting_of(correction: Correction) -> int:
 
 
 def new_run(
-    plan: Plan,
+    plan: LoweredPlan,
     network: Tables,
     traffic: Traffic,
     message: Any,
@@ -325,7 +323,7 @@ def _idle(dtype: np.dtype[Any], rows: int, *fields: str) -> Any:
     return made
 
 
-def _slowed(plan: Plan) -> dict[str, Any]:
+def _slowed(plan: LoweredPlan) -> dict[str, Any]:
     """Return the tables of nodes that take longer beside communication; all rows of an actor are free."""
     at_once, count = most_slowed(plan), len(plan.actors) if len(plan.slowing) else 0
     actors, nodes = _idle(SLOWED_ACTOR, count, "head"), table(SLOWED_NODE, count * at_once)
@@ -335,7 +333,7 @@ def _slowed(plan: Plan) -> dict[str, Any]:
     return {"slowed_nodes": nodes, "slowed_actors": actors}
 
 
-def most_slowed(plan: Plan) -> int:
+def most_slowed(plan: LoweredPlan) -> int:
     """Return the most nodes of an actor that may take longer beside communication at a time."""
     if not len(plan.slowing):
         return 0
@@ -344,7 +342,7 @@ def most_slowed(plan: Plan) -> int:
     return min(places, most_of_a_template(plan, slowed))
 
 
-def _repeats(plan: Plan, *, is_searched: bool) -> dict[str, Any]:
+def _repeats(plan: LoweredPlan, *, is_searched: bool) -> dict[str, Any]:
     """Return the tables for the search for periods."""
     repeats = table(REPEATS, 1)
     repeats["is_on"], repeats["due"] = is_searched, 0 if is_searched else NEVER
@@ -366,7 +364,7 @@ def _alike(rows: Any, firsts: Any) -> Any:
     return ends[np.searchsorted(ends, at)] - at + 1
 
 
-def _clock(plan: Plan, message: Any) -> Any:
+def _clock(plan: LoweredPlan, message: Any) -> Any:
     """Return the clock before the first event; all pools are empty, and unused ones never grow."""
     clock = _idle(CLOCK, 1, "slot", "bucket", "head", "tail")
     for pool in (name for name in CLOCK.names or () if name.startswith("free_")):
@@ -378,12 +376,12 @@ def _clock(plan: Plan, message: Any) -> Any:
     return clock
 
 
-def _turns(plan: Plan) -> int:
+def _turns(plan: LoweredPlan) -> int:
     """Return a power of two that holds messages of all members of a group at a time."""
     return 1 << max(2 * int(plan.programs["members"].max(initial=0)), FEWEST_TURNS).bit_length() - 1
 
 
-def _members_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
+def _members_and_queues(plan: LoweredPlan) -> tuple[Any, Any, Any]:
     """Return members, queues and cursors; groups that run side by side have queues of their own."""
     members = table(MEMBER_STATE, len(plan.members))
     if Correction.CONCURRENT_COMMUNICATION in plan.corrections:
@@ -399,21 +397,21 @@ def _members_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
     return members, queues, cursors
 
 
-def _node_states(plan: Plan) -> Any:
+def _node_states(plan: LoweredPlan) -> Any:
     last = plan.actors[-1]
     count = int(last.node_first) + int(plan.templates[last.template].nodes)
     return np.empty(count, NODE_STATE).view(np.recarray)
 
 
-def _phases_with_a_choice(plan: Plan) -> int:
+def _phases_with_a_choice(plan: LoweredPlan) -> int:
     """Return the number of phases of a chunk, if there are several queues or trees to choose from."""
     if plan.queue_rows == 1 and plan.programs["trees"].max(initial=0) <= 1:
         return 0
     return int(plan.collectives["phases"].max(initial=1))
 
 
-def _plan_tables(plan: Plan, lanes: int) -> PlanTables:
-    names = (field.name for field in fields(PlanTables) if field.name != "settings")
+def _plan_tables(plan: LoweredPlan, lanes: int) -> PlanTables:
+    names = (name for name in PlanTables.__struct_fields__ if name != "settings")
     shared = {name: getattr(plan, name) for name in names}
     shared["lane_limits"] = plan.lane_limits[:lanes]
     if len(plan.switches):  # a switch is not an actor

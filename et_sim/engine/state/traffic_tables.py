@@ -10,8 +10,8 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.plan.records import record, table
 
@@ -61,8 +61,7 @@ SLICE = record(
 LINK_QUEUE = record(("waiting", "i8"), ("since_ns", "i8"))  # messages that wait for a link, and since when
 
 
-@quick_dataclass(frozen=True)
-class Traffic(Tables):
+class Traffic(Tables, Struct, frozen=True):
     """The records of messages and links."""
 
     on: Any  # [1 if anything is recorded, else 0]

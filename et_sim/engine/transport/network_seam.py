@@ -6,7 +6,7 @@ tables (`Run.network`), so that a run compiles one model only.
 
 A model gives every message an arrival: it schedules the event (kind, a, b, c) itself, or keeps the message in
 the pool (`new_message`) and returns its row from `network_event` when it has arrived. Everything else is its
-own: tables in its dataclass, of which `grown` makes longer ones between events while `rows_left` returns the
+own: tables in its record, of which `grown` makes longer ones between events while `rows_left` returns the
 number of rows left in the shortest, and events of kinds `NETWORK` + 0, 1, … . An event that may be replaced
 by another one carries a version: the model compares it with its own and drops stale events.
 """
@@ -31,7 +31,7 @@ from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Network, Notice
 from et_sim.plan.expected import expected_packets
-from et_sim.plan.records import Plan
+from et_sim.plan.records import LoweredPlan
 
 PLENTY = 1 << 40
 KIND_BITS = 6  # of an event, below the row of a chunk
@@ -75,8 +75,8 @@ class NetworkModel:
     # the properties of paths that folding must distinguish (None: never fold), `whole` as with the correction
     # WHOLE_PATH; `needs` are the rows that one message may use up.
     check: Callable[..., None]
-    tables: Callable[[Network, Plan], Tables]
-    resources: Callable[[Network, Plan], ResourceTable]
+    tables: Callable[[Network, LoweredPlan], Tables]
+    resources: Callable[[Network, LoweredPlan], ResourceTable]
     path_keys: Callable[..., PathKeys | None]
     needs: Callable[[Network], Needs]
 
@@ -184,7 +184,7 @@ def _plenty(_run: Run) -> int:
     return PLENTY
 
 
-def packets_expected(model: NetworkModel, network: Network, plan: Plan) -> int:
+def packets_expected(model: NetworkModel, network: Network, plan: LoweredPlan) -> int:
     """Return about how many packets with data a run sends; 0 on models without packets."""
     return (
         0 if model.payload_of_packets is None else expected_packets(plan, model.payload_of_packets(network))
@@ -192,7 +192,7 @@ def packets_expected(model: NetworkModel, network: Network, plan: Plan) -> int:
 
 
 def network_tables(
-    model: NetworkModel, network: Network, plan: Plan, *, has_queues: bool, has_causes: bool
+    model: NetworkModel, network: Network, plan: LoweredPlan, *, has_queues: bool, has_causes: bool
 ) -> Tables:
     """Return the model's tables, with records of ports' queues and of causes, if needed."""
     tables = model.tables(network, plan)

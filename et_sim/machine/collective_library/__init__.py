@@ -4,8 +4,8 @@
 library's choice, and computes its time on a machine. `machine.collective_library_keys` reads the keys.
 """
 
-from et_sim.machine.collective_library.channels import Channels, Wires
-from et_sim.machine.collective_library.choice import Calibration, Call, Choice, Library
-from et_sim.machine.collective_library.constants import Protocol
+from et_sim.machine.collective_library.channels import Channels, LibraryWires
+from et_sim.machine.collective_library.choice import Calibration, Call, Library, LibraryChoice
+from et_sim.machine.collective_library.constants import LibraryProtocol
 
-__all__ = ["Calibration", "Call", "Channels", "Choice", "Library", "Protocol", "Wires"]
+__all__ = ["Calibration", "Call", "Channels", "Library", "LibraryChoice", "LibraryProtocol", "LibraryWires"]

@@ -15,11 +15,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.basics.units import parse_bytes, parse_time_ns
 from et_sim.documents.keys import Remarks, Section
 from et_sim.documents.kinds import choice, choices, number, size, time
-from et_sim.machine.collective_library.constants import PROTOCOL_NAMES, Protocol, protocols_named
+from et_sim.machine.collective_library.constants import PROTOCOL_NAMES, LibraryProtocol, protocols_named
 
 KINDS = ("infiniband", "roce", "efa", "efa-1", "slingshot", "tcpx", "unknown")
 _FIGURES = ("latency", "told-latency", "share", "fill", "fill-size", "protocols")
@@ -33,8 +34,7 @@ def network_kind(kind: str) -> Mapping[str, Any]:
     return content
 
 
-@quick_dataclass(frozen=True)
-class Between:
+class Between(Struct, frozen=True):
     """The network between nodes; figures that a file leaves out come from the kind."""
 
     kind: str = choice("The kind of network.", "", choices=KINDS)
@@ -50,7 +50,7 @@ class Between:
     )
     fill: float = number("Extra time of the first bytes, as a multiple of their time.", 0.0, maximum=1000)
     fill_size: int = size("Bytes of a collective that count as first ones.", 0)
-    protocols: tuple[Protocol, ...] = choices(
+    protocols: tuple[LibraryProtocol, ...] = choices(
         "The only protocols that are used between nodes.",
         (),
         choices=tuple(PROTOCOL_NAMES.values()),
@@ -70,9 +70,9 @@ class Between:
         """Return the time of a message, given the step that the library counts for it."""
         return step_us + self.latency_ns / 1000
 
-    def reported_us(self, protocol: Protocol) -> float:
+    def reported_us(self, protocol: LibraryProtocol) -> float:
         """Return the latency that the library adds to a step; it counts it twice with Simple."""
-        return self.told_latency_ns / 1000 * (2 if protocol is Protocol.SIMPLE else 1)
+        return self.told_latency_ns / 1000 * (2 if protocol is LibraryProtocol.SIMPLE else 1)
 
     def fill_us(self, size: int, full: float) -> float:
         """Return the extra time of the first bytes, given the full rate in GB/s."""

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.documents.kinds import count, flag, size
-from et_sim.machine.collective_library.constants import NVLS, NVLS_TREE, Protocol
+from et_sim.machine.collective_library.constants import NVLS, NVLS_TREE, LibraryProtocol
 
 KIB = 1024
 number = partial(count, minimum=0, maximum=1 << 16)
 slot = partial(size, minimum=0, maximum=1 << 40)
 
 
-@quick_dataclass(frozen=True)
-class Buffers:
+class ConnectionSlots(Struct, frozen=True):
     """The slots of a connection, their bytes by protocol, and the channels of sends and receives."""
 
     slots: int = number("Slots that a channel has for each connection.", 8)
@@ -37,7 +37,7 @@ class Buffers:
         False,
     )
 
-    def of_collective(self, algorithm: str, protocol: Protocol, channels: int) -> int:
+    def of_collective(self, algorithm: str, protocol: LibraryProtocol, channels: int) -> int:
         """Return the bytes that a member can send to the next one before that joins the collective."""
         if self.direct or algorithm in (NVLS, NVLS_TREE):
             return 0

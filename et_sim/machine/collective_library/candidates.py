@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.machine.collective_library.between import Between
-from et_sim.machine.collective_library.channels import Channels, Wires, speed_between, speed_within
+from et_sim.machine.collective_library.channels import Channels, LibraryWires, speed_between, speed_within
 from et_sim.machine.collective_library.constants import (
     ARM,
     COLLNET_CHAIN,
@@ -30,9 +30,9 @@ from et_sim.machine.collective_library.constants import (
     RING,
     TREE,
     Gpu,
-    Protocol,
-    Rules,
-    Steps,
+    LibraryProtocol,
+    LibraryRules,
+    StepTimes,
 )
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all_reduce", "all_gather", "reduce_scatter"
@@ -44,7 +44,7 @@ CHAIN_EFFICIENCY = 0.85  # of trees over nodes of one GPU
 NOT_SUMMED_BY_SWITCHES = ("int8", "fp8", "int4", "fp4", "fp6")
 
 
-class Group(Struct, frozen=True):
+class LibraryGroup(Struct, frozen=True):
     """A group of ranks as the library sees it."""
 
     ranks: int
@@ -67,12 +67,12 @@ class Group(Struct, frozen=True):
         return self.ranks == self.nodes
 
 
-class Machine(Struct, frozen=True):
+class LibraryMachine(Struct, frozen=True):
     """The machine as the formulas see it."""
 
-    rules: Rules
+    rules: LibraryRules
     gpu: Gpu
-    wires: Wires
+    wires: LibraryWires
     cpu: str
     has_switch: bool  # NVSwitch, which reduces from Hopper on
     has_collnet: bool
@@ -94,7 +94,7 @@ class Candidate(Struct, frozen=True):
     """An algorithm with a protocol, and its estimated time."""
 
     algorithm: str
-    protocol: Protocol
+    protocol: LibraryProtocol
     channels: int
     base_us: float
     within_us: float  # steps
@@ -114,7 +114,7 @@ class Candidate(Struct, frozen=True):
 
 
 def candidates(
-    machine: Machine, kind: str, group: Group, size: int, datatype: str, rings: Channels
+    machine: LibraryMachine, kind: str, group: LibraryGroup, size: int, datatype: str, rings: Channels
 ) -> Iterator[Candidate]:
     """Yield all candidates of the library's choice."""
     for way in _ways(machine, kind, group, size, datatype, rings):
@@ -127,10 +127,10 @@ def candidates(
 
 
 def _ways(
-    machine: Machine, kind: str, group: Group, size: int, datatype: str, rings: Channels
+    machine: LibraryMachine, kind: str, group: LibraryGroup, size: int, datatype: str, rings: Channels
 ) -> Iterator[Candidate]:
-    for protocol in Protocol:
-        if protocol is Protocol.LL128 and not _has_ll128(machine, group):
+    for protocol in LibraryProtocol:
+        if protocol is LibraryProtocol.LL128 and not _has_ll128(machine, group):
             continue
         yield _ring(machine, kind, group, size, protocol, rings)
         if kind == ALL_REDUCE:
@@ -142,7 +142,7 @@ def _ways(
         yield _pat(machine, group, rings)
 
 
-def _crossing(machine: Machine, kind: str, group: Group, way: Candidate) -> Crossing:
+def _crossing(machine: LibraryMachine, kind: str, group: LibraryGroup, way: Candidate) -> Crossing:
     """Return the use that a candidate makes of the network; `library_bytes` has the same bytes, by rank.
 
     Rings are counted with the steps of trees: the library counts shorter ones, which were not measured.
@@ -155,7 +155,7 @@ def _crossing(machine: Machine, kind: str, group: Group, way: Candidate) -> Cros
     if way.algorithm == RING:
         messages = passes * (nodes - 1)
         carried = 1.0 if kind in (BROADCAST, REDUCE) else passes * (group.ranks - 1) / group.ranks
-        if way.protocol is Protocol.SIMPLE:
+        if way.protocol is LibraryProtocol.SIMPLE:
             most = min(most, way.channels * machine.rules.ring_between / carried)
     elif way.algorithm == TREE:
         messages = over_levels
@@ -173,50 +173,55 @@ def _crossing(machine: Machine, kind: str, group: Group, way: Candidate) -> Cros
     return Crossing(messages, step, full, carried * FLAGS[way.protocol], most)
 
 
-def _by_switches(machine: Machine, ppn: int) -> float:
+def _by_switches(machine: LibraryMachine, ppn: int) -> float:
     """Return the GB/s of an all-reduce by the switches of one node."""
     return ppn * speed_within(machine.wires, machine.gpu.speeds, ppn) * machine.gpu.nvls_efficiency
 
 
-def _has_ll128(machine: Machine, group: Group) -> bool:
+def _has_ll128(machine: LibraryMachine, group: LibraryGroup) -> bool:
     return machine.gpu.ll128 and (machine.wires.is_nvlink or group.has_one_on_each)
 
 
-def _intra(machine: Machine) -> Steps:
+def _intra(machine: LibraryMachine) -> StepTimes:
     return machine.rules.nvlink if machine.wires.is_nvlink else machine.rules.pci
 
 
-def _network_us(machine: Machine, group: Group, protocol: Protocol) -> float:
+def _network_us(machine: LibraryMachine, group: LibraryGroup, protocol: LibraryProtocol) -> float:
     """Return the time that a card adds to a step of a ring; zero on one node."""
     if group.nodes == 1:
         return 0.0
-    return NETWORK_US[machine.cpu] * (3 if protocol is Protocol.SIMPLE else 1)
+    return NETWORK_US[machine.cpu] * (3 if protocol is LibraryProtocol.SIMPLE else 1)
 
 
-def _bus(group: Group, channels: Channels) -> float:
+def _bus(group: LibraryGroup, channels: Channels) -> float:
     return channels.count * (channels.within if group.nodes <= 2 else channels.between)
 
 
-def _by_nodes(group: Group, values: tuple[float, float, float]) -> float:
+def _by_nodes(group: LibraryGroup, values: tuple[float, float, float]) -> float:
     return values[min(group.nodes, 3) - 1]
 
 
-def _ll_most(machine: Machine, group: Group) -> float:
+def _ll_most(machine: LibraryMachine, group: LibraryGroup) -> float:
     if group.nodes == 1:
         return machine.gpu.ll_most
     return LL_MOST_BETWEEN[machine.cpu][0 if group.nodes == 2 else 1]
 
 
 def _ring(
-    machine: Machine, kind: str, group: Group, size: int, protocol: Protocol, channels: Channels
+    machine: LibraryMachine,
+    kind: str,
+    group: LibraryGroup,
+    size: int,
+    protocol: LibraryProtocol,
+    channels: Channels,
 ) -> Candidate:
     n, nodes = group.ranks, group.nodes
     bus = _bus(group, channels)
     if machine.rules.ratios is not None:
         bus *= machine.rules.ratios[RING][protocol]
-    elif protocol is Protocol.LL:
+    elif protocol is LibraryProtocol.LL:
         bus = min(_ll_most(machine, group), bus / 2)
-    elif protocol is Protocol.LL128:
+    elif protocol is LibraryProtocol.LL128:
         bus = min(0.92 * bus, channels.count * machine.gpu.ring_ll128)
     intra = _intra(machine).ring[protocol]
     base = machine.rules.ring_base[protocol]
@@ -226,7 +231,7 @@ def _ring(
             step = intra if nodes == 1 else machine.rules.network.ring[protocol]
             within, between = (step, 0.0) if nodes == 1 else (0.0, step)
         else:
-            within, between = n * (tree if protocol is Protocol.SIMPLE else intra), 0.0
+            within, between = n * (tree if protocol is LibraryProtocol.SIMPLE else intra), 0.0
         return Candidate(RING, protocol, channels.count, base, within, between, bus)
     both = 2 if kind == ALL_REDUCE else 1
     steps, crossing = both * (n - 1), both * (nodes - 1)
@@ -235,7 +240,7 @@ def _ring(
     within = (steps - crossing) * max(intra, _network_us(machine, group, protocol))
     between = crossing * inter
     plateau = size / (channels.count * n) >= PLATEAU
-    if kind == ALL_REDUCE and protocol is Protocol.SIMPLE and nodes > 1 and plateau:
+    if kind == ALL_REDUCE and protocol is LibraryProtocol.SIMPLE and nodes > 1 and plateau:
         base, within, between = (
             bandwidth * machine.gpu.ring_plateau for bandwidth in (base, within, between)
         )
@@ -243,18 +248,18 @@ def _ring(
 
 
 def _tree(
-    machine: Machine, group: Group, size: int, protocol: Protocol, channels: Channels
+    machine: LibraryMachine, group: LibraryGroup, size: int, protocol: LibraryProtocol, channels: Channels
 ) -> Iterator[Candidate]:
-    if protocol is Protocol.SIMPLE and group.nodes == 1 and not machine.gpu.tree_simple_on_a_node:
+    if protocol is LibraryProtocol.SIMPLE and group.nodes == 1 and not machine.gpu.tree_simple_on_a_node:
         return
     bus = _bus(group, channels)
     if machine.rules.ratios is not None:
         bus *= machine.rules.ratios[TREE][protocol]
     else:
         bus = min(0.92 * bus, channels.count * _by_nodes(group, machine.gpu.tree))
-        if protocol is Protocol.LL:
+        if protocol is LibraryProtocol.LL:
             bus = min(bus / 3.8, _ll_most(machine, group))
-        elif protocol is Protocol.LL128:
+        elif protocol is LibraryProtocol.LL128:
             part = 7 / 9 if group.nodes == 1 else 15 / 16
             bus = min(part * bus, channels.count * _by_nodes(group, machine.gpu.tree_ll128))
     if group.has_one_on_each:
@@ -272,7 +277,7 @@ def _tree(
     )
 
 
-def _tree_factor(machine: Machine, protocol: Protocol, size: int) -> tuple[float, float]:
+def _tree_factor(machine: LibraryMachine, protocol: LibraryProtocol, size: int) -> tuple[float, float]:
     """Return the factor by which the library chooses, and the one that smooths it.
 
     The library has a factor for each power of two. Times are interpolated between them; otherwise one byte
@@ -286,7 +291,9 @@ def _tree_factor(machine: Machine, protocol: Protocol, size: int) -> tuple[float
     return here, 1 + (after / here - 1) * part
 
 
-def _switches(machine: Machine, kind: str, group: Group, size: int, datatype: str) -> Iterator[Candidate]:
+def _switches(
+    machine: LibraryMachine, kind: str, group: LibraryGroup, size: int, datatype: str
+) -> Iterator[Candidate]:
     """Yield reductions and copies by NVSwitch: on one node, or under a tree over nodes."""
     gpu, intra, ppn = machine.gpu, _intra(machine), group.fewest
     if not (gpu.nvls_efficiency and machine.has_switch) or ppn < 2 or kind == REDUCE_SCATTER:
@@ -298,21 +305,25 @@ def _switches(machine: Machine, kind: str, group: Group, size: int, datatype: st
     if group.nodes == 1:
         bus = ppn * inside * (2 if kind == ALL_REDUCE else (ppn - 1) / ppn)
         ratio = ppn / (2 * (ppn - 1)) if kind == ALL_REDUCE else 1.0
-        yield Candidate(NVLS, Protocol.SIMPLE, ppn, 0.0, intra.nvls, 0.0, bus * ratio)
+        yield Candidate(NVLS, LibraryProtocol.SIMPLE, ppn, 0.0, intra.nvls, 0.0, bus * ratio)
     elif kind == ALL_REDUCE:
         between = speed_between(machine.wires, gpu.speeds) * (2 if group.nodes == 2 else 1)
         between *= min(machine.wires.cards / ppn, 1)
         bus = ppn * min(2 * inside, between, _by_nodes(group, gpu.nvls_tree))
         evened = 1.0
         if gpu.nvls_tree_by_size and machine.cpu != ARM:
-            factor, evened = _tree_factor(machine, Protocol.SIMPLE, size)
+            factor, evened = _tree_factor(machine, LibraryProtocol.SIMPLE, size)
             bus *= factor
         steps = 2 * int(math.log2(group.nodes)) * machine.rules.network.nvls_tree
         ratio = group.ranks / (2 * (group.ranks - 1))
-        yield Candidate(NVLS_TREE, Protocol.SIMPLE, ppn, 0.0, intra.nvls_tree, steps, bus * ratio, evened)
+        yield Candidate(
+            NVLS_TREE, LibraryProtocol.SIMPLE, ppn, 0.0, intra.nvls_tree, steps, bus * ratio, evened
+        )
 
 
-def _collnet(machine: Machine, kind: str, group: Group, channels: Channels) -> Iterator[Candidate]:
+def _collnet(
+    machine: LibraryMachine, kind: str, group: LibraryGroup, channels: Channels
+) -> Iterator[Candidate]:
     """Yield reductions by switches between nodes, which need a plugin."""
     if not machine.has_collnet or group.nodes == 1:
         return
@@ -327,7 +338,7 @@ def _collnet(machine: Machine, kind: str, group: Group, channels: Channels) -> I
     ratio = 0.5 if kind == ALL_REDUCE else 1.0
     direct_way = Candidate(
         COLLNET_DIRECT,
-        Protocol.SIMPLE,
+        LibraryProtocol.SIMPLE,
         channels.count,
         0.0,
         within,
@@ -346,7 +357,7 @@ def _collnet(machine: Machine, kind: str, group: Group, channels: Channels) -> I
         )
 
 
-def _pat(machine: Machine, group: Group, channels: Channels) -> Candidate:
+def _pat(machine: LibraryMachine, group: LibraryGroup, channels: Channels) -> Candidate:
     steps = math.log2(max(group.nodes, 1)) * machine.rules.network.pat / 3.5 + 2.8 * group.ranks
     bus = 0.75 * _bus(group, channels)
-    return Candidate(PAT, Protocol.SIMPLE, channels.count, 8.0, 0.0, steps, bus)
+    return Candidate(PAT, LibraryProtocol.SIMPLE, channels.count, 8.0, 0.0, steps, bus)

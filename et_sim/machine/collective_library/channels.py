@@ -25,7 +25,7 @@ class Channels(Struct, frozen=True):
     between: float
 
 
-class Wires(Struct, frozen=True):
+class LibraryWires(Struct, frozen=True):
     """The links of a machine as a library sees them, in GB/s each way."""
 
     gpu: (
@@ -37,7 +37,7 @@ class Wires(Struct, frozen=True):
     line_rate: float = math.inf  # links of a GPU, as in the network file
     is_mesh: bool = False  # a link to each of the others, in place of a switch
 
-    def times(self, inner: float, outer: float) -> Wires:
+    def times(self, inner: float, outer: float) -> LibraryWires:
         """Return wires with the bandwidths of node links and of cards multiplied."""
         return replace(self, gpu=self.gpu * inner, line_rate=self.line_rate * inner, card=self.card * outer)
 
@@ -50,7 +50,7 @@ class Speeds(Struct, frozen=True):
     is_later: bool  # than Ampere
 
 
-def rings_of(wires: Wires, speeds: Speeds, *, nodes: int, ppn: int, cards: int) -> Channels:
+def rings_of(wires: LibraryWires, speeds: Speeds, *, nodes: int, ppn: int, cards: int) -> Channels:
     """Return the rings of a group that has the given number of each node's cards."""
     if nodes == 1 and wires.is_mesh:
         return Channels(max(ppn - 1, 1), wires.gpu, wires.gpu)
@@ -63,14 +63,14 @@ def rings_of(wires: Wires, speeds: Speeds, *, nodes: int, ppn: int, cards: int) 
     return _doubled(count, speed, speeds)
 
 
-def speed_within(wires: Wires, speeds: Speeds, count: int, most: float = float("inf")) -> float:
+def speed_within(wires: LibraryWires, speeds: Speeds, count: int, most: float = float("inf")) -> float:
     """Return the highest speed at which this many channels fit into the links of a GPU."""
     return next(
         (speed for speed in speeds.within if speed * count <= wires.gpu and speed <= most), wires.gpu / count
     )
 
 
-def speed_between(wires: Wires, speeds: Speeds) -> float:
+def speed_between(wires: LibraryWires, speeds: Speeds) -> float:
     """Return the highest speed that a card carries."""
     card = wires.card * CARD_EFFICIENCY
     return next((speed for speed in speeds.between if speed <= card), card)

@@ -20,19 +20,18 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.kinds import choice, choices, count, flag, number, section
 from et_sim.machine.collective_library.between import Between
-from et_sim.machine.collective_library.buffers import Buffers
+from et_sim.machine.collective_library.buffers import ConnectionSlots
 from et_sim.machine.collective_library.candidates import (
     ALL_REDUCE,
     Candidate,
     Crossing,
-    Group,
-    Machine,
+    LibraryGroup,
+    LibraryMachine,
     candidates,
 )
-from et_sim.machine.collective_library.channels import CARD_EFFICIENCY, Channels, Wires, rings_of
+from et_sim.machine.collective_library.channels import CARD_EFFICIENCY, Channels, LibraryWires, rings_of
 from et_sim.machine.collective_library.constants import (
     ALGORITHMS,
     FEWEST_BYTES,
@@ -43,12 +42,12 @@ from et_sim.machine.collective_library.constants import (
     NVLS_TREE,
     PROTOCOL_NAMES,
     RING,
-    Protocol,
+    LibraryProtocol,
     name_of,
     protocols_named,
 )
 from et_sim.machine.collective_library.falls import (
-    Curve,
+    ChoiceCurve,
     Larger,
     bounds_of,
     faster_above,
@@ -71,8 +70,7 @@ def factor(default: float, **more: Any) -> Any:
 positive = partial(factor, above_minimum=True)
 
 
-@quick_dataclass(frozen=True)
-class Calibration:
+class Calibration(Struct, frozen=True):
     """Factors of the library's cost model, unless a unit is named."""
 
     base_ll: float = factor(1.0)  # launch and entry
@@ -97,11 +95,13 @@ class Calibration:
     between_latency: float = factor(1.0)  # latency of messages between nodes
     between_bandwidth: float = positive(1.0)  # between nodes, with any protocol
 
-    def time_us(self, way: Candidate, group: Group, size: int, between: Between | None = None) -> float:
+    def time_us(
+        self, way: Candidate, group: LibraryGroup, size: int, between: Between | None = None
+    ) -> float:
         """Return the time of a collective by a candidate; `between` is the network of its nodes."""
         if way.crossing is not None and between is not None:
             return self._between_us(way, way.crossing, between, size)
-        is_simple, by_switches = way.protocol is Protocol.SIMPLE, way.algorithm in (NVLS, NVLS_TREE)
+        is_simple, by_switches = way.protocol is LibraryProtocol.SIMPLE, way.algorithm in (NVLS, NVLS_TREE)
         copy = self.nvls_copy if by_switches else self.copy if is_simple else NO_COPY
         if group.nodes > 1:
             latency, bandwidth = self.between_latency * way.latency_us, self.between_bandwidth
@@ -109,7 +109,7 @@ class Calibration:
             latency = self.base * way.base_us + self.nvls_step * way.within_us
             bandwidth = self.nvls_bandwidth
         else:
-            base = self.base_ll if way.protocol is Protocol.LL else self.base
+            base = self.base_ll if way.protocol is LibraryProtocol.LL else self.base
             step = (self.step_ll, self.step_ll128, self.step_simple)[way.protocol]
             bandwidth = (self.bandwidth_ll, self.bandwidth_ll128, self.bandwidth_simple)[way.protocol]
             latency = base * way.base_us + step * way.within_us + (self.start_simple if is_simple else 0.0)
@@ -124,8 +124,8 @@ class Calibration:
         messages would start too soon.
         """
         by_switches = way.algorithm in (NVLS, NVLS_TREE)
-        base = self.base_ll if way.protocol is Protocol.LL else self.base
-        step = self.step_simple if way.protocol is Protocol.SIMPLE else self.step_ll
+        base = self.base_ll if way.protocol is LibraryProtocol.LL else self.base
+        step = self.step_simple if way.protocol is LibraryProtocol.SIMPLE else self.step_ll
         step = self.nvls_step if by_switches else step
         latency = base * way.base_us + step * way.within_us
         latency += self.between_latency * crossing.messages * between.latency_us(crossing.step_us)
@@ -137,7 +137,7 @@ class Calibration:
 
     def pairs_us(
         self,
-        group: Group,
+        group: LibraryGroup,
         size: int,
         bus: float,
         rail: float,
@@ -154,9 +154,11 @@ class Calibration:
         inside = size * (n - 1 if is_pci else group.ppn - 1) / n / 1000
         outside = size * away / 1000 / (rail * self.between_bandwidth) if group.nodes > 1 else 0.0
         steps = self.pairs_step * (n - 1)
-        short_us = self.pairs_base * self.base_ll * RING_LL_US + self.between_latency * step[Protocol.LL]
+        short_us = (
+            self.pairs_base * self.base_ll * RING_LL_US + self.between_latency * step[LibraryProtocol.LL]
+        )
         long_us = self.pairs_start * (self.base * RING_SIMPLE_US + self.start_simple)
-        long_us += self.between_latency * step[Protocol.SIMPLE]
+        long_us += self.between_latency * step[LibraryProtocol.SIMPLE]
         full = self.pairs_bandwidth * self.bandwidth_simple * bus
         short = short_us + steps + max(inside / (self.pairs_bandwidth_short * bus), outside)
         long = long_us + steps + max(inside / full, outside)
@@ -183,9 +185,9 @@ class Call(Struct, frozen=True):
     least: int = 0  # ranks on the node that has the fewest; 0: equally many on each
 
     @property
-    def group(self) -> Group:
+    def group(self) -> LibraryGroup:
         """Return the ranks of the collective."""
-        return Group(self.ranks, self.nodes, self.least)
+        return LibraryGroup(self.ranks, self.nodes, self.least)
 
 
 class Logged(Struct, frozen=True):
@@ -195,14 +197,14 @@ class Logged(Struct, frozen=True):
     nodes: int
     size: int
     algorithm: str
-    protocol: Protocol
+    protocol: LibraryProtocol
 
 
-class Choice(Struct, frozen=True):
+class LibraryChoice(Struct, frozen=True):
     """The choice of a library, and its time when nothing else runs."""
 
     algorithm: str
-    protocol: Protocol
+    protocol: LibraryProtocol
     channels: int
     time_us: float
     estimate_us: float  # the library's own, by which it chose; for pairs the time
@@ -222,13 +224,12 @@ class Choice(Struct, frozen=True):
         return name_of(self.algorithm, self.protocol)
 
 
-@quick_dataclass(frozen=True)
-class Library:
+class Library(Struct, frozen=True):
     """A collective library on a machine."""
 
     name: str
     gpu: str  # generation
-    wires: Wires
+    wires: LibraryWires
     node: int  # ranks of a whole node
     cpu: str = choice("CPU of the host.", "intel", stated=True, choices=tuple(NETWORK_US))
     has_switch: bool = flag(
@@ -242,7 +243,7 @@ class Library:
         (),
         choices=ALGORITHMS,
     )
-    protocols: tuple[Protocol, ...] = choices(
+    protocols: tuple[LibraryProtocol, ...] = choices(
         "Allowed protocols, as NCCL_PROTO.",
         (),
         choices=tuple(PROTOCOL_NAMES.values()),
@@ -255,10 +256,10 @@ class Library:
         Calibration(),
         of=Calibration,
     )
-    buffers: Buffers = section(
+    buffers: ConnectionSlots = section(
         "Its buffers, which bound how far a sender runs ahead of a late receiver.",
-        Buffers(),
-        of=Buffers,
+        ConnectionSlots(),
+        of=ConnectionSlots,
     )
     between: Between | None = section(
         "The network between its nodes. Without the key: the library's own model.", None, of=Between
@@ -279,7 +280,7 @@ class Library:
         Logged, ...
     ] = ()  # observed choices, which override its constants between the observed sizes
 
-    def choice(self, call: Call) -> Choice:
+    def choice(self, call: Call) -> LibraryChoice:
         """Return the best allowed choice by the library's own estimates."""
         if call.kind == ALL_TO_ALL:
             return self.choices(call)[0]
@@ -296,7 +297,7 @@ class Library:
             chosen = replace(chosen, time_us=most, unlimited_us=time)
         return replace(chosen, larger=worth_mention(larger, chosen.time_us))
 
-    def _curve(self, call: Call) -> Curve:
+    def _curve(self, call: Call) -> ChoiceCurve:
         """Return the choices for other sizes of the collective."""
         kind, group = self._counted(call)[0], call.group
 
@@ -306,13 +307,13 @@ class Library:
         seen = [entry.size for entry in self.logged if (entry.kind, entry.nodes) == (kind, call.nodes)]
         beyond = [seen_size + 1 for seen_size in seen]  # after the last, its own constants stand
         factors = max(map(len, LIBRARIES[self.name].tree_factors))
-        return Curve(
+        return ChoiceCurve(
             lambda size: self._chosen_of(at(size)),
             lambda way, size: self._chosen(way, group, size).time_us,
             bounds_of(group, self.rings(group).count, [*seen, *beyond], factors),
         )
 
-    def _seen(self, call: Call) -> tuple[str, Protocol] | None:
+    def _seen(self, call: Call) -> tuple[str, LibraryProtocol] | None:
         """Return the observed choice at the next lower size; None outside the observed sizes."""
         kind, size = self._counted(call)
         alike = sorted(
@@ -329,7 +330,7 @@ class Library:
         """Check whether its collectives take processors from kernels, and their number is known."""
         return self.occupies and LIBRARIES[self.name].threads is not None
 
-    def processors(self, call: Call, choice: Choice) -> int:
+    def processors(self, call: Call, choice: LibraryChoice) -> int:
         """Return the processors that the choice takes from kernels on each GPU: one for each block.
 
         Channels run twice, each with half of the bytes; small collectives use fewer.
@@ -338,7 +339,7 @@ class Library:
         if not self.takes_processors or threads is None:
             return 0
         least = threads[choice.protocol] * FEWEST_BYTES[choice.protocol]
-        if choice.algorithm == RING and choice.protocol is Protocol.LL:
+        if choice.algorithm == RING and choice.protocol is LibraryProtocol.LL:
             least *= call.ranks
         most = min(2 * choice.channels, self.most_processors or MOST_CHANNELS, MOST_CHANNELS)
         return max(min(most, call.size // least), 1)
@@ -355,7 +356,7 @@ class Library:
         ]
         return min(best or known, key=lambda candidate: candidate.estimate_us(size)), known
 
-    def choices(self, call: Call) -> tuple[Choice, ...]:
+    def choices(self, call: Call) -> tuple[LibraryChoice, ...]:
         """Return all candidates as choices, in the order of the library's tables."""
         group = call.group
         rings = self.rings(group)
@@ -369,7 +370,7 @@ class Library:
             time = self.calibration.pairs_us(
                 group, call.size, bus, rail, entry, is_pci=not self.wires.is_nvlink
             )
-            return (Choice(PAIRS, Protocol.SIMPLE, rings.count, time, time),)
+            return (LibraryChoice(PAIRS, LibraryProtocol.SIMPLE, rings.count, time, time),)
         size = self._counted(call)[1]
         return tuple(self._chosen(way, group, size) for way in self._ways(call))
 
@@ -383,7 +384,7 @@ class Library:
         ways = list(candidates(self._machine(), kind, group, size, call.datatype, self.rings(group)))
         return [way for way in ways if self._is_allowed(way)] or ways
 
-    def rings(self, group: Group) -> Channels:
+    def rings(self, group: LibraryGroup) -> Channels:
         """Return the rings of a group of ranks."""
         given = self.rings_within if group.nodes == 1 else self.rings_between
         if given is not None:
@@ -392,11 +393,11 @@ class Library:
         cards = max(self.wires.cards * group.fewest // self.node, 1)
         return rings_of(self.wires, speeds, nodes=group.nodes, ppn=group.ppn, cards=cards)
 
-    def _chosen(self, way: Candidate, group: Group, size: int) -> Choice:
+    def _chosen(self, way: Candidate, group: LibraryGroup, size: int) -> LibraryChoice:
         time = max(self._time_us(way, group, size), LEAST_US)
-        return Choice(way.algorithm, way.protocol, way.channels, time, way.estimate_us(size))
+        return LibraryChoice(way.algorithm, way.protocol, way.channels, time, way.estimate_us(size))
 
-    def _time_us(self, way: Candidate, group: Group, size: int) -> float:
+    def _time_us(self, way: Candidate, group: LibraryGroup, size: int) -> float:
         return self.calibration.time_us(way, group, size, self.between)
 
     def _is_allowed(self, way: Candidate) -> bool:
@@ -407,9 +408,9 @@ class Library:
             not protocols or way.protocol in protocols
         )
 
-    def _machine(self) -> Machine:
+    def _machine(self) -> LibraryMachine:
         rules = LIBRARIES[self.name]
-        return Machine(
+        return LibraryMachine(
             rules,
             rules.gpus[self.gpu],
             self.wires,
@@ -420,11 +421,11 @@ class Library:
             self.between,
         )
 
-    def _bus_on_node(self, group: Group) -> float:
-        rings = self.rings(Group(group.ppn if self.wires.is_mesh else self.node, 1))
+    def _bus_on_node(self, group: LibraryGroup) -> float:
+        rings = self.rings(LibraryGroup(group.ppn if self.wires.is_mesh else self.node, 1))
         return rings.count * rings.within
 
-    def _rail(self, group: Group) -> float:
+    def _rail(self, group: LibraryGroup) -> float:
         """Return the rate of the cards for each rank; a few ranks of a node need not share one."""
         card = self.wires.card * (CARD_EFFICIENCY if self.between is None else self.between.share)
         return max(card * self.wires.cards / max(self.node, group.ppn), card / group.ppn, LEAST_US)

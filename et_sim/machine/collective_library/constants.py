@@ -16,7 +16,7 @@ from msgspec import Struct
 from et_sim.machine.collective_library.channels import Speeds
 
 
-class Protocol(IntEnum):
+class LibraryProtocol(IntEnum):
     """Protocols that pass bytes on: short lines with flags, or chunks with fences."""
 
     LL = 0
@@ -24,8 +24,8 @@ class Protocol(IntEnum):
     SIMPLE = 2
 
 
-PROTOCOL_NAMES: Mapping[Protocol, str] = MappingProxyType(
-    {Protocol.LL: "LL", Protocol.LL128: "LL128", Protocol.SIMPLE: "Simple"}
+PROTOCOL_NAMES: Mapping[LibraryProtocol, str] = MappingProxyType(
+    {LibraryProtocol.LL: "LL", LibraryProtocol.LL128: "LL128", LibraryProtocol.SIMPLE: "Simple"}
 )
 RING, TREE, NVLS, NVLS_TREE, COLLNET_DIRECT, COLLNET_CHAIN, PAT = (
     "ring",
@@ -39,12 +39,12 @@ RING, TREE, NVLS, NVLS_TREE, COLLNET_DIRECT, COLLNET_CHAIN, PAT = (
 ALGORITHMS = (RING, TREE, NVLS, NVLS_TREE, COLLNET_DIRECT, COLLNET_CHAIN, PAT)
 
 
-def protocols_named(names: tuple[str, ...]) -> tuple[Protocol, ...]:
+def protocols_named(names: tuple[str, ...]) -> tuple[LibraryProtocol, ...]:
     """Return the protocols of these names."""
     return tuple(protocol for protocol, name in PROTOCOL_NAMES.items() if name in names)
 
 
-def name_of(algorithm: str, protocol: Protocol) -> str:
+def name_of(algorithm: str, protocol: LibraryProtocol) -> str:
     """Return the name of an algorithm with a protocol, as it is shown."""
     return f"{algorithm} {PROTOCOL_NAMES[protocol]}"
 
@@ -53,7 +53,7 @@ ByProtocol = tuple[float, float, float]
 ByNodes = tuple[float, float, float]  # one, two, more
 
 
-class Steps(Struct, frozen=True):
+class StepTimes(Struct, frozen=True):
     """Microseconds of a step over one kind of link."""
 
     tree: ByProtocol
@@ -81,14 +81,14 @@ class Gpu(Struct, frozen=True):
     ll128: bool = True
 
 
-class Rules(Struct, frozen=True):
+class LibraryRules(Struct, frozen=True):
     """The constants of a library."""
 
     tree_base: ByProtocol
     ring_base: ByProtocol
-    nvlink: Steps
-    pci: Steps
-    network: Steps
+    nvlink: StepTimes
+    pci: StepTimes
+    network: StepTimes
     gpus: Mapping[str, Gpu]
     tree_factors: tuple[tuple[float, ...], ...]  # by protocol, for each power of two from 64 B on
     ratios: Mapping[str, ByProtocol] | None = None  # of the bus bandwidth, in place of caps
@@ -129,12 +129,12 @@ LL_MOST_BETWEEN: Mapping[str, tuple[float, float]] = MappingProxyType(
 )
 NETWORK_US: Mapping[str, float] = MappingProxyType({"intel": 1.0, "amd": 2.0, ARM: 1.0})  # us of a card
 
-NCCL = Rules(
+NCCL = LibraryRules(
     tree_base=(6.8, 14.0, 8.4),
     ring_base=(6.6, 14.0, 8.4),
-    nvlink=Steps((0.6, 1.25, 4.0), (0.6, 1.9, 3.4), 3.7, 2.8, 25.0, 25.0, 4.0),
-    pci=Steps((1.0, 1.9, 4.0), (1.0, 2.5, 5.7), 3.7, 2.8, 0.0, 0.0, 4.0),
-    network=Steps((5.0, 8.5, 14.0), (2.7, 4.0, 14.0), 31.0, 30.0, 18.0, 20.9, 14.0),
+    nvlink=StepTimes((0.6, 1.25, 4.0), (0.6, 1.9, 3.4), 3.7, 2.8, 25.0, 25.0, 4.0),
+    pci=StepTimes((1.0, 1.9, 4.0), (1.0, 2.5, 5.7), 3.7, 2.8, 0.0, 0.0, 4.0),
+    network=StepTimes((5.0, 8.5, 14.0), (2.7, 4.0, 14.0), 31.0, 30.0, 18.0, 20.9, 14.0),
     gpus=MappingProxyType(
         {
             "volta": Gpu(_TO_AMPERE, 39.0, 20.0, (20.0,) * 3, (26.5, 18.5, 10.0), ring_plateau=1.9),
@@ -172,12 +172,12 @@ NCCL = Rules(
 # The set that AMD measured for boards of MI300; its values for more than two nodes are not known to us. With
 # Simple, it has steps of 25 and 320 us between nodes, which would choose trees up to 16 MiB; 16 MI300X were
 # measured to use rings from 2 MiB on, with steps no longer than with LL (hisohara/ai-scripts 7b8b1ec290).
-RCCL = Rules(
+RCCL = LibraryRules(
     tree_base=(12.0, 12.0, 17.0),
     ring_base=(12.0, 12.0, 17.0),
-    nvlink=Steps((0.9, 0.9, 2.3), (0.8, 0.8, 2.1)),
-    pci=Steps((0.9, 0.9, 2.3), (0.8, 0.8, 2.1)),
-    network=Steps((10.5, 10.5, 10.5), (9.5, 9.5, 9.5)),
+    nvlink=StepTimes((0.9, 0.9, 2.3), (0.8, 0.8, 2.1)),
+    pci=StepTimes((0.9, 0.9, 2.3), (0.8, 0.8, 2.1)),
+    network=StepTimes((10.5, 10.5, 10.5), (9.5, 9.5, 9.5)),
     gpus=MappingProxyType(
         {
             "cdna3": Gpu(_HOPPER, 0.0, 0.0, (0.0,) * 3, (0.0,) * 3, tree_simple_on_a_node=False, ll128=False),
@@ -187,4 +187,4 @@ RCCL = Rules(
     ratios=MappingProxyType({TREE: (0.06, 0.0, 0.11), RING: (0.08, 0.0, 1.0)}),
 )
 
-LIBRARIES: Mapping[str, Rules] = MappingProxyType({"nccl-2.30": NCCL, "rccl-2.21": RCCL})
+LIBRARIES: Mapping[str, LibraryRules] = MappingProxyType({"nccl-2.30": NCCL, "rccl-2.21": RCCL})

@@ -24,7 +24,7 @@ from et_sim.machine.collective_library.candidates import (
     REDUCE_SCATTER,
     SMALLEST_FACTOR,
     Candidate,
-    Group,
+    LibraryGroup,
 )
 from et_sim.machine.collective_library.constants import name_of
 
@@ -54,7 +54,7 @@ class Larger(Struct, frozen=True):
     time_us: float
 
 
-class Curve(Struct, frozen=True):
+class ChoiceCurve(Struct, frozen=True):
     """The choices of a library for a collective of a group, by size."""
 
     ways: Callable[[int], tuple[Candidate, Sequence[Candidate]]]  # the chosen candidate, and all candidates
@@ -62,7 +62,7 @@ class Curve(Struct, frozen=True):
     bounds: tuple[int, ...]  # ascending sizes at which estimates are not linear
 
 
-def bounds_of(group: Group, channels: int, logged: Sequence[int], factors: int) -> tuple[int, ...]:
+def bounds_of(group: LibraryGroup, channels: int, logged: Sequence[int], factors: int) -> tuple[int, ...]:
     """Return the sizes at which the estimates of candidates change their slope or jump.
 
     Trees have another factor from each power of two on, and rings between nodes other steps from a size on;
@@ -72,7 +72,7 @@ def bounds_of(group: Group, channels: int, logged: Sequence[int], factors: int) 
     return tuple(sorted({*powers, PLATEAU * channels * group.ranks, *logged}))
 
 
-def faster_above(curve: Curve, size: int, time_us: float) -> tuple[Larger, ...]:
+def faster_above(curve: ChoiceCurve, size: int, time_us: float) -> tuple[Larger, ...]:
     """Return larger sizes that take less time: the first one, and the fastest one.
 
     The search follows the library's choice from one change to the next, until all candidates take longer.
@@ -112,7 +112,7 @@ def worth_mention(larger: Sequence[Larger], time_us: float) -> Larger | None:
     return next((entry for entry in larger if entry.time_us < WORTH_MENTION * time_us), None)
 
 
-def text_of(kind: str, group: Group, time_us: float, unlimited_us: float, larger: Larger) -> str:
+def text_of(kind: str, group: LibraryGroup, time_us: float, unlimited_us: float, larger: Larger) -> str:
     """Describe the time of a size and of a larger, faster one, and the limit of the time before a fall."""
     size = -(-larger.size // group.ranks) if kind in GATHERED else larger.size
     name = name_of(larger.way.algorithm, larger.way.protocol)
@@ -120,6 +120,6 @@ def text_of(kind: str, group: Group, time_us: float, unlimited_us: float, larger
     return f"{time_us:.1f} us{limited}, and {format_bytes(size)} {larger.time_us:.1f} us ({name})"
 
 
-def limit_us(kind: str, group: Group, larger: Sequence[Larger]) -> float:
+def limit_us(kind: str, group: LibraryGroup, larger: Sequence[Larger]) -> float:
     """Return the limit of a collective's time, given larger sizes that take less."""
     return min((entry.time_us for entry in larger), default=math.inf) * MOST_FALL[kind][group.nodes > 1]

@@ -91,7 +91,7 @@ def _link_text(link: dict[str, Any]) -> str:
     return f"{link['from']} to {ends}, {link['bandwidth']}, {link['latency']}"
 
 
-class Entry(Struct, frozen=True):
+class PresetEntry(Struct, frozen=True):
     """The description of a machine, for any number of NPUs."""
 
     name: str
@@ -112,11 +112,11 @@ def names() -> tuple[str, ...]:
     )
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> PresetEntry:
     """Return the description of a machine, its device included."""
     machine = _data("machines", name)
     device = _device(machine)
-    return Entry(
+    return PresetEntry(
         name,
         machine["about"],
         device["about"],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.documents.keys import Key, Remarks, Section, Slot, key, read
 from et_sim.documents.kinds import CHOICE, choice
 from et_sim.documents.kinds import section as part
@@ -12,13 +13,12 @@ from et_sim.machine.graph import NPU, GraphBuilder
 from et_sim.machine.model import Routing
 from et_sim.machine.topology import shapes
 from et_sim.machine.topology.keys import GENERATOR, whole
-from et_sim.machine.topology.shapes import NetworkPart, Place
+from et_sim.machine.topology.shapes import NetworkPart, PartPlace
 
 NPUS, RAILS, GATEWAYS = "npus", "rails", "gateways"
 
 
-@quick_dataclass(frozen=True)
-class Nested:
+class Nested(Struct, frozen=True):
     """Copies of an inner network, connected by an outer one.
 
     The outer network connects all NPUs (`npus`); or one outer network connects equal positions of the inner
@@ -36,10 +36,10 @@ class Nested:
     )
     attach: str = choice("Devices that the outer network connects.", NPUS, choices=(NPUS, RAILS, GATEWAYS))
 
-    def _generate(self, name: str, build: GraphBuilder, place: Place) -> NetworkPart:
+    def _generate(self, name: str, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         return generate(build, self.section.entry(name, getattr(self, name)), place)
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         copies = self.copies
         inner = []
@@ -52,24 +52,24 @@ class Nested:
                     cause = f"{len(place.given)} devices cannot be divided among {copies} copies"
                     raise self.section.fault(cause, f"give a divisor of {len(place.given)}", key="copies")
                 share = place.given[copy * size : (copy + 1) * size]
-            inner.append(self._generate("inner", build, Place(prefix, place.tier, share)))
+            inner.append(self._generate("inner", build, PartPlace(prefix, place.tier, share)))
         devices = [device for part in inner for device in part.devices]
         rows = (tier for tier, kind in zip(build.tiers, build.kinds, strict=True) if kind != NPU)
         tier = max(place.tier, 1 + max(rows, default=0))
         inner_dimensions = inner[0].dimensions
         if self.attach == GATEWAYS:
             given = tuple(part.gateway for part in inner)
-            part = self._generate("outer", build, Place(place.prefix, tier, given))
+            part = self._generate("outer", build, PartPlace(place.prefix, tier, given))
             routing = _routing_of_both(inner[0], part)
             return NetworkPart(devices, inner_dimensions + part.dimensions, part.gateway, routing=routing)
         if self.attach == NPUS:
-            part = self._generate("outer", build, Place(place.prefix, tier, tuple(devices)))
+            part = self._generate("outer", build, PartPlace(place.prefix, tier, tuple(devices)))
             routing = _routing_of_both(inner[0], part)
             dimensions = (*inner_dimensions, copies)
             return NetworkPart(devices, dimensions, part.gateway, groups=part.groups, routing=routing)
         for at in range(len(inner[0].devices)):
             given = tuple(part.devices[at] for part in inner)
-            part = self._generate("outer", build, Place(f"{place.prefix}rail{at}.", tier, given))
+            part = self._generate("outer", build, PartPlace(f"{place.prefix}rail{at}.", tier, given))
         is_grid = bool(inner[0].grid) and bool(part.grid)
         return NetworkPart(
             devices,
@@ -102,7 +102,7 @@ GENERATORS: dict[str, Any] = {
 _NAME = Key("generator", CHOICE, "", choices=tuple(GENERATORS))
 
 
-def generate(build: GraphBuilder, section: Section, place: Place) -> NetworkPart:
+def generate(build: GraphBuilder, section: Section, place: PartPlace) -> NetworkPart:
     """Generate the part of a network that an object describes."""
     if _NAME.name not in section.content:
         raise section.fault(f'key "{_NAME.name}" is missing', f"allowed: {_NAME.allowed}")

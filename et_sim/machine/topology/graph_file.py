@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.patterns import fits_pattern
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import LinedSection, Remarks, Section, inline, key, read, show
 from et_sim.documents.kinds import ANYTHING, BANDWIDTH_WITH_UNIT, choice, count, flag, sections, text, time
 from et_sim.documents.kinds import section as part
@@ -26,7 +25,7 @@ from et_sim.machine.graph import (
     switches_suffice,
     unreachable_pair,
 )
-from et_sim.machine.model import GIB, GraphFabric, LogicalDimension, Network, Reducer, Routing, Shape
+from et_sim.machine.model import GIB, DimensionShape, GraphFabric, LogicalDimension, Network, Reducer, Routing
 from et_sim.machine.node_cards import cards_of
 from et_sim.machine.protocol_keys import read_protocol
 from et_sim.machine.recognise import FORMATS
@@ -41,8 +40,8 @@ from et_sim.machine.topology.keys import (
     whole,
     wholes,
 )
-from et_sim.machine.topology.listed import Lists, add_devices, add_links, devices_meant, set_tiers
-from et_sim.machine.topology.shapes import Place
+from et_sim.machine.topology.listed import ListedNetwork, add_devices, add_links, devices_meant, set_tiers
+from et_sim.machine.topology.shapes import PartPlace
 
 _AS_ABOVE = "an object, as in networks without a graph"
 AUTO, SWITCHES, ALL = "auto", "switches", "all"
@@ -70,8 +69,7 @@ def read_graph(source: Source, remarks: Remarks) -> Network:
         raise MachineError(error.cause, place=source.place, remedy=error.remedy) from None  # too large
 
 
-@quick_dataclass(frozen=True)
-class Override:
+class Override(Struct, frozen=True):
     """Links by name, by their ends (`from`, `to`; `between`: either way), or all of a device."""
 
     section: Section
@@ -85,16 +83,14 @@ class Override:
     has_failed: bool = flag("The links are removed.", False, name="failed")
 
 
-@quick_dataclass(frozen=True)
-class Route:
+class MessagePath(Struct, frozen=True):
     """A path of messages."""
 
     section: Section
     path: tuple[str, ...] = key(NAMES, "Devices on the path, the two NPUs first and last.", required=True)
 
 
-@quick_dataclass(frozen=True)
-class Reduction:
+class Reduction(Struct, frozen=True):
     """Switches that reduce."""
 
     section: Section
@@ -105,23 +101,21 @@ class Reduction:
     latency_ns: float = time("Additional time of a switch for a chunk.", 0.0)
 
 
-@quick_dataclass(frozen=True)
-class Import:
+class Import(Struct, frozen=True):
     """The topology of another tool."""
 
     path: str = text("File of the topology.", name="import", required=True)
     format: str | None = choice("Format, if the content does not show it.", None, choices=tuple(FORMATS))
 
 
-@quick_dataclass(frozen=True)
-class GraphFile:
+class GraphFile(Struct, frozen=True):
     """The whole file."""
 
     section: Section
     graph: dict[str, Any] | None = part(
         "Source of devices and links.", None, form="a generator and its numbers, or import: FILE"
     )
-    lists: Lists = inline(Lists)
+    lists: ListedNetwork = inline(ListedNetwork)
     overrides: tuple[Override, ...] = sections("Changes of links.", (), of=Override, may_be_empty=True)
     ranks: tuple[str, ...] | None = key(NAMES, "The NPU of each rank, also by patterns.", None)
     routing: Routing | None = choice(
@@ -138,7 +132,9 @@ class GraphFile:
         AUTO,
         choices=(AUTO, SWITCHES, ALL),
     )
-    routes: tuple[Route, ...] = sections("Paths between two NPUs.", (), of=Route, may_be_empty=True)
+    routes: tuple[MessagePath, ...] = sections(
+        "Paths between two NPUs.", (), of=MessagePath, may_be_empty=True
+    )
     in_network: tuple[Reduction, ...] = sections("Switches that reduce.", (), of=Reduction, may_be_empty=True)
     protocol: Any = key(
         ANYTHING, "The transport of packets.", None, form=_AS_ABOVE
@@ -198,7 +194,7 @@ def _make(source: Source, build: GraphBuilder, spec: GraphFile) -> _Made:
         if is_import:
             made = _imported(source, build, section)
         else:
-            generated = generate(build, section, Place())
+            generated = generate(build, section, PartPlace())
             made = _Made(generated.dimensions, generated.grid, generated.groups, generated.routing)
     add_devices(build, spec.lists)
     add_links(build, spec.lists)
@@ -212,7 +208,7 @@ def _imported(source: Source, build: GraphBuilder, section: Section) -> _Made:
     assert source.imported is not None
     imported, place = source.imported, source.imports[0][0] if source.imports else source.place
     listed = _ImportedSection(place, imported.content, link_lines=imported.link_lines)
-    lists = read(Lists, listed, Remarks())
+    lists = read(ListedNetwork, listed, Remarks())
     add_devices(build, lists)
     add_links(build, lists)
     return _Made(imported.dimensions)
@@ -399,5 +395,5 @@ def _logical(sizes: tuple[int, ...], graph: Graph, made: _Made) -> tuple[Logical
     first = graph.npus[0]
     bandwidth = float(graph.bytes_per_ns[graph.sources == first].max(initial=0.0)) / GIB
     wraps = [wraps for _, wraps in made.grid] if len(made.grid) == len(sizes) else [False] * len(sizes)
-    shapes = [Shape.RING if is_wrapped else Shape.SWITCH for is_wrapped in wraps]
+    shapes = [DimensionShape.RING if is_wrapped else DimensionShape.SWITCH for is_wrapped in wraps]
     return tuple(LogicalDimension(n, shape, bandwidth) for n, shape in zip(sizes, shapes, strict=True))

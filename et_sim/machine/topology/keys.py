@@ -6,11 +6,12 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.documents.keys import Kind, Section, Slot, inline, key
+from msgspec import Struct
+
+from et_sim.documents.keys import Section, Slot, ValueKind, inline, key
 from et_sim.documents.kinds import BANDWIDTH_WITH_UNIT, COUNTS, count, time
 from et_sim.documents.kinds import section as part
-from et_sim.machine.graph import Figures
+from et_sim.machine.graph import LinkFigures
 
 MOST = 1 << 24  # limit of whole numbers in a graph's description
 whole, wholes = partial(count, minimum=1, maximum=MOST), partial(key, COUNTS, minimum=1, maximum=MOST)
@@ -38,23 +39,24 @@ def _names(slot: Slot, value: Any) -> tuple[str, ...]:
     return tuple(_name(slot, name, index) for index, name in enumerate(value))
 
 
-RATIO = Kind("ratio", lambda _: 'a ratio such as 2 or "3:1"', _ratio)
-NAMES = Kind("names", lambda _: "a list of names, which are texts or whole numbers", _names)
-NAME_OR_NAMES = Kind(
+RATIO = ValueKind("ratio", lambda _: 'a ratio such as 2 or "3:1"', _ratio)
+NAMES = ValueKind("names", lambda _: "a list of names, which are texts or whole numbers", _names)
+NAME_OR_NAMES = ValueKind(
     "name or names",
     lambda _: "the name of a device, a pattern, or a list",
     lambda slot, value: _names(slot, value) if isinstance(value, list) else (_name(slot, value),),
 )
-GENERATOR = Kind("generator", lambda _: "the name of a generator", lambda _, name: name)  # checked before
-NUMBER_OR_NAMES = Kind(
+GENERATOR = ValueKind(
+    "generator", lambda _: "the name of a generator", lambda _, name: name
+)  # checked before
+NUMBER_OR_NAMES = ValueKind(
     "number or names",
     lambda _: "a number of devices, or a list of names",
     lambda slot, value: value if type(value) is int and value >= 0 else _names(slot, value),
 )
 
 
-@quick_dataclass(frozen=True)
-class Links:
+class LinkKeys(Struct, frozen=True):
     """The figures of links."""
 
     bandwidth: float = key(BANDWIDTH_WITH_UNIT, "Bandwidth of a link.", required=True)
@@ -62,13 +64,12 @@ class Links:
     count: int = whole("Parallel links.", 1)
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> LinkFigures:
         """Return the figures of all parallel links together."""
-        return Figures(self.bandwidth * self.count, self.latency_ns)
+        return LinkFigures(self.bandwidth * self.count, self.latency_ns)
 
 
-@quick_dataclass(frozen=True)
-class OtherLinks:
+class OtherLinks(Struct, frozen=True):
     """The figures of links that resemble others, and their differences."""
 
     bandwidth: float | None = key(BANDWIDTH_WITH_UNIT, "Bandwidth of a link.", None)
@@ -76,13 +77,13 @@ class OtherLinks:
     count: int = whole("Parallel links.", 1)
 
 
-def like(given: OtherLinks | None, others: Figures) -> Figures:
+def like(given: OtherLinks | None, others: LinkFigures) -> LinkFigures:
     """Return the figures of links, with those of `others` for missing keys."""
     if given is None:
         return others
     bandwidth = others.bytes_per_ns if given.bandwidth is None else given.bandwidth
     latency = others.latency_ns if given.latency_ns is None else given.latency_ns
-    return Figures(bandwidth * given.count, latency)
+    return LinkFigures(bandwidth * given.count, latency)
 
 
 def others(meaning: str) -> Any:
@@ -90,11 +91,10 @@ def others(meaning: str) -> Any:
     return part(meaning, None, of=OtherLinks)
 
 
-@quick_dataclass(frozen=True)
-class Common:
+class Common(Struct, frozen=True):
     """The keys of most generators."""
 
     section: Section
     generator: str = key(GENERATOR, "Generator of the network.", required=True)
-    links: Links = inline(Links)
-    nic: Links | None = part("Links between each NPU and its own NIC.", None, of=Links)
+    links: LinkKeys = inline(LinkKeys)
+    nic: LinkKeys | None = part("Links between each NPU and its own NIC.", None, of=LinkKeys)

@@ -6,19 +6,19 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from et_sim.basics.errors import did_you_mean
 from et_sim.basics.patterns import fits_pattern
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Section, inline, key, show
 from et_sim.documents.kinds import choice, flag, sections, text
 from et_sim.machine.graph import KINDS, NIC, NPU, SWITCH, GraphBuilder
-from et_sim.machine.topology.keys import NAME_OR_NAMES, NUMBER_OR_NAMES, Links
+from et_sim.machine.topology.keys import NAME_OR_NAMES, NUMBER_OR_NAMES, LinkKeys
 
 PATTERN = re.compile(r"[*?\[]")
 
 
-@quick_dataclass(frozen=True)
-class Device:
+class ListedDevice(Struct, frozen=True):
     """A device of a list."""
 
     section: Section
@@ -26,31 +26,29 @@ class Device:
     kind: str = choice("Kind of the device.", required=True, choices=KINDS)
 
 
-@quick_dataclass(frozen=True)
-class ListedLink:
+class ListedLink(Struct, frozen=True):
     """A link, or several equal ones."""
 
     section: Section
     sources: tuple[str, ...] = key(NAME_OR_NAMES, "Device at which it begins.", name="from", required=True)
     targets: tuple[str, ...] = key(NAME_OR_NAMES, "Device at which it ends.", name="to", required=True)
-    links: Links = inline(Links)
+    links: LinkKeys = inline(LinkKeys)
     is_one_way: bool = flag("There is no link back.", False, name="one-way")
     name: str = text("Name of the link; the link back has the suffix `:back`.", "", may_be_empty=True)
 
 
-@quick_dataclass(frozen=True)
-class Lists:
+class ListedNetwork(Struct, frozen=True):
     """Devices and links, one by one."""
 
     section: Section
-    devices: tuple[Device, ...] = sections("Devices in order.", (), of=Device, may_be_empty=True)
+    devices: tuple[ListedDevice, ...] = sections("Devices in order.", (), of=ListedDevice, may_be_empty=True)
     npus: int | tuple[str, ...] = key(NUMBER_OR_NAMES, "NPUs.", ())
     switches: int | tuple[str, ...] = key(NUMBER_OR_NAMES, "Switches.", ())
     nics: int | tuple[str, ...] = key(NUMBER_OR_NAMES, "NICs.", ())
     links: tuple[ListedLink, ...] = sections("Links.", (), of=ListedLink, may_be_empty=True)
 
 
-def add_devices(build: GraphBuilder, lists: Lists) -> None:
+def add_devices(build: GraphBuilder, lists: ListedNetwork) -> None:
     """Add the devices of the keys `devices`, `npus`, `switches` and `nics`."""
     for entry in lists.devices:
         _add(build, entry.section, "name", entry.name, KINDS.index(entry.kind))
@@ -72,7 +70,7 @@ def _add(build: GraphBuilder, section: Section, key: str, name: str, kind: int) 
         raise section.fault(cause, "give each its own name", key=key) from None
 
 
-def add_links(build: GraphBuilder, lists: Lists) -> None:
+def add_links(build: GraphBuilder, lists: ListedNetwork) -> None:
     """Add the links of the key `links`, each way unless an entry is one-way."""
     for entry in lists.links:
         sources = devices_meant(build, entry.section, "from", entry.sources)

@@ -12,16 +12,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import inline, key
 from et_sim.documents.kinds import choice
 from et_sim.documents.kinds import section as part
-from et_sim.machine.graph import NIC, Figures, GraphBuilder
+from et_sim.machine.graph import NIC, GraphBuilder, LinkFigures
 from et_sim.machine.model import Routing
-from et_sim.machine.topology.keys import RATIO, Common, Links, OtherLinks, like, others, whole, wholes
+from et_sim.machine.topology.keys import RATIO, Common, LinkKeys, OtherLinks, like, others, whole, wholes
 
 
-class Place(Struct, frozen=True):
+class PartPlace(Struct, frozen=True):
     """The place of a part in the whole."""
 
     prefix: str = ""  # prefix of the names of its switches
@@ -29,7 +28,7 @@ class Place(Struct, frozen=True):
     given: tuple[int, ...] | None = None  # devices that it connects; None: it makes NPUs
 
 
-class Ends(Struct, frozen=True):
+class GeneratorEnds(Struct, frozen=True):
     """The devices that a generator connects, and the ports for its links, which may be NICs."""
 
     devices: list[int]
@@ -48,12 +47,12 @@ class NetworkPart(Struct, frozen=True):
     routing: Routing = Routing.SHORTEST  # default of the file
 
 
-def endpoints(build: GraphBuilder, common: Common, place: Place, count: int) -> Ends:
+def endpoints(build: GraphBuilder, common: Common, place: PartPlace, count: int) -> GeneratorEnds:
     """Return new NPUs or the given devices, each with a NIC if the object has one."""
     return behind_nics(build, common, place, devices_of(build, common, place, count))
 
 
-def devices_of(build: GraphBuilder, common: Common, place: Place, count: int) -> list[int]:
+def devices_of(build: GraphBuilder, common: Common, place: PartPlace, count: int) -> list[int]:
     """Return new NPUs or the given devices."""
     if place.given is None:
         return build.npus(count)
@@ -67,18 +66,18 @@ def devices_of(build: GraphBuilder, common: Common, place: Place, count: int) ->
 
 
 def behind_nics(
-    build: GraphBuilder, common: Common, place: Place, devices: list[int], sharers: int = 1
-) -> Ends:
+    build: GraphBuilder, common: Common, place: PartPlace, devices: list[int], sharers: int = 1
+) -> GeneratorEnds:
     """Return devices with a NIC for each `sharers` of them, if the object has NICs."""
     if common.nic is None:
-        return Ends(devices, devices, place.tier)
+        return GeneratorEnds(devices, devices, place.tier)
     nics = [
         build.device(f"{place.prefix}nic{number}", NIC, place.tier)
         for number in range(len(devices) // sharers)
     ]
     for number, device in enumerate(devices):
         build.cable(device, nics[number // sharers], common.nic.figures)
-    return Ends(devices, nics, place.tier + 1)
+    return GeneratorEnds(devices, nics, place.tier + 1)
 
 
 # NVLinks of a DGX-1 with V100: pairs of NPUs, and their number of parallel links.
@@ -88,32 +87,30 @@ CUBE_MESH = (
 )
 
 
-@quick_dataclass(frozen=True)
-class Ring:
+class Ring(Struct, frozen=True):
     """NPUs in a circle."""
 
     common: Common = inline(Common)
     npus: int = whole("NPUs in the circle.", minimum=2, required=True)
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         return _grid(build, self.common, place, (self.npus,), wraps=True)
 
 
-@quick_dataclass(frozen=True)
-class Mesh:
+class Mesh(Struct, frozen=True):
     """NPUs in rows along every dimension, or in circles for a torus."""
 
     common: Common = inline(Common)
     sizes: tuple[int, ...] = wholes("NPUs by dimension.", required=True)
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         return _grid(build, self.common, place, self.sizes, wraps=self.common.generator == "torus")
 
 
 def _grid(
-    build: GraphBuilder, common: Common, place: Place, sizes: tuple[int, ...], *, wraps: bool
+    build: GraphBuilder, common: Common, place: PartPlace, sizes: tuple[int, ...], *, wraps: bool
 ) -> NetworkPart:
     """Add a mesh or torus; links to higher coordinates come first, so that they win ties."""
     figures, count = common.links.figures, math.prod(sizes)
@@ -134,14 +131,13 @@ def _grid(
     return NetworkPart(ends.devices, sizes, ends.ports[0], grid, routing=Routing.DIMENSION_ORDER)
 
 
-@quick_dataclass(frozen=True)
-class FullyConnected:
+class FullyConnected(Struct, frozen=True):
     """A link between any two NPUs."""
 
     common: Common = inline(Common)
     npus: int = whole("NPUs.", minimum=2, required=True)
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         build.expect(devices=self.npus, links=self.npus * (self.npus - 1))
         ends = endpoints(build, self.common, place, self.npus)
@@ -152,13 +148,12 @@ class FullyConnected:
         return NetworkPart(ends.devices, (self.npus,), ends.ports[0])
 
 
-@quick_dataclass(frozen=True)
-class HybridCubeMesh:
+class HybridCubeMesh(Struct, frozen=True):
     """The eight NPUs of a DGX-1: two groups of four, and each NPU linked to its counterpart."""
 
     common: Common = inline(Common)
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         figures = self.common.links.figures
         ends = endpoints(build, self.common, place, 8)
@@ -171,14 +166,13 @@ class HybridCubeMesh:
 MESH, BEHIND_NICS = "fully-connected", "behind-nics"  # insides of a node, besides a switch
 
 
-@quick_dataclass(frozen=True)
-class Switch:
+class Switch(Struct, frozen=True):
     """NPUs behind one switch."""
 
     common: Common = inline(Common)
     npus: int = whole("NPUs.", required=True)
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         ends = endpoints(build, self.common, place, self.npus)
         (hub,) = build.switches(1, f"{place.prefix}switch", ends.tier)
@@ -187,8 +181,7 @@ class Switch:
         return NetworkPart(ends.devices, (self.npus,), hub)
 
 
-@quick_dataclass(frozen=True)
-class LeafSpine:
+class LeafSpine(Struct, frozen=True):
     """Leaves with NPUs, each linked to every spine."""
 
     common: Common = inline(Common)
@@ -197,14 +190,14 @@ class LeafSpine:
     npus_per_leaf: int = whole("NPUs of a leaf.", required=True)
     uplinks: OtherLinks | None = others("Links of leaves to spines, if unlike those of NPUs.")
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         counts = self.npus_per_leaf, self.leaves
         return _two_tiers(build, self.common, self.uplinks, place, counts, self.spines)
 
 
 def _leaves(
-    build: GraphBuilder, ports: list[int], each: int, figures: Figures, prefix: str, tier: int
+    build: GraphBuilder, ports: list[int], each: int, figures: LinkFigures, prefix: str, tier: int
 ) -> list[int]:
     rows = build.switches(len(ports) // each, f"{prefix}leaf", tier)
     for number, port in enumerate(ports):
@@ -212,8 +205,7 @@ def _leaves(
     return rows
 
 
-@quick_dataclass(frozen=True)
-class FatTree:
+class FatTree(Struct, frozen=True):
     """A fat tree by k: k pods of k/2 leaves and k/2 aggregation switches; or by radix and NPUs."""
 
     common: Common = inline(Common)
@@ -227,7 +219,7 @@ class FatTree:
     uplinks: OtherLinks | None = others("Links of leaves upwards, if unlike those of NPUs.")
     core_links: OtherLinks | None = others("Links to the core, if unlike `uplinks`.")
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         if self.k is not None:
             half = self.k // 2
@@ -275,7 +267,7 @@ class FatTree:
     def _three_tiers(
         self,
         build: GraphBuilder,
-        place: Place,
+        place: PartPlace,
         counts: tuple[int, int, int],
         aggregations: int,
         cores: int,
@@ -306,7 +298,7 @@ def _two_tiers(
     build: GraphBuilder,
     common: Common,
     uplinks: OtherLinks | None,
-    place: Place,
+    place: PartPlace,
     counts: tuple[int, int],
     up: int,
 ) -> NetworkPart:
@@ -322,16 +314,14 @@ def _two_tiers(
     return NetworkPart(ends.devices, (each, leaves), tops[0], routing=Routing.SPREAD)
 
 
-@quick_dataclass(frozen=True)
-class Inside:
+class Inside(Struct, frozen=True):
     """The network within a node."""
 
-    links: Links = inline(Links)
+    links: LinkKeys = inline(LinkKeys)
     generator: str = choice("Kind of the network.", "switch", choices=("switch", MESH, BEHIND_NICS))
 
 
-@quick_dataclass(frozen=True)
-class Railed:
+class Railed(Struct, frozen=True):
     """Nodes with a switch or a full mesh inside; NPUs of the same position in their nodes share rails.
 
     Several NPUs of a node may share a NIC, and then a rail. `behind-nics`: a node's switch is reached by NICs
@@ -348,7 +338,7 @@ class Railed:
     spines: int = whole("Switches that connect the rails.", 0, minimum=0)
     uplinks: OtherLinks | None = others("Links to spines, if unlike those of NPUs.")
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         nodes, each, sharers, spines = self.nodes, self.npus_per_node, self.npus_per_nic, self.spines
         within, kind = self.inside.links.figures, self.inside.generator
@@ -403,8 +393,7 @@ class Railed:
             raise self.common.section.fault(cause, remedy, key=key)
 
 
-@quick_dataclass(frozen=True)
-class Dragonfly:
+class Dragonfly(Struct, frozen=True):
     """Groups of routers, all linked within a group, and every group to every other.
 
     The global links of a group are dealt to its routers in turn: the link to the group at distance d belongs
@@ -418,7 +407,7 @@ class Dragonfly:
     local_links: OtherLinks | None = others("Links within a group, if unlike those of NPUs.")
     global_links: OtherLinks | None = others("Links between groups, if unlike those within one.")
 
-    def make(self, build: GraphBuilder, place: Place) -> NetworkPart:
+    def make(self, build: GraphBuilder, place: PartPlace) -> NetworkPart:
         """Add the network to a graph."""
         groups, routers, each = self.groups, self.routers_per_group, self.npus_per_router
         figures = self.common.links.figures

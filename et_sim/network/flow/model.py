@@ -20,13 +20,12 @@ the rates.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, format_ranks
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule, schedule_at_end
@@ -37,7 +36,7 @@ from et_sim.engine.state.resources import NO_OWNER, Named, ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_message
 from et_sim.machine.model import GraphFabric, GridFabric, Network, Notice
-from et_sim.machine.transports import Completion, Protocol
+from et_sim.machine.transports import Completion, PacketProtocol
 from et_sim.network import link
 from et_sim.network.fabric import Wires, is_wired_to_itself
 from et_sim.network.fabrics import fabric_of
@@ -58,17 +57,17 @@ from et_sim.network.link import arrive_at_once
 from et_sim.network.paths import LinkPaths
 from et_sim.network.settings import settings_row
 from et_sim.network.spread import split_tables
-from et_sim.plan.records import Plan, table
+from et_sim.plan.records import LoweredPlan, table
 
 
-def goes_back(protocol: Protocol | None) -> bool:
+def goes_back(protocol: PacketProtocol | None) -> bool:
     """Return whether acknowledgements use the links of the way back or set the completion."""
     if protocol is None:
         return False
     return protocol.acknowledgement > 0 or protocol.completion is Completion.ACKNOWLEDGEMENT
 
 
-def capacities(bytes_per_ns: Any, protocol: Protocol | None) -> Any:
+def capacities(bytes_per_ns: Any, protocol: PacketProtocol | None) -> Any:
     """Return the bandwidths that full packets get; 0: there is no such link."""
     if protocol is None or not protocol.whole_ns:
         return bytes_per_ns
@@ -78,7 +77,7 @@ def capacities(bytes_per_ns: Any, protocol: Protocol | None) -> Any:
     return capacity
 
 
-def set_capacities(shared: Any, protocol: Protocol, units: int) -> None:
+def set_capacities(shared: Any, protocol: PacketProtocol, units: int) -> None:
     """Set the capacities for full packets, and the parts that acknowledgements take; `units`: of time in a
     ns.
 
@@ -99,7 +98,7 @@ def _rounded(times_ns: Any, least: int) -> Any:
     return np.maximum(np.floor(times_ns + 0.5), least)
 
 
-def bytes_with_packets(protocol: Protocol | None, size: int) -> int:
+def bytes_with_packets(protocol: PacketProtocol | None, size: int) -> int:
     """Return the size of a message that takes at least as long without a protocol."""
     if protocol is None:
         return size
@@ -117,8 +116,7 @@ MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it: rates are rounded
 
 
-@quick_dataclass(frozen=True)
-class FlowTables(Tables):
+class FlowTables(Tables, Struct, frozen=True):
     """Tables of the flow model for compiled code."""
 
     hops: Any  # the tables of the link model
@@ -150,7 +148,7 @@ def remarks(network: Network) -> list[Notice]:
     return [Notice("network configuration", "protocol", text)] if given else []
 
 
-def tables(network: Network, plan: Plan) -> FlowTables:
+def tables(network: Network, plan: LoweredPlan) -> FlowTables:
     """Return the tables with all links idle."""
     hops: Any = link.tables_of(network, np.arange(network.ranks))
     class_of, first = _classes_of_links(plan, len(hops.links))
@@ -183,11 +181,11 @@ def tables(network: Network, plan: Plan) -> FlowTables:
         np.zeros(len(shared), np.int32),
         np.zeros(0, np.int32),
         np.array([longest * 2 if goes_back(network.protocol) else longest]),
-        settings_row(network.protocol or Protocol(), goes_back=goes_back(network.protocol)),
+        settings_row(network.protocol or PacketProtocol(), goes_back=goes_back(network.protocol)),
     )
 
 
-def _classes_of_links(plan: Plan, links: int) -> tuple[Any, Any]:
+def _classes_of_links(plan: LoweredPlan, links: int) -> tuple[Any, Any]:
     """Return the class of each link and the first link of each class."""
     if plan.link_classes is None:
         return np.arange(links, dtype=np.int32), np.arange(links)
@@ -222,7 +220,7 @@ def _index_of(routes: Any) -> Any:
     return index
 
 
-def resources(network: Network, plan: Plan) -> ResourceTable:
+def resources(network: Network, plan: LoweredPlan) -> ResourceTable:
     """Return every link, or the first of each class, with the names of all."""
     links = link.resources_of(network, np.arange(network.ranks))
     class_of, first = _classes_of_links(plan, len(links))

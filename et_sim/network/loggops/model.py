@@ -17,11 +17,12 @@ ranks.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from et_sim.basics.errors import MachineError, UsageError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_at_end, schedule_own
@@ -47,7 +48,7 @@ from et_sim.network.loggops.operations import (
     take_first,
 )
 from et_sim.network.settings import settings_row
-from et_sim.plan.records import Plan, record, table
+from et_sim.plan.records import LoweredPlan, record, table
 
 STATE = record(
     ("waiting", "i4"),  # operations in the heap
@@ -91,8 +92,7 @@ RECORDS_NODES_ONLY = True
 MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 
 
-@quick_dataclass(frozen=True)
-class LogGopsTables(Tables):
+class LogGopsTables(Tables, Struct, frozen=True):
     """Tables of LogGOPS for compiled code."""
 
     constants: Any  # one row
@@ -123,7 +123,7 @@ def check(network: Network, most_bytes: int = 0) -> None:
         )
 
 
-def tables(network: Network, plan: Plan) -> LogGopsTables:
+def tables(network: Network, plan: LoweredPlan) -> LogGopsTables:
     """Return the tables with all ranks idle."""
     given = network.loggops
     assert given is not None  # `check` has refused others
@@ -153,7 +153,7 @@ def grown(tables: LogGopsTables, rows: int) -> LogGopsTables:
     return replace(tables, heap=heap)
 
 
-def resources(network: Network, plan: Plan) -> ResourceTable:
+def resources(network: Network, plan: LoweredPlan) -> ResourceTable:
     """Return one resource per rank for all that it sends."""
     return grid.sending_resources(network, len(plan.actors))
 

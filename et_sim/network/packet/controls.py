@@ -4,7 +4,7 @@ The module of a control has
 
 - `Senders`, a class of its own that derives from `ControlTables` (or from `telemetry.TelemetryTables`);
 - those functions of `roce.control` or `tcp.control` that it needs; the others do nothing;
-- if it needs them: `Keys`, a dataclass of its own keys of the network file, with their defaults; `SENDER`,
+- if it needs them: `Keys`, a record of its own keys of the network file, with their defaults; `SENDER`,
   the record of a sender; and `TELEMETRY`, the bytes by which its packets and acknowledgements are longer.
 
 Its name and its place are an entry of `et_sim.machine.congestion`.
@@ -13,25 +13,24 @@ Its name and its place are an entry of `et_sim.machine.congestion`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.containers import longer
 from et_sim.machine.congestion import ROCE, TCP, keys_of_control
-from et_sim.machine.transports import Protocol
+from et_sim.machine.transports import PacketProtocol
 from et_sim.network.settings import settings_row
 from et_sim.plan.records import table
 
 STATELESS: Any = np.dtype("u1")  # the record of a sender without a state
 
 
-@quick_dataclass(frozen=True)
-class ControlTables(Tables):
+class ControlTables(Tables, Struct, frozen=True):
     """Tables of a congestion control for compiled code."""
 
     rules: Any  # one row: the sizes of packets, and its constants
@@ -42,7 +41,7 @@ class ControlTables(Tables):
         return replace(self, senders=longer(self.senders, len(flows)))
 
 
-def new_control(protocol: Protocol) -> ControlTables:
+def new_control(protocol: PacketProtocol) -> ControlTables:
     """Return the tables of a protocol's congestion control before any message."""
     tcp, control = protocol.packets.tcp, protocol.packets.control
     if tcp is not None:

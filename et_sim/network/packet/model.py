@@ -12,15 +12,14 @@ A message to its own rank arrives at once. Nothing is folded.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import networkx as nx
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_first
 from et_sim.engine.containers import Heap, grow_pool, heap_for, leave, longer
@@ -32,7 +31,7 @@ from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_message, sending_end
 from et_sim.machine.model import GridFabric, Network
 from et_sim.machine.protocol_presets import DEFAULT_PRESET, PRESETS
-from et_sim.machine.transports import PS_PER_NS, Protocol
+from et_sim.machine.transports import PS_PER_NS, PacketProtocol
 from et_sim.network import graph, link
 from et_sim.network.flow.model import bytes_with_packets
 from et_sim.network.graph_of_grid import with_single_ways
@@ -49,7 +48,7 @@ from et_sim.network.packet.roce.transport import RoceTables
 from et_sim.network.packet.setup import check_protocol
 from et_sim.network.packet.tcp import transport as tcp
 from et_sim.network.packet.tcp.transport import MOST_RECEIVES, TcpTables
-from et_sim.plan.records import Plan, table
+from et_sim.plan.records import LoweredPlan, table
 
 
 def ports_in_a_circle(tables: Any) -> list[int]:
@@ -117,8 +116,7 @@ ends_receives = chosen_by_tables("ends_receives", "transport", _ends_its_own)
 flows_left = chosen_by_tables("flows_left", "transport", _flows_left)  # (network): messages that fit
 
 
-@quick_dataclass(frozen=True)
-class PacketTables(Tables):
+class PacketTables(Tables, Struct, frozen=True):
     """Tables of the packet model for compiled code."""
 
     hops: Any  # the tables of the link model
@@ -152,11 +150,11 @@ def check(network: Network, most_bytes: int = 0) -> None:
     check_protocol(with_single_ways(network), protocol)
 
 
-def _protocol(network: Network) -> Protocol:
+def _protocol(network: Network) -> PacketProtocol:
     return network.protocol or PRESETS[DEFAULT_PRESET]
 
 
-def tables(network: Network, _plan: Plan) -> PacketTables:
+def tables(network: Network, _plan: LoweredPlan) -> PacketTables:
     """Return the tables with all links idle."""
     wired, protocol = with_single_ways(network), _protocol(network)
     buffers = protocol.packets.buffers
@@ -245,7 +243,7 @@ def _transport(tables: RoceTables | TcpTables) -> ModuleType:
     return tcp if isinstance(tables, TcpTables) else roce
 
 
-def resources(network: Network, _plan: Plan) -> ResourceTable:
+def resources(network: Network, _plan: LoweredPlan) -> ResourceTable:
     """Return every link."""
     wired = network.fabric.dimensions if isinstance(network.fabric, GridFabric) else ()
     links = graph.link_resources(with_single_ways(network))

@@ -5,16 +5,16 @@ A packet that does not fit even in empty queues and buffers is refused, because 
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from typing import Any
 
 import numpy as np
+from msgspec.structs import astuple
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import format_bytes
 from et_sim.machine.graph import NPU
 from et_sim.machine.model import GraphFabric, Network
-from et_sim.machine.transports import PS_PER_NS, Buffers, Protocol, Window
+from et_sim.machine.transports import PS_PER_NS, PacketProtocol, SwitchBuffers, Window
 from et_sim.network import graph
 from et_sim.network.packet.records import DEVICE, NEVER, PORT
 from et_sim.network.route_tables import NONE, route_tables
@@ -26,13 +26,13 @@ MASK = 0xFFFFFFFF
 NS3_HEADROOM, PACKETS_IN_HEADROOM = 3, 5
 
 
-def rules_of(protocol: Protocol) -> Any:
+def rules_of(protocol: PacketProtocol) -> Any:
     """Return the rules of all transports."""
     packets, buffers = protocol.packets, protocol.packets.buffers
     return settings_row(protocol, packets, buffers, marks=bool(buffers.marking), seed=packets.seed & MASK)
 
 
-def largest_window(network: Network, ports: Any, protocol: Protocol) -> tuple[int, int]:
+def largest_window(network: Network, ports: Any, protocol: PacketProtocol) -> tuple[int, int]:
     """Return the longest round trip and the most bytes on such a way, if the window depends on them."""
     if protocol.packets.window is not Window.LARGEST:
         return 0, 0
@@ -56,7 +56,7 @@ def largest_window(network: Network, ports: Any, protocol: Protocol) -> tuple[in
 MOST_BITS_PER_S = 2**53  # the largest whole number that a double holds exactly
 
 
-def ports_of(network: Network, protocol: Protocol) -> Any:
+def ports_of(network: Network, protocol: PacketProtocol) -> Any:
     """Return the table of all links, idle."""
     assert isinstance(network.fabric, GraphFabric)
     wires = network.fabric.graph
@@ -98,7 +98,7 @@ def _links_back(graph: Any) -> Any:
     return back
 
 
-def _set_marking(ports: Any, buffers: Buffers) -> None:
+def _set_marking(ports: Any, buffers: SwitchBuffers) -> None:
     """Set the marking of each port: that of the lowest given bandwidth that is not below it, else the
     highest.
     """
@@ -113,7 +113,7 @@ def _set_marking(ports: Any, buffers: Buffers) -> None:
     ports["marked_at_most"] = probability[at]
 
 
-def _set_headroom(ports: Any, protocol: Protocol) -> None:
+def _set_headroom(ports: Any, protocol: PacketProtocol) -> None:
     """Set the headroom for bytes that arrive after a pause was sent, and the shift of fast ports.
 
     The headroom covers bytes in flight in both directions, and packets that are being sent or did not fit in
@@ -130,7 +130,7 @@ def _set_headroom(ports: Any, protocol: Protocol) -> None:
     ports["shift"] = np.maximum(protocol.packets.buffers.threshold_shift - doublings, 0)
 
 
-def devices_of(network: Network, ports: Any, buffers: Buffers) -> Any:
+def devices_of(network: Network, ports: Any, buffers: SwitchBuffers) -> Any:
     """Return every device with an empty buffer."""
     assert isinstance(network.fabric, GraphFabric)
     count = len(network.fabric.graph)
@@ -152,7 +152,7 @@ def devices_of(network: Network, ports: Any, buffers: Buffers) -> Any:
 PLACE = "network configuration"
 
 
-def check_protocol(network: Network, protocol: Protocol) -> None:
+def check_protocol(network: Network, protocol: PacketProtocol) -> None:
     """Refuse a protocol that cannot work on a graph."""
     ports = ports_of(network, protocol)
     if len(ports) == 0:
@@ -179,7 +179,7 @@ def _check_ways_back(network: Network, ports: Any) -> None:
         )
 
 
-def _check_least_rate(protocol: Protocol, ports: Any) -> None:
+def _check_least_rate(protocol: PacketProtocol, ports: Any) -> None:
     control, is_given = protocol.packets.control, "least-rate" in protocol.of_packets_only
     fastest = int(ports["bits_per_s"].max())
     if is_given and control.algorithm != "none" and fastest < control.least_rate:
@@ -191,7 +191,7 @@ def _check_least_rate(protocol: Protocol, ports: Any) -> None:
         )
 
 
-def _largest_packet(protocol: Protocol) -> int:
+def _largest_packet(protocol: PacketProtocol) -> int:
     """Return the bytes of the largest packet that devices store."""
     full, answer, tcp = protocol.payload + protocol.header, protocol.acknowledgement, protocol.packets.tcp
     if tcp is None:
@@ -199,7 +199,7 @@ def _largest_packet(protocol: Protocol) -> int:
     return max(full, tcp.opening, 0 if tcp.bypass else answer)
 
 
-def _check_queues(protocol: Protocol) -> None:
+def _check_queues(protocol: PacketProtocol) -> None:
     """Refuse packets that do not fit in queues, without pauses."""
     size, buffers = _largest_packet(protocol), protocol.packets.buffers
     if size > buffers.queue_bytes:
@@ -224,7 +224,7 @@ def _check_queues(protocol: Protocol) -> None:
         )
 
 
-def _check_buffers(network: Network, protocol: Protocol, ports: Any, devices: Any) -> None:
+def _check_buffers(network: Network, protocol: PacketProtocol, ports: Any, devices: Any) -> None:
     """Refuse packets that fit neither in the headroom of a link nor in its part of the shared buffer."""
     assert isinstance(network.fabric, GraphFabric)
     size = _largest_packet(protocol)

@@ -7,12 +7,12 @@ returns these figures to the sender.
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from typing import Any, Self
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.containers import longer
 
@@ -26,8 +26,7 @@ def _nothing() -> Any:
     return np.zeros(0, np.int64)
 
 
-@quick_dataclass(frozen=True)
-class TelemetryTables(Tables):
+class TelemetryTables(Tables, Struct, frozen=True):
     """Tables of a congestion control whose packets carry telemetry."""
 
     rules: Any

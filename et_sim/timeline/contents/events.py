@@ -17,7 +17,7 @@ from et_sim.engine.state.cause_tables import CauseKind
 from et_sim.engine.state.run import NONE
 from et_sim.engine.state.traffic_tables import Sent
 from et_sim.machine.remote_memory import stage_name
-from et_sim.plan.records import IN_GROUP, NO_AXIS, Plan
+from et_sim.plan.records import IN_GROUP, NO_AXIS, LoweredPlan
 from et_sim.tables.collective_tables import PHASES_OF_LAYERS
 from et_sim.tables.declaration import SHARED_LINKS
 from et_sim.timeline.content import Block, Nullable, TableContent, Texts
@@ -112,7 +112,7 @@ def _phases(run: RecordedRun, phases: Phases) -> Iterator[Block]:
 class CrossedDimensions:
     """Dimensions of the network that phases cross; NONE: several."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: LoweredPlan) -> None:
         self._plan, self._known = plan, dict[tuple[int, int], int]()
 
     def of_phases(self, rows: Any, actor: Any, node: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.state.queue_tables import PER_PORT, WIDTH
-from et_sim.engine.state.resources import NO_OWNER, Ends
+from et_sim.engine.state.resources import NO_OWNER, LinkEnds
 from et_sim.engine.state.traffic_tables import BITS, PER_LINK, SHIFT
 from et_sim.tables.declaration import DIMENSION_SIZES, SHARED_LINKS
 from et_sim.timeline.content import Block, TableContent, Texts, whole
@@ -63,11 +63,11 @@ def resources_content(run: RecordedRun) -> TableContent | None:
     return whole(columns, {DIMENSION_SIZES: " ".join(map(str, resources.sizes))} if resources.sizes else {})
 
 
-def _ends(ends: Ends | None, count: int) -> dict[str, Any]:
+def _ends(ends: LinkEnds | None, count: int) -> dict[str, Any]:
     """Return the devices at both ends of every link, and the rows in which they are drawn."""
     if ends is None:
         none = np.full(count, NO_OWNER, np.int32)
-        ends = Ends(none, none, (), np.zeros(0, np.int32))
+        ends = LinkEnds(none, none, (), np.zeros(0, np.int32))
     columns: dict[str, Any] = {}
     for side, device in (("source", ends.source), ("target", ends.target)):
         rows = np.append(ends.rows, NO_OWNER)[device]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.group_names import shown_group
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ranks, strided_ranks
 from et_sim.memory import CLASSES
 from et_sim.plan.channels import Endpoints, find_endpoints
-from et_sim.plan.records import Plan
+from et_sim.plan.records import LoweredPlan
 from et_sim.tables.collective_tables import PHASES_OF_LAYERS
 from et_sim.tables.declaration import CAPACITY
 from et_sim.timeline.content import Block, Nullable, TableContent, Texts, whole
@@ -29,7 +30,7 @@ def groups_content(run: RecordedRun) -> TableContent:
     return whole(_GroupRows(run.outcome.plan, run.workload.template_of_rank).columns())
 
 
-class _Membership(NamedTuple):
+class _Membership(Struct, frozen=True):
     """Members of a group, by one of the last three fields."""
 
     size: int
@@ -57,7 +58,7 @@ def _texts(texts: list[str | None], meant: Any) -> Texts:
 class _GroupRows:
     """Rows with the texts and groups that they refer to by number."""
 
-    def __init__(self, plan: Plan, template_of_rank: Any) -> None:
+    def __init__(self, plan: LoweredPlan, template_of_rank: Any) -> None:
         self._plan, self._template_of_rank = plan, template_of_rank
         self._template = plan.actors["template"]
         first = self._template[plan.actor_of_rank]

@@ -22,7 +22,7 @@ from msgspec import Struct
 from et_sim.basics.unique import unique
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
-from et_sim.plan.records import IN_GROUP, NO_AXIS, Action, Plan
+from et_sim.plan.records import IN_GROUP, NO_AXIS, Action, LoweredPlan
 
 
 class Slowest(Struct, frozen=True):
@@ -104,7 +104,7 @@ def issued(outcome: Outcome, actions: Iterable[Action]) -> Iterator[Issued]:
 WHOLE = -1  # scope of a collective that connects its whole group
 
 
-class OneWay(NamedTuple):
+class OneWay(Struct, frozen=True):
     """A tree in which data goes in one direction."""
 
     tree_first: int
@@ -126,7 +126,7 @@ class Parties(Struct, frozen=True, eq=False):
         return Parties(of_row - first, self.first[first : last + 2] - begin, self.members[begin:end])
 
 
-def parties(plan: Plan, member: Any, collective: Any) -> Parties:
+def parties(plan: LoweredPlan, member: Any, collective: Any) -> Parties:
     """Return the parties of these collectives of these members."""
     scopes, known = _scopes(plan)
     scope = scopes[collective]
@@ -149,7 +149,7 @@ def parties(plan: Plan, member: Any, collective: Any) -> Parties:
     return Parties(of_row, np.concatenate(([0], np.cumsum(sizes))), flat)
 
 
-def _scopes(plan: Plan) -> tuple[Any, list[OneWay | tuple[int, ...]]]:
+def _scopes(plan: LoweredPlan) -> tuple[Any, list[OneWay | tuple[int, ...]]]:
     """Return for each collective of the plan its scope: `WHOLE`, or an index of a one-way tree or of axes."""
     scopes = np.full(len(plan.collectives), WHOLE, np.int64)
     known: dict[OneWay | tuple[int, ...], int] = {}
@@ -167,12 +167,12 @@ def _scopes(plan: Plan) -> tuple[Any, list[OneWay | tuple[int, ...]]]:
     return scopes, list(known)
 
 
-def _is_in_group(plan: Plan, axis: int) -> bool:
+def _is_in_group(plan: LoweredPlan, axis: int) -> bool:
     """Return whether an axis counts members of groups, which are parts of the system."""
     return axis == NO_AXIS or int(plan.axes["members_first"][axis]) == IN_GROUP
 
 
-def _one_way(plan: Plan, collective: Any) -> OneWay | None:
+def _one_way(plan: LoweredPlan, collective: Any) -> OneWay | None:
     """Return the tree that a collective follows in one direction, or None."""
     if collective["phases"] != 1 or collective["chunks"] < 1:
         return None
@@ -183,7 +183,7 @@ def _one_way(plan: Plan, collective: Any) -> OneWay | None:
     return OneWay(int(program.tree_first), int(program.members), int(phase["axis"]), bool(program.goes_up))
 
 
-def _axes_of(plan: Plan, collective: Any) -> tuple[int, ...]:
+def _axes_of(plan: LoweredPlan, collective: Any) -> tuple[int, ...]:
     """Return the axes of all phases; rings of a dimension count as one."""
     axes: set[int] = set()
     chunk, row = 0, int(collective["chunk_plan_first"])
@@ -198,7 +198,7 @@ def _axes_of(plan: Plan, collective: Any) -> tuple[int, ...]:
     return (*(axes & {NO_AXIS}), *lines.values())
 
 
-def _members_of(plan: Plan, group: int) -> Any:
+def _members_of(plan: LoweredPlan, group: int) -> Any:
     """Return the members of a group, each once however many ranks it stands for."""
     row = plan.groups[group]
     if row.members == plan.ranks:
@@ -207,7 +207,7 @@ def _members_of(plan: Plan, group: int) -> Any:
     return unique(plan.group_members[first : first + int(row.members)]).astype(np.int64)
 
 
-def _within(plan: Plan, group: Any, member: Any, axes: tuple[int, ...]) -> tuple[Any, list[Any]]:
+def _within(plan: LoweredPlan, group: Any, member: Any, axes: tuple[int, ...]) -> tuple[Any, list[Any]]:
     """Return parties of members of groups that span the system, along some of its dimensions."""
     rank = plan.actors["rank"][plan.members["actor"][member]].astype(np.int64)
     offsets = np.zeros(1, np.int64)
@@ -224,7 +224,7 @@ def _within(plan: Plan, group: Any, member: Any, axes: tuple[int, ...]) -> tuple
     return number, lists
 
 
-def _along_tree(plan: Plan, group: Any, member: Any, way: OneWay) -> tuple[Any, list[Any]]:
+def _along_tree(plan: LoweredPlan, group: Any, member: Any, way: OneWay) -> tuple[Any, list[Any]]:
     """Return parties of members of a tree: each with those above it, or below it if data goes up."""
     first, others = _passed(plan.trees["parent"][way.tree_first : way.tree_first + way.members], up=way.up)
     base, place, stride = (

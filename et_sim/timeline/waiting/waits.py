@@ -18,7 +18,7 @@ import numpy as np
 from et_sim.basics.unique import groups_of
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
-from et_sim.plan.records import Action, Plan
+from et_sim.plan.records import Action, LoweredPlan
 from et_sim.timeline.waiting.arrivals import CollectiveArrivals, Issued, arrivals, issued
 
 COMMUNICATION = (Action.COLLECTIVE, Action.SEND, Action.RECEIVE)
@@ -36,7 +36,7 @@ class Waited(NamedTuple):
     waits_for: Any
 
 
-def peers_and_tags(plan: Plan, actor: Any, own_channel: Any, is_send: Any) -> tuple[Any, Any]:
+def peers_and_tags(plan: LoweredPlan, actor: Any, own_channel: Any, is_send: Any) -> tuple[Any, Any]:
     """Return the other actor and the tag of sends and receives of actors, by their own channel numbers."""
     channels = np.asarray(plan.channels)
     channel = plan.actor_channels[np.asarray(plan.actors)["channel_first"][actor] + own_channel]

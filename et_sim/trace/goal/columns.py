@@ -49,7 +49,7 @@ _PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 _TAG, _CPU, _NIC = (_word(text) for text in ("tag", "cpu", "nic"))
 
 
-class Columns(Struct, frozen=True, eq=False):
+class OperationColumns(Struct, frozen=True, eq=False):
     """Operations of some ranks, one rank after the other; dependencies are rows of the same rank."""
 
     declared: int  # num_ranks; 0: missing
@@ -78,7 +78,7 @@ def _require(condition: Any) -> None:
         raise _Unusual
 
 
-def columns_of(content: bytes, line: int) -> Columns | None:
+def columns_of(content: bytes, line: int) -> OperationColumns | None:
     """Return the whole ranks in `content`, which begins with this line, or None if the form is not the
     plainest.
     """
@@ -146,7 +146,7 @@ class _Lines:
         found[rows] = True
         return found
 
-    def columns(self, line: int) -> Columns:
+    def columns(self, line: int) -> OperationColumns:
         """Return the columns of all ranks."""
         is_order, is_begin = self._lines_of("", "requires", ""), self._lines_of("rank", "", "{")
         is_end, is_count = self._lines_of("}"), self._lines_of("num_ranks", "")
@@ -170,7 +170,7 @@ class _Lines:
             _require((operations[found] < orders).all())
         order = np.argsort(later, kind="stable")
         listed = np.bincount(later, minlength=len(operations))
-        return Columns(
+        return OperationColumns(
             declared,
             self.numbers(self.first[begins] + 1),
             bounds,
@@ -311,7 +311,7 @@ class Messages:
         self._parts: list[Any] = []  # rows: channel (four), 1 of a send and -1 of a receive, line
         self._count, self._most = 0, MOST_UNMATCHED
 
-    def add(self, columns: Columns) -> None:
+    def add(self, columns: OperationColumns) -> None:
         """Add the messages of some ranks."""
         rows = np.flatnonzero(columns.code != CALC_CODE)
         owner, peer, is_send = columns.owner[rows], columns.peer[rows], columns.code[rows] == SEND_CODE

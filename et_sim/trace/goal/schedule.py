@@ -10,17 +10,17 @@ begins when processor and NIC are free, which traces cannot express: this is ref
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import reduce
 from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.trace.columns import ATTRIBUTES, BIT, TAG_RANGE, NodeKind, Trace
-from et_sim.trace.goal.columns import CALC_CODE, RECEIVE_CODE, SEND_CODE, Columns, Messages
+from et_sim.trace.goal.columns import CALC_CODE, RECEIVE_CODE, SEND_CODE, Messages, OperationColumns
 from et_sim.trace.goal.statements import (
     CALC,
     IREQUIRES,
@@ -29,12 +29,12 @@ from et_sim.trace.goal.statements import (
     SEND,
     Dependency,
     End,
+    GoalOperation,
     Head,
-    Operation,
     Statement,
     at,
 )
-from et_sim.trace.stack import Block, Stack, TraceHead
+from et_sim.trace.stack import Stack, TraceBlock, TraceHead
 
 MOST_RANKS = 2**31 - 1
 Part = tuple[list[int], Stack]  # ranks, and their traces
@@ -46,8 +46,7 @@ _PRESENT = {
 }
 
 
-@dataclass(slots=True)
-class Totals:
+class Totals(Struct):
     """The totals over all ranks."""
 
     ranks: int = 0
@@ -56,7 +55,7 @@ class Totals:
     requires: int = 0
     irequires: int = 0
 
-    def add(self, columns: Columns) -> None:
+    def add(self, columns: OperationColumns) -> None:
         """Add the totals of ranks without `irequires`."""
         for number, kind in enumerate(KINDS):
             size = columns.size[columns.code == number]
@@ -66,20 +65,18 @@ class Totals:
         self.requires += len(columns.after)
 
 
-@dataclass(slots=True)
-class _Rank:
+class _Rank(Struct):
     """A schedule that is being read."""
 
     number: int
     line: int
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[GoalOperation] = field(default_factory=list)
     row: dict[str, int] = field(default_factory=dict)  # by label
     after: list[list[int]] = field(default_factory=list)
     begins_with: list[tuple[int, int]] = field(default_factory=list)  # (row, the row of a receive)
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct):
     """The state of reading: the ranks so far, their totals and unmatched messages."""
 
     source: str
@@ -87,7 +84,7 @@ class Reading:
     messages: Messages = field(default_factory=Messages)
     done: set[int] = field(default_factory=set)
 
-    def accepts(self, columns: Columns) -> bool:
+    def accepts(self, columns: OperationColumns) -> bool:
         """Return whether these ranks are correct and new; `num_ranks` may precede them."""
         totals = self.totals
         ranks = columns.declared or totals.ranks
@@ -97,7 +94,7 @@ class Reading:
         is_known = max(numbers, default=0) < ranks and int(columns.peer.max(initial=0)) < ranks
         return is_declared and is_new and is_known and int(columns.tag.max(initial=0)) < TAG_RANGE
 
-    def columns(self, columns: Columns) -> Part:
+    def columns(self, columns: OperationColumns) -> Part:
         """Return the traces of accepted ranks."""
         self.totals.ranks = columns.declared or self.totals.ranks
         self.totals.add(columns)
@@ -118,7 +115,7 @@ class Reading:
                     place=at(source, statement.line),
                     remedy='write "rank R {" before it',
                 )
-            elif isinstance(statement, Operation):
+            elif isinstance(statement, GoalOperation):
                 _add(rank, statement, source, totals)
             elif isinstance(statement, Dependency):
                 _order(rank, statement, source, totals)
@@ -176,7 +173,7 @@ def _head(head: Head, source: str, totals: Totals, rank: _Rank | None, done: set
     return _Rank(head.number, head.line)
 
 
-def _add(rank: _Rank, operation: Operation, source: str, totals: Totals) -> None:
+def _add(rank: _Rank, operation: GoalOperation, source: str, totals: Totals) -> None:
     place = at(source, operation.line)
     if operation.label:
         if operation.label in rank.row:
@@ -231,7 +228,7 @@ def _row_of(rank: _Rank, label: str, place: str) -> int:
     return row
 
 
-def _columns(rank: _Rank, source: str) -> Columns:
+def _columns(rank: _Rank, source: str) -> OperationColumns:
     """Return the columns of a rank that was read statement by statement."""
     operations, count = rank.operations, len(rank.operations)
     _resolve_beginnings(rank, source)
@@ -240,7 +237,7 @@ def _columns(rank: _Rank, source: str) -> Columns:
         np.array([getattr(operation, name) for operation in operations], np.int64)
         for name in ("size", "peer", "tag", "line")
     )
-    return Columns(
+    return OperationColumns(
         declared=0,
         rank=np.array([rank.number], np.int64),
         first=np.array([0, count], np.int64),
@@ -254,7 +251,7 @@ def _columns(rank: _Rank, source: str) -> Columns:
     )
 
 
-def _part(columns: Columns, source: str) -> Part:
+def _part(columns: OperationColumns, source: str) -> Part:
     """Return the ranks, with a trace for each."""
     code, size, peer = columns.code, columns.size, columns.peer.astype(np.int32)
     is_calc, count = code == CALC_CODE, len(code)
@@ -278,7 +275,7 @@ def _part(columns: Columns, source: str) -> Part:
         "is_concurrent": np.ones(count, bool),
     }
     ranks = columns.rank.tolist()
-    block = Block(
+    block = TraceBlock(
         of_node,
         columns.first,
         columns.after_start,
@@ -292,7 +289,7 @@ def _part(columns: Columns, source: str) -> Part:
     return ranks, block.stack()
 
 
-def _names(columns: Columns) -> tuple[Any, list[tuple[str, ...]]]:
+def _names(columns: OperationColumns) -> tuple[Any, list[tuple[str, ...]]]:
     """Return the name of each operation, and the names of each rank in the order of first use."""
     begin, end = columns.first[:-1], columns.first[1:]
     where = []

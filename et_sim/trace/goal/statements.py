@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.documents.reading import whole_number
@@ -39,7 +40,7 @@ _FORMS = (
 LARGEST = 2**63 - 1
 
 
-class Operation(NamedTuple):
+class GoalOperation(Struct, frozen=True):
     """A line with an operation."""
 
     line: int
@@ -50,7 +51,7 @@ class Operation(NamedTuple):
     tag: int
 
 
-class Dependency(NamedTuple):
+class Dependency(Struct, frozen=True):
     """A line that orders two operations."""
 
     line: int
@@ -59,7 +60,7 @@ class Dependency(NamedTuple):
     earlier: str
 
 
-class Head(NamedTuple):
+class Head(Struct, frozen=True):
     """A line `num_ranks N` or `rank R`."""
 
     line: int
@@ -67,13 +68,13 @@ class Head(NamedTuple):
     number: int
 
 
-class End(NamedTuple):
+class End(Struct, frozen=True):
     """A line `}`."""
 
     line: int
 
 
-Statement = Operation | Dependency | Head | End
+Statement = GoalOperation | Dependency | Head | End
 
 
 def statements(lines: Iterable[str], source: str, first: int = 1) -> Iterator[Statement]:
@@ -122,7 +123,7 @@ def _statement(text: str, line: int, source: str) -> Statement:
     raise TraceError(f'"{text}" is no statement of GOAL', place=at(source, line), remedy=near or _FORMS)
 
 
-def _operation(text: str, line: int, source: str) -> Operation | None:
+def _operation(text: str, line: int, source: str) -> GoalOperation | None:
     match = _OPERATION.fullmatch(text)
     if match is None:
         return None
@@ -140,7 +141,7 @@ def _operation(text: str, line: int, source: str) -> Operation | None:
     if calc is not None:
         if tag is not None or nic is not None:
             raise TraceError("a calc has no tag and no nic", place=at(source, line), remedy="leave them out")
-        return Operation(line, label or "", CALC, size, -1, 0)
+        return GoalOperation(line, label or "", CALC, size, -1, 0)
     kind = SEND if sent is not None else RECEIVE
     peer, tag_number = (_number(word, line, source) for word in (target or origin, tag or "0"))
     for key, given in (("source", peer), ("tag", tag_number)):
@@ -150,7 +151,7 @@ def _operation(text: str, line: int, source: str) -> Operation | None:
                 place=at(source, line),
                 remedy=f"name the {key} of the message that was received",
             )
-    return Operation(line, label or "", kind, size, peer, tag_number)
+    return GoalOperation(line, label or "", kind, size, peer, tag_number)
 
 
 def _number(word: str, line: int, source: str) -> int:

@@ -5,7 +5,7 @@ shared trace; Python objects are made only for findings.
 """
 
 from et_sim.trace.preflight.check import find_mismatches, find_problems
-from et_sim.trace.preflight.collectives import Rules
+from et_sim.trace.preflight.collectives import CorrectionEffects
 from et_sim.trace.preflight.problem import Problem
 
-__all__ = ["Problem", "Rules", "find_mismatches", "find_problems"]
+__all__ = ["CorrectionEffects", "Problem", "find_mismatches", "find_problems"]

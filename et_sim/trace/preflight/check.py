@@ -14,54 +14,40 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from et_sim.basics.units import MOST_BYTES, format_bytes, format_ranks, parse_ranks, plural
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
-from et_sim.trace.group_attributes import has_splits, split_faults
+from et_sim.trace.group_attributes import NodeFault, has_splits, split_faults
 from et_sim.trace.order import edges
-from et_sim.trace.preflight.collectives import PLAIN_RULES, Rules, check_collectives
+from et_sim.trace.preflight.collectives import PLAIN_RULES, CorrectionEffects, check_collectives
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.messages import check_messages
 from et_sim.trace.preflight.problem import REPAIR_FIRST, Problem, TemplateIndex, of_ranks
 from et_sim.trace.workload import Workload
 
 
-class Fault(NamedTuple):
-    """A fault of some nodes of a trace."""
-
-    wrong: Any  # a flag per node
-    text: str  # the rest of a sentence that begins with the node
-    remedy: str
-
-    def sentence(self, trace: Trace) -> str:
-        """Return a sentence about the first of the nodes."""
-        rows = np.flatnonzero(self.wrong)
-        more = f", like {len(rows) - 1} more" if len(rows) > 1 else ""
-        return f"{trace.describe(int(rows[0]))} {self.text}{more}"
-
-
-def value_faults(trace: Trace) -> Iterator[Fault]:
+def value_faults(trace: Trace) -> Iterator[NodeFault]:
     """Yield faults of values that are invalid for any model."""
     if (wrong := (trace.comm_bytes > MOST_BYTES) | (trace.tensor_bytes > MOST_BYTES)).any():
         remedy = "correct comm_size or tensor_size, which are in bytes"
-        yield Fault(wrong, f"moves more than {format_bytes(MOST_BYTES)}", remedy)
-    yield from (Fault(*fault) for fault in split_faults(trace))
+        yield NodeFault(wrong, f"moves more than {format_bytes(MOST_BYTES)}", remedy)
+    yield from split_faults(trace)
     collective = trace.kind == NodeKind.COLL
     if not collective.any():
         return
     known = [int(kind) for kind in CollectiveKind]
     if (wrong := collective & ~np.isin(trace.comm_type, known)).any():
         remedy = f"collective types are {known[0]} to {known[-1]}"
-        yield Fault(wrong, "has a comm_type that no collective has", remedy)
+        yield NodeFault(wrong, "has a comm_type that no collective has", remedy)
 
 
 def communication_faults(
     trace: Trace, needs: dict[str, Any], *, is_broadcast_replayed: bool
-) -> Iterator[Fault]:
+) -> Iterator[NodeFault]:
     """Yield attributes that communication nodes lack, and those that models require in `needs`."""
     send, receive = trace.kind == NodeKind.SEND, trace.kind == NodeKind.RECV
     collective = trace.kind == NodeKind.COLL
@@ -80,14 +66,14 @@ def communication_faults(
     yield from attribute_faults(trace, {name: which & ~replayed for name, which in all_needs.items()})
     if (wrong := (send | receive | collective) & trace.is_cpu).any():
         remedy = "communication runs on the device: set is_cpu_op to false"
-        yield Fault(wrong, "is a communication node marked is_cpu_op", remedy)
+        yield NodeFault(wrong, "is a communication node marked is_cpu_op", remedy)
 
 
-def attribute_faults(trace: Trace, needs: dict[str, Any]) -> Iterator[Fault]:
+def attribute_faults(trace: Trace, needs: dict[str, Any]) -> Iterator[NodeFault]:
     """Yield attributes that some nodes lack; `needs` holds the nodes that need each."""
     for attribute, which in needs.items():
         if (wrong := which & ~trace.has(attribute)).any():
-            yield Fault(wrong, f"lacks the attribute {attribute!r}", "add it when converting")
+            yield NodeFault(wrong, f"lacks the attribute {attribute!r}", "add it when converting")
 
 
 def check_nodes(index: TemplateIndex, *, communicates: bool, is_broadcast_replayed: bool) -> list[Problem]:
@@ -229,7 +215,7 @@ def find_problems(
     *,
     ranks: int | None = None,
     groups: Mapping[str, tuple[int, ...]] | None = None,
-    rules: Rules = PLAIN_RULES,
+    rules: CorrectionEffects = PLAIN_RULES,
 ) -> list[Problem]:
     """Return errors and warnings that hold on any machine; errors first, and similar ones once.
 
@@ -258,7 +244,9 @@ def find_problems(
     return sorted(deduplicate(problems), key=lambda problem: problem.severity != "error")
 
 
-def find_mismatches(workload: Workload, groups: Mapping[str, tuple[int, ...]], rules: Rules) -> list[Problem]:
+def find_mismatches(
+    workload: Workload, groups: Mapping[str, tuple[int, ...]], rules: CorrectionEffects
+) -> list[Problem]:
     """Return errors between ranks: messages and collectives that do not match. This is cheap beside a
     simulation.
     """

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.group_names import group_key
@@ -33,15 +34,15 @@ from et_sim.trace.preflight.streams import (
     FROM_ROOT,
     SPLIT,
     TO_ROOT,
-    Sequence,
-    Stream,
+    CollectiveSequence,
+    ComparedStream,
     follows_rule,
 )
 from et_sim.trace.stack import Stack
 
 
 def check_split_lengths(
-    index: TemplateIndex, stream: Stream, of_templates: Mapping[int, Sequence], members: int
+    index: TemplateIndex, stream: ComparedStream, of_templates: Mapping[int, CollectiveSequence], members: int
 ) -> list[Problem]:
     """Return one finding per trace: its first list of another length."""
     problems = []
@@ -65,10 +66,10 @@ def check_split_lengths(
 
 
 _ALL_DIMENSIONS = np.uint64(2**64 - 1)
-_Sequences = dict[Stream, dict[int, Sequence]]  # stream -> template -> its collectives
+_Sequences = dict[ComparedStream, dict[int, CollectiveSequence]]  # stream -> template -> its collectives
 
 
-class Rules(NamedTuple):
+class CorrectionEffects(Struct, frozen=True):
     """The effects of a machine's corrections."""
 
     side_by_side: bool = False  # collectives of a rank do not wait for each other
@@ -77,14 +78,14 @@ class Rules(NamedTuple):
     communicates: bool = True  # false: every node takes its recorded time, without communication
 
 
-PLAIN_RULES = Rules()
+PLAIN_RULES = CorrectionEffects()
 
 
 def check_collectives(
     index: TemplateIndex,
     ranks: int,
     groups: Mapping[str, tuple[int, ...]] | None,
-    rules: Rules,
+    rules: CorrectionEffects,
     *,
     with_order: bool = True,
 ) -> list[Problem]:
@@ -127,7 +128,7 @@ def _regardless_of_order(sequences: _Sequences) -> _Sequences:
     for stream, by_template in sequences.items():
         for template, (rows, content) in by_template.items():
             order = np.lexsort(content.T[::-1])
-            ordered[stream][template] = Sequence(rows[order], content[order])
+            ordered[stream][template] = CollectiveSequence(rows[order], content[order])
     return ordered
 
 
@@ -162,7 +163,7 @@ def _described_groups(
 def _sort_into_streams(
     stack: Stack,
     rows: Any,
-    rules: Rules,
+    rules: CorrectionEffects,
     described: Mapping[int, Mapping[str, tuple[int, ...]]],
     sequences: _Sequences,
 ) -> dict[int, RowColumn]:
@@ -183,8 +184,8 @@ def _sort_into_streams(
     for (at, key, is_broadcast), (begin, end) in zip(heads, bounds, strict=True):
         template, name = stack.number + at, shown[key]
         members = tuple(sorted(described.get(template, nothing).get(name, ())))
-        sequence = Sequence(rows_in_order[begin:end], content[begin:end])
-        sequences[Stream(name, is_broadcast, members)][template] = sequence
+        sequence = CollectiveSequence(rows_in_order[begin:end], content[begin:end])
+        sequences[ComparedStream(name, is_broadcast, members)][template] = sequence
     ends = np.searchsorted(of, np.arange(len(stack) + 1)).tolist()
     return {
         template: own_row[begin:end]
@@ -231,12 +232,12 @@ def _empty(index: TemplateIndex, stack: Stack, rows: Any) -> list[Problem]:
     return problems
 
 
-def _both(stream: Stream) -> tuple[Stream, Stream]:
+def _both(stream: ComparedStream) -> tuple[ComparedStream, ComparedStream]:
     """Return the group's collectives and its broadcasts."""
     return stream._replace(is_broadcast=False), stream._replace(is_broadcast=True)
 
 
-def _users(index: TemplateIndex, stream: Stream, sequences: _Sequences) -> Any:
+def _users(index: TemplateIndex, stream: ComparedStream, sequences: _Sequences) -> Any:
     """Return the ranks that start any collective in the stream's group, ascending."""
     templates = {template for part in _both(stream) for template in sequences.get(part, {})}
     return np.sort(np.concatenate([index.ranks_of(template) for template in sorted(templates)]))
@@ -244,7 +245,7 @@ def _users(index: TemplateIndex, stream: Stream, sequences: _Sequences) -> Any:
 
 def _members(
     index: TemplateIndex,
-    stream: Stream,
+    stream: ComparedStream,
     sequences: _Sequences,
     ranks: int,
     groups: Mapping[str, tuple[int, ...]] | None,
@@ -261,7 +262,7 @@ def _members(
 
 def _size_of_group(
     index: TemplateIndex,
-    stream: Stream,
+    stream: ComparedStream,
     sequences: _Sequences,
     ranks: int,
     groups: Mapping[str, tuple[int, ...]] | None,
@@ -280,7 +281,7 @@ def _listed(group: str, groups: Mapping[str, tuple[int, ...]] | None) -> tuple[i
 
 def _check_group(
     index: TemplateIndex,
-    stream: Stream,
+    stream: ComparedStream,
     sequences: _Sequences,
     ranks: int,
     groups: Mapping[str, tuple[int, ...]] | None,
@@ -311,7 +312,7 @@ def _check_group(
 
 
 def _not_members(
-    index: TemplateIndex, stream: Stream, sequences: _Sequences, outsiders: Any, members: str
+    index: TemplateIndex, stream: ComparedStream, sequences: _Sequences, outsiders: Any, members: str
 ) -> list[Problem]:
     """Return findings about ranks outside a group that use it; `members` describes the members."""
     if not len(outsiders):
@@ -324,7 +325,7 @@ def _not_members(
 
 def _undescribed(
     index: TemplateIndex,
-    stream: Stream,
+    stream: ComparedStream,
     users: Any,
     sequences: _Sequences,
     groups: Mapping[str, tuple[int, ...]] | None,
@@ -341,7 +342,7 @@ def _undescribed(
     return Problem("error", "unknown-group", format_ranks(users), text, remedy)
 
 
-def _first_use(index: TemplateIndex, stream: Stream, rank: int, sequences: _Sequences) -> str:
+def _first_use(index: TemplateIndex, stream: ComparedStream, rank: int, sequences: _Sequences) -> str:
     template = int(index.workload.template_of_rank[rank])
     rows = [
         sequences[part][template].rows.min() for part in _both(stream) if template in sequences.get(part, {})
@@ -349,7 +350,9 @@ def _first_use(index: TemplateIndex, stream: Stream, rank: int, sequences: _Sequ
     return index.workload.templates[template].describe(int(min(rows)))
 
 
-def _compare(index: TemplateIndex, stream: Stream, members: Any, sequences: _Sequences) -> list[Problem]:
+def _compare(
+    index: TemplateIndex, stream: ComparedStream, members: Any, sequences: _Sequences
+) -> list[Problem]:
     """Return findings about sequences that differ from the most common one."""
     if len(members) < 2:
         return []
@@ -378,7 +381,7 @@ def _compare(index: TemplateIndex, stream: Stream, members: Any, sequences: _Seq
     return problems
 
 
-def _compare_by_rule(index: TemplateIndex, stream: Stream, sequences: _Sequences) -> list[Problem]:
+def _compare_by_rule(index: TemplateIndex, stream: ComparedStream, sequences: _Sequences) -> list[Problem]:
     """Return findings about groups of a rule in which some member differs from the first."""
     workload = index.workload
     rule = workload.group_rules[stream.group]

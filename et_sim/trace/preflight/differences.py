@@ -23,7 +23,7 @@ from et_sim.trace.preflight.problem import (
     of_ranks,
     ordinal,
 )
-from et_sim.trace.preflight.streams import SPLIT, Sequence, Stream, Streams, collective_text
+from et_sim.trace.preflight.streams import SPLIT, CollectiveSequence, ComparedStream, Streams, collective_text
 
 
 class _Side(NamedTuple):
@@ -31,11 +31,11 @@ class _Side(NamedTuple):
 
     ranks: Any
     template: int
-    sequence: Sequence
+    sequence: CollectiveSequence
 
 
 def explain_missing(
-    index: TemplateIndex, stream: Stream, streams: Streams, usual: Any, lacking: Any
+    index: TemplateIndex, stream: ComparedStream, streams: Streams, usual: Any, lacking: Any
 ) -> Problem:
     """Return the finding about members that start no collective of a stream that others use."""
     side = _side(index, stream, streams, usual)
@@ -47,14 +47,14 @@ def explain_missing(
     return Problem(_severity(stream), "collectives-missing", format_ranks(lacking), text, remedy)
 
 
-def explain_more(stream: Stream, ranks: Any) -> Problem:
+def explain_more(stream: ComparedStream, ranks: Any) -> Problem:
     """Return the finding that counts further ranks with differences."""
     rest = f"with other {stream.noun}s in {stream.name}"
     return not_spelled_out(_severity(stream), "collectives-differ", len(ranks), "rank", rest, ranks)
 
 
 def explain_difference(
-    index: TemplateIndex, stream: Stream, streams: Streams, usual: Any, unusual: Any
+    index: TemplateIndex, stream: ComparedStream, streams: Streams, usual: Any, unusual: Any
 ) -> Problem:
     """Return the finding about the first difference of two sequences, with the content of both sides."""
     usual_side, unusual_side = _side(index, stream, streams, usual), _side(index, stream, streams, unusual)
@@ -74,12 +74,12 @@ def explain_difference(
     return Problem(_severity(stream), kind, format_ranks(unusual), text, remedy)
 
 
-def _side(index: TemplateIndex, stream: Stream, streams: Streams, ranks: Any) -> _Side:
+def _side(index: TemplateIndex, stream: ComparedStream, streams: Streams, ranks: Any) -> _Side:
     template = int(index.workload.template_of_rank[ranks[0]])
     return _Side(ranks, template, streams[stream][template])
 
 
-def _severity(stream: Stream) -> Severity:
+def _severity(stream: ComparedStream) -> Severity:
     return "warning" if stream.is_broadcast else "error"
 
 
@@ -102,7 +102,7 @@ def _difference(first: Any, second: Any) -> tuple[str, str]:
     return "collective-size", remedy
 
 
-def _roots(index: TemplateIndex, stream: Stream, usual: _Side, unusual: _Side) -> Problem:
+def _roots(index: TemplateIndex, stream: ComparedStream, usual: _Side, unusual: _Side) -> Problem:
     usual_roots, unusual_roots = usual.sequence.content[:, 3:], unusual.sequence.content[:, 3:]
     at = _first_difference(usual_roots, unusual_roots)
     here, there = int(usual_roots[at, 0]), int(unusual_roots[at, 0])
@@ -117,7 +117,7 @@ def _roots(index: TemplateIndex, stream: Stream, usual: _Side, unusual: _Side) -
     return Problem(severity, "collective-root", format_ranks(unusual.ranks), text, remedy)
 
 
-def _dimensions(index: TemplateIndex, stream: Stream, usual: _Side, unusual: _Side) -> Problem:
+def _dimensions(index: TemplateIndex, stream: ComparedStream, usual: _Side, unusual: _Side) -> Problem:
     at = _first_difference(usual.sequence.content, unusual.sequence.content)
     text = (
         f"{stream.noun}s of {stream.name} take part in different dimensions (involved_dim):"
@@ -127,7 +127,7 @@ def _dimensions(index: TemplateIndex, stream: Stream, usual: _Side, unusual: _Si
     return Problem("warning", "collective-dimensions", format_ranks(unusual.ranks), text, remedy)
 
 
-def _another_order(index: TemplateIndex, stream: Stream, usual: _Side, unusual: _Side) -> Problem:
+def _another_order(index: TemplateIndex, stream: ComparedStream, usual: _Side, unusual: _Side) -> Problem:
     """Return an error only if neither side can start them in any other order."""
     usual, usual_is_certain = _as_started(index, usual)
     unusual, unusual_is_certain = _as_started(index, unusual)
@@ -150,11 +150,11 @@ def _as_started(index: TemplateIndex, side: _Side) -> tuple[_Side, bool]:
     by_id = np.argsort(rows)
     started, is_certain = issue_order(index.workload.templates[side.template], rows[by_id])
     content = content[by_id][np.searchsorted(rows[by_id], started)]
-    return side._replace(sequence=Sequence(started, content)), is_certain
+    return side._replace(sequence=CollectiveSequence(started, content)), is_certain
 
 
 def _another_count(
-    index: TemplateIndex, stream: Stream, usual: _Side, unusual: _Side, streams: Streams
+    index: TemplateIndex, stream: ComparedStream, usual: _Side, unusual: _Side, streams: Streams
 ) -> Problem:
     """Return the finding about one sequence that is the beginning of the other."""
     is_usual_longer = len(usual.sequence.rows) > len(unusual.sequence.rows)
@@ -171,7 +171,7 @@ def _another_count(
 
 
 def _elsewhere(
-    index: TemplateIndex, stream: Stream, first: _Side, second: _Side, at: int, streams: Streams
+    index: TemplateIndex, stream: ComparedStream, first: _Side, second: _Side, at: int, streams: Streams
 ) -> str:
     """Return a hint at the same collective in another group, which `second` has more often than `first`."""
     wanted = first.sequence.content[at, :2]

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.unique import groups_of, groups_of_rows
 from et_sim.basics.units import format_ranks
@@ -25,8 +26,8 @@ from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex, not_checked, not_spelled_out
 from et_sim.trace.preflight.streams import (
     ONE_WAY,
-    Sequence,
-    Stream,
+    CollectiveSequence,
+    ComparedStream,
     Streams,
     collective_text,
     follows_rule,
@@ -36,7 +37,7 @@ _KNOTS = 3  # cycles that are printed
 _MOST_VERTICES = 5_000_000  # of all ranks; larger jobs are not checked
 
 
-class _Agents(NamedTuple):
+class _Agents(Struct, frozen=True):
     """Ranks that run the same template in groups of the same classes, as one; columns by agent."""
 
     template: Any
@@ -44,11 +45,11 @@ class _Agents(NamedTuple):
     classes: Mapping[str, Any]  # group rule -> class of the agent's group
 
 
-class _Board(NamedTuple):
+class _Board(Struct, frozen=True):
     """All collectives as vertices: those of a stream, class by class, from `base` on."""
 
     programs: TemplateIndex
-    streams: list[Stream]
+    streams: list[ComparedStream]
     sequences: Streams
     started: Mapping[int, RowColumn]  # per template: rows in starting order
     side_by_side: bool  # collectives of a rank share no lane
@@ -76,7 +77,7 @@ class _Board(NamedTuple):
                 vertex[sequence.rows[waits]] = begin + np.flatnonzero(waits)
         return vertex
 
-    def place(self, vertex: int, agent: int) -> tuple[Stream, Sequence, int]:
+    def place(self, vertex: int, agent: int) -> tuple[ComparedStream, CollectiveSequence, int]:
         """Return the stream of a vertex, its sequence on an agent, and the position in it."""
         at = int(np.searchsorted(self.base, vertex, side="right")) - 1
         stream = self.streams[at]
@@ -84,7 +85,7 @@ class _Board(NamedTuple):
         return stream, sequence, (vertex - int(self.base[at])) % self.longest[at]
 
 
-class _Edges(NamedTuple):
+class _Edges(Struct, frozen=True):
     """One entry for every two vertices that an agent starts one after the other."""
 
     first: Any  # vertices
@@ -139,7 +140,7 @@ def _classes_alike(index: TemplateIndex, name: str) -> Any:
 
 def _board(
     index: TemplateIndex,
-    streams: list[Stream],
+    streams: list[ComparedStream],
     sequences: Streams,
     started: Mapping[int, RowColumn],
     classes: Mapping[str, Any],

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.unique import sorted_groups, unique_rows
 from et_sim.basics.units import format_ranks
@@ -44,7 +45,7 @@ class _Ends(NamedTuple):
     certain: Any  # whether that order is fixed
 
 
-class _Board(NamedTuple):
+class _Board(Struct, frozen=True):
     """The nodes of all ranks that send or receive, as vertices."""
 
     programs: TemplateIndex

@@ -17,7 +17,7 @@ from et_sim.basics.unique import sorted_groups
 from et_sim.basics.units import exact_bytes, format_ranks, plural
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.preflight.pairs import (
-    Ends,
+    EndpointSet,
     EndsOf,
     bundle_bounds,
     endpoints,
@@ -90,9 +90,9 @@ def _unmatched(index: TemplateIndex, sound: EndsOf) -> list[Problem]:
     return problems
 
 
-def _channels(index: TemplateIndex, sound: EndsOf, wanted: Any) -> Channels:
+def _channels(index: TemplateIndex, sound: EndsOf, wanted: Any) -> MessageChannels:
     """Return all endpoints of the wanted pairs of ranks, sorted into channels."""
-    columns: dict[str, list[Any]] = {name: [] for name in ("key", *Ends._fields)}
+    columns: dict[str, list[Any]] = {name: [] for name in ("key", *EndpointSet._fields)}
     for template, ends in sound.items():
         users = index.ranks_of(template)
         bundles = bundle_bounds(ends.is_send, ends.peer)[:-1]
@@ -101,14 +101,14 @@ def _channels(index: TemplateIndex, sound: EndsOf, wanted: Any) -> Channels:
         keys = pair_keys(index, template, users, ends.is_send, ends.peer).reshape(-1)
         which = np.isin(keys, wanted)
         columns["key"].append(keys[which])
-        for name, column in zip(Ends._fields, ends, strict=True):
+        for name, column in zip(EndpointSet._fields, ends, strict=True):
             columns[name].append(np.tile(column, len(users))[which])
     of = {name: np.concatenate(parts) for name, parts in columns.items()}
     source, target = split_key(of["key"])
     order, first = sorted_groups(source, target, of["tag"], of["size"])
     signed = np.where(of["is_send"], of["count"], -of["count"])[order]
     at = order[first]
-    return Channels(
+    return MessageChannels(
         source=source[at],
         target=target[at],
         tag=of["tag"][at],
@@ -121,7 +121,7 @@ def _channels(index: TemplateIndex, sound: EndsOf, wanted: Any) -> Channels:
     )
 
 
-def _outside(index: TemplateIndex, template: int, ends: Ends, ranks: int) -> list[Problem]:
+def _outside(index: TemplateIndex, template: int, ends: EndpointSet, ranks: int) -> list[Problem]:
     wrong = np.flatnonzero((ends.peer < 0) | (ends.peer >= _peers(index, template, ranks)))
     if not len(wrong):
         return []
@@ -159,7 +159,7 @@ def _wrong_own_ends(index: TemplateIndex, template: int, rows: Any) -> list[Prob
     return []
 
 
-def _to_oneself(index: TemplateIndex, template: int, ends: Ends) -> list[Problem]:
+def _to_oneself(index: TemplateIndex, template: int, ends: EndpointSet) -> list[Problem]:
     users = index.ranks_of(template)
     is_relative = index.workload.has_relative_peers(template)
     if is_relative:
@@ -180,7 +180,7 @@ def _to_oneself(index: TemplateIndex, template: int, ends: Ends) -> list[Problem
     return [Problem("warning", "message-to-oneself", own_ranks, text, remedy)]
 
 
-def _empty(index: TemplateIndex, template: int, ends: Ends) -> list[Problem]:
+def _empty(index: TemplateIndex, template: int, ends: EndpointSet) -> list[Problem]:
     empty = np.flatnonzero(ends.size == 0)
     if not len(empty):
         return []
@@ -200,7 +200,7 @@ def _more(count: int) -> str:
     return f", and {plural(int(count), 'more node')} likewise" if count > 0 else ""
 
 
-class Channels(Struct, frozen=True):
+class MessageChannels(Struct, frozen=True):
     """One row per channel; `end_*` columns hold the endpoints, channel by channel from `first`."""
 
     source: Any
@@ -240,7 +240,7 @@ _REMEDIES = {
 }
 
 
-def explain_unmatched(index: TemplateIndex, channels: Channels) -> list[Problem]:
+def explain_unmatched(index: TemplateIndex, channels: MessageChannels) -> list[Problem]:
     """Return one problem per unmatched pair of ends, the first ones printed in full."""
     unmatched = np.flatnonzero(channels.surplus)
     spare = np.ones(len(unmatched), bool)
@@ -270,13 +270,15 @@ def explain_unmatched(index: TemplateIndex, channels: Channels) -> list[Problem]
     return problems
 
 
-def _shown(channels: Channels, unmatched: Any) -> list[int]:
+def _shown(channels: MessageChannels, unmatched: Any) -> list[int]:
     """Return places in `unmatched` to explain: sends first, because they name the target."""
     by_side = np.argsort(channels.surplus[unmatched] < 0, kind="stable")
     return [int(at) for at in by_side[:SPELLED_OUT]]
 
 
-def _partner(channels: Channels, unmatched: Any, spare: Any, at: int, same: tuple[str, ...]) -> int | None:
+def _partner(
+    channels: MessageChannels, unmatched: Any, spare: Any, at: int, same: tuple[str, ...]
+) -> int | None:
     """Return the place of the first spare end of the other side that agrees in `same`."""
     fits = spare & ((channels.surplus[unmatched] > 0) != (channels.surplus[unmatched[at]] > 0))
     for name in same:
@@ -286,7 +288,7 @@ def _partner(channels: Channels, unmatched: Any, spare: Any, at: int, same: tupl
     return int(places[0]) if len(places) else None
 
 
-def _reversed(channels: Channels, unmatched: Any, spare: Any, at: int) -> int | None:
+def _reversed(channels: MessageChannels, unmatched: Any, spare: Any, at: int) -> int | None:
     """Return the place of an end of the same side with source and target swapped: both send, or both wait."""
     this = unmatched[at]
     fits = spare & ((channels.surplus[unmatched] > 0) == (channels.surplus[this] > 0))
@@ -298,7 +300,7 @@ def _reversed(channels: Channels, unmatched: Any, spare: Any, at: int) -> int | 
 
 
 def _mismatch(
-    index: TemplateIndex, channels: Channels, channel: int, partner: int, same: tuple[str, ...]
+    index: TemplateIndex, channels: MessageChannels, channel: int, partner: int, same: tuple[str, ...]
 ) -> Problem:
     send, receive = (channel, partner) if channels.surplus[channel] > 0 else (partner, channel)
     source, target = int(channels.source[receive]), int(channels.target[receive])
@@ -315,7 +317,7 @@ def _mismatch(
     return Problem("error", "unmatched-message", format_ranks(ranks), text, _REMEDIES[same])
 
 
-def _same_side(index: TemplateIndex, channels: Channels, channel: int) -> Problem:
+def _same_side(index: TemplateIndex, channels: MessageChannels, channel: int) -> Problem:
     source, target = int(channels.source[channel]), int(channels.target[channel])
     if channels.surplus[channel] > 0:
         fact, others = _sends(index, channels, channel), f"rank {target} also sends to rank {source}"
@@ -326,7 +328,7 @@ def _same_side(index: TemplateIndex, channels: Channels, channel: int) -> Proble
     return Problem("error", "unmatched-message", format_ranks((source, target)), text, remedy)
 
 
-def _lonely(index: TemplateIndex, channels: Channels, channel: int) -> Problem:
+def _lonely(index: TemplateIndex, channels: MessageChannels, channel: int) -> Problem:
     """Return the finding about an end without a similar one: too few partners, or none."""
     source, target = int(channels.source[channel]), int(channels.target[channel])
     sends, receives = channels.end(channel, True)[0], channels.end(channel, False)[0]
@@ -341,7 +343,7 @@ def _lonely(index: TemplateIndex, channels: Channels, channel: int) -> Problem:
     return Problem("error", "unmatched-message", format_ranks((source, target)), text, remedy)
 
 
-def _sends(index: TemplateIndex, channels: Channels, channel: int) -> str:
+def _sends(index: TemplateIndex, channels: MessageChannels, channel: int) -> str:
     sends, receives = channels.end(channel, True)[0], channels.end(channel, False)[0]
     often = f" {_times(sends)}" if sends > 1 or receives else ""
     message = f"{exact_bytes(int(channels.size[channel]))} with tag {channels.tag[channel]}"
@@ -351,7 +353,7 @@ def _sends(index: TemplateIndex, channels: Channels, channel: int) -> str:
     )
 
 
-def _expects(index: TemplateIndex, channels: Channels, channel: int) -> str:
+def _expects(index: TemplateIndex, channels: MessageChannels, channel: int) -> str:
     receives, sends = channels.end(channel, False)[0], channels.end(channel, True)[0]
     often = f" {_times(receives)}" if receives > 1 or sends else ""
     message = f"{exact_bytes(int(channels.size[channel]))} with tag {channels.tag[channel]}"
@@ -361,7 +363,7 @@ def _expects(index: TemplateIndex, channels: Channels, channel: int) -> str:
     )
 
 
-def _node_of_channel(index: TemplateIndex, channels: Channels, channel: int) -> str:
+def _node_of_channel(index: TemplateIndex, channels: MessageChannels, channel: int) -> str:
     """Return node and file of the end that the channel has too many of."""
     is_send = bool(channels.surplus[channel] > 0)
     rank = int((channels.source if is_send else channels.target)[channel])

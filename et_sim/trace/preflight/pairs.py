@@ -22,7 +22,7 @@ from et_sim.trace.workload import Workload
 _RANK_BITS = 31
 
 
-class Ends(NamedTuple):
+class EndpointSet(NamedTuple):
     """The distinct endpoints of a template, ascending by direction, peer, tag and size."""
 
     row: Any  # the first node
@@ -32,15 +32,15 @@ class Ends(NamedTuple):
     size: Any
     count: Any
 
-    def only(self, which: Any) -> Ends:
+    def only(self, which: Any) -> EndpointSet:
         """Return some of the endpoints."""
-        return Ends(*(column[which] for column in self))
+        return EndpointSet(*(column[which] for column in self))
 
 
-class EndsOf(Mapping[int, Ends]):
+class EndsOf(Mapping[int, EndpointSet]):
     """The endpoints of those templates that have any, by template, ascending."""
 
-    def __init__(self, template: Any, every: Ends) -> None:
+    def __init__(self, template: Any, every: EndpointSet) -> None:
         """Store the endpoints; `template` is that of each."""
         self.template, self.every = template, every
         self.templates = template[np.flatnonzero(np.diff(template, prepend=-1))]
@@ -51,7 +51,7 @@ class EndsOf(Mapping[int, Ends]):
     def __iter__(self) -> Iterator[int]:
         return iter(self.templates.tolist())
 
-    def __getitem__(self, template: int) -> Ends:
+    def __getitem__(self, template: int) -> EndpointSet:
         return self.every.only(self.rows(template))
 
     def rows(self, template: int) -> slice:
@@ -117,9 +117,9 @@ def ends_of_templates(index: TemplateIndex, templates: Sequence[int]) -> EndsOf:
         own_row = rows[at] - stack.first[of[at]]
         parts.append((of[at] + stack.number, own_row, is_send[at], peer[at], tag[at], size[at], count))
     if not parts:
-        return EndsOf(np.zeros(0, np.int64), Ends(*np.zeros((6, 0), np.int64)))
+        return EndsOf(np.zeros(0, np.int64), EndpointSet(*np.zeros((6, 0), np.int64)))
     template, *every = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return EndsOf(template, Ends(*every))
+    return EndsOf(template, EndpointSet(*every))
 
 
 def peers_of(index: TemplateIndex, template: int, rank: Any, peer: Any) -> Any:
@@ -179,7 +179,7 @@ def bundle_bounds(*columns: Any) -> Any:
     return np.concatenate(([0], np.flatnonzero(new) + 1, [len(new) + 1]))
 
 
-def _bundle_numbers(ends: Ends, bounds: Any) -> Any:
+def _bundle_numbers(ends: EndpointSet, bounds: Any) -> Any:
     """Return a number for each bundle; equal bundles have equal numbers, in all templates."""
     content = groups_of(ends.tag, ends.size, ends.count).of_row
     numbers, sizes = np.empty(len(bounds) - 1, np.int64), np.diff(bounds)

@@ -16,7 +16,7 @@ ONE_WAY = (*TO_ROOT, *FROM_ROOT)
 SPLIT = -1  # replaces the bytes of an all-to-all with sizes for each member
 
 
-class Stream(NamedTuple):
+class ComparedStream(NamedTuple):
     """Collectives that are compared with each other: those of a group; broadcasts without waits are
     separate.
     """
@@ -37,22 +37,22 @@ class Stream(NamedTuple):
         return "broadcast" if self.is_broadcast else "collective"
 
 
-class Sequence(NamedTuple):
+class CollectiveSequence(NamedTuple):
     """The collectives of a template in a stream: rows, and (type, bytes, dimensions, root) of each."""
 
     rows: Any
     content: Any
 
 
-Streams = Mapping[Stream, Mapping[int, Sequence]]
+Streams = Mapping[ComparedStream, Mapping[int, CollectiveSequence]]
 
 
-def follows_rule(index: TemplateIndex, stream: Stream) -> bool:
+def follows_rule(index: TemplateIndex, stream: ComparedStream) -> bool:
     """Return whether the stream represents all groups of a rule; descriptions in traces override rules."""
     return stream.group in index.workload.group_rules and not stream.described
 
 
-def collective_text(index: TemplateIndex, rank: int, sequence: Sequence, at: int) -> str:
+def collective_text(index: TemplateIndex, rank: int, sequence: CollectiveSequence, at: int) -> str:
     """Return a collective in words, such as `all_reduce of 1 MiB (node 7 "grads" in x.0.et)`."""
     number, size = int(sequence.content[at, 0]), int(sequence.content[at, 1])
     node = index.workload.trace(rank).describe(int(sequence.rows[at]))

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.uncertainty import LEVEL
 from et_sim.basics.unique import sorted_groups
 from et_sim.basics.units import format_ns, format_ranks
@@ -85,8 +84,7 @@ LONGEST = 60  # letters of a value
 RANK_FIGURES = ("finish_ns", *(part.figure for part in PARTS))
 
 
-@quick_dataclass(frozen=True)
-class TimeChange:
+class TimeChange(Struct, frozen=True):
     """One thing in both runs; None if a run lacks it."""
 
     name: tuple[str, ...]

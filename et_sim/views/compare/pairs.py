@@ -6,13 +6,12 @@ Runs with different numbers of ranks share the lower ones.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import asdict
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_ns, format_ranks, parse_ranks
 from et_sim.views.run.columns import integers, numbers
 from et_sim.views.run.directory import RunDirectory
@@ -71,8 +70,7 @@ def actor_of_rank(run: RunDirectory) -> Any:
 NEVER = -1
 
 
-@quick_dataclass(frozen=True)
-class Parting:
+class Parting(Struct, frozen=True):
     """A node of a rank that ends at another time in the second run."""
 
     rank: int

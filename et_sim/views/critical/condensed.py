@@ -36,7 +36,7 @@ _MAY_JOIN = np.array([name not in ("node", "node_end") for name in KINDS])
 _BEGIN, _NODE = KINDS.index("begin"), KINDS.index("node")
 
 
-class Durations(Struct, frozen=True, eq=False):
+class DistinctDurations(Struct, frozen=True, eq=False):
     """Distinct durations of events."""
 
     kind: Any
@@ -58,7 +58,7 @@ class Condensed(Struct, frozen=True, eq=False):
     first_part: Any  # index of the first part of each event, and the end of the last part
     part: Any  # index of a duration
     counts: Any  # repetitions of the duration
-    durations: Durations
+    durations: DistinctDurations
     ends: Any  # the events at which nodes ended
     ended: Any  # rows of these nodes; -1: none
     ended_ns: Any
@@ -194,7 +194,7 @@ def _in_rows(
 
 def _durations(
     kind_and_link: Any, spent: Any, texts: tuple[str | None, ...], nodes: Any
-) -> tuple[Any, Durations]:
+) -> tuple[Any, DistinctDurations]:
     """Return the index of the duration of each part, and the durations; each node has its own."""
     is_node = kind_and_link % len(KINDS) == _NODE
     of_node, others = np.flatnonzero(is_node), np.flatnonzero(~is_node)
@@ -205,4 +205,4 @@ def _durations(
     number[of_node], number[others] = np.arange(len(of_node)), len(of_node) + alike.reshape(-1)
     shown = np.concatenate((of_node, others[at]))
     kind, link = kind_and_link[shown] % len(KINDS), kind_and_link[shown] // len(KINDS)
-    return number, Durations(kind.astype(np.int8), Words(texts, link), spent[shown], nodes)
+    return number, DistinctDurations(kind.astype(np.int8), Words(texts, link), spent[shown], nodes)

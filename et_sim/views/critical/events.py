@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.tables.declaration import SHARED_LINKS
 from et_sim.views.run.columns import Words, integers, numbers, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
@@ -82,8 +82,7 @@ NODE_COLUMNS = (
 )
 
 
-@quick_dataclass(frozen=True, eq=False)
-class PathNodes:
+class PathNodes(Struct, frozen=True, eq=False):
     """Columns of the timeline that paths need."""
 
     actor: Any

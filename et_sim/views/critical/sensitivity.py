@@ -23,9 +23,8 @@ import numpy as np
 from msgspec import Struct, convert, to_builtins
 
 from et_sim.basics.quantities import Quantity
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
-from et_sim.views.critical.condensed import Condensed, Durations
+from et_sim.views.critical.condensed import Condensed, DistinctDurations
 from et_sim.views.critical.events import LIBRARY, NONE
 from et_sim.views.critical.kernels import ALIKE_NS, times_and_slopes
 from et_sim.views.critical.path import CAUSES, CriticalPath
@@ -73,7 +72,7 @@ class Parameter(Struct, frozen=True):
         return 1 / (1 - 0.01 * towards) - 1 if self.is_rate else 0.01 * towards
 
 
-class Side(Struct, frozen=True):
+class ParameterEffect(Struct, frozen=True):
     """Effect of a better or worse parameter; ranges are multiples of its value, 0 or infinity without an
     end."""
 
@@ -82,14 +81,13 @@ class Side(Struct, frozen=True):
     same_path_until: float
 
 
-@quick_dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(Struct, frozen=True):
     """Change of the makespan with a parameter."""
 
     parameter: str
     is_rate: bool
-    better: Side
-    worse: Side
+    better: ParameterEffect
+    worse: ParameterEffect
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for `--json`; a range without end is null."""
@@ -101,8 +99,7 @@ class Sensitivity:
         return plain
 
 
-@quick_dataclass(frozen=True)
-class MakespanChange:
+class MakespanChange(Struct, frozen=True):
     """Change of the makespan by one percent of a parameter."""
 
     parameter: str
@@ -230,10 +227,10 @@ class Sensitivities:
         makespan, slope = self._evaluate(self._deciding, parameter, 1.0, towards)
         return makespan, slope, slope * parameter.percent(towards)
 
-    def _side(self, parameter: Parameter, towards: float) -> Side:
+    def _side(self, parameter: Parameter, towards: float) -> ParameterEffect:
         makespan, slope, change = self._one_percent_ns(parameter, towards)
         end = self._end_of_path(parameter, towards, makespan, slope)
-        return Side(slope, change, (1 / end if end else np.inf) if parameter.is_rate else end)
+        return ParameterEffect(slope, change, (1 / end if end else np.inf) if parameter.is_rate else end)
 
     def _end_of_path(self, parameter: Parameter, towards: float, makespan: float, slope: float) -> float:
         """Return the factor from which another path is longer."""
@@ -287,7 +284,11 @@ def parameters(path: CriticalPath) -> Iterator[Parameter]:
 
 
 def times_of(
-    durations: Durations, name: str, rows: Any, quantity: Quantity = Quantity.OPERATION, link: int = NONE
+    durations: DistinctDurations,
+    name: str,
+    rows: Any,
+    quantity: Quantity = Quantity.OPERATION,
+    link: int = NONE,
 ) -> Iterator[Parameter]:
     """Yield a parameter that sets all of these durations, if they take any time."""
     rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
@@ -297,7 +298,9 @@ def times_of(
         yield Parameter(name, quantity, link, rows, figures, spent, nothing, nothing)
 
 
-def _of_nodes(path: CriticalPath, durations: Durations, spent: Any, times: Any) -> Iterator[Parameter]:
+def _of_nodes(
+    path: CriticalPath, durations: DistinctDurations, spent: Any, times: Any
+) -> Iterator[Parameter]:
     """Yield parameters of nodes: limits of kernels, and times of operations."""
     nodes, of = path.record.nodes, durations.node
     rows = np.flatnonzero(durations.is_kind("node"))
@@ -325,7 +328,7 @@ def _of_nodes(path: CriticalPath, durations: Durations, spent: Any, times: Any) 
 
 
 def _of_device(
-    durations: Durations, spent: Any, rows: Any, of: Any, parts: Mapping[str, Any]
+    durations: DistinctDurations, spent: Any, rows: Any, of: Any, parts: Mapping[str, Any]
 ) -> Iterator[Parameter]:
     """Yield parameters of kernels that take their launch, and then the longer of arithmetic and traffic."""
     launch, arithmetic, traffic = (parts[name][of] for name in ("launch_ns", "arithmetic_ns", "traffic_ns"))
@@ -364,7 +367,7 @@ def _of_device(
 
 
 def _of_roofline(
-    quantity: Quantity, durations: Durations, spent: Any, kernels: Any, own: Any, other: Any
+    quantity: Quantity, durations: DistinctDurations, spent: Any, kernels: Any, own: Any, other: Any
 ) -> Iterator[Parameter]:
     """Yield a parameter of kernels that take the longer of arithmetic and traffic; reductions are traffic."""
     longer = np.maximum(own, other)

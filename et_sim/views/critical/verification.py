@@ -6,15 +6,14 @@ Each parameter is changed to both ends of the range of its path. The command lin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.bands import BAND, Band, band_text
-from et_sim.views.critical.sensitivity import OF_LINKS, Parameter, Sensitivities, Side, parameters
+from et_sim.views.critical.sensitivity import OF_LINKS, Parameter, ParameterEffect, Sensitivities, parameters
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.text import shortened, signed, terminal_width
 
@@ -36,8 +35,7 @@ class Simulated(Struct, frozen=True):
 Simulate = Callable[[Sequence[FigureChange]], Iterable[Simulated]]
 
 
-@quick_dataclass(frozen=True)
-class Verified:
+class Verified(Struct, frozen=True):
     """A changed parameter with the predicted and the simulated makespan."""
 
     parameter: str
@@ -97,7 +95,11 @@ def verify(
 
 
 def _verified(
-    sensitivities: Sensitivities, parameter: Parameter, side: Side, multiple: float, simulated: Simulated
+    sensitivities: Sensitivities,
+    parameter: Parameter,
+    side: ParameterEffect,
+    multiple: float,
+    simulated: Simulated,
 ) -> Verified:
     factor = 1 / multiple if parameter.is_rate else multiple
     predicted = sensitivities.path.makespan_ns + side.slope_ns * (factor - 1)
@@ -105,7 +107,7 @@ def _verified(
     return Verified(parameter.name, multiple, predicted, simulated.makespan_ns, rounding, simulated.band)
 
 
-def _end_of(side: Side) -> float:
+def _end_of(side: ParameterEffect) -> float:
     """Return the multiple at which a range ends, or to which it is verified."""
     return min(max(side.same_path_until, 1 / FARTHEST), FARTHEST)
 

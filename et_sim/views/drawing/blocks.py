@@ -122,7 +122,7 @@ class Chosen(Struct, frozen=True, eq=False):
         return len(self.row)
 
 
-class Blocks:
+class VisibleBlocks:
     """The record batches of a timeline that hold nodes of visible ranks."""
 
     def __init__(self, run: RunDirectory, shown: Shown) -> None:
@@ -290,7 +290,7 @@ class Slices(Struct, frozen=True, eq=False):
 
 def visible_nodes(run: RunDirectory, shown: Shown, window: Window, limit: int) -> tuple[Nodes, Slices]:
     """Return the visible nodes with those that arrows may join to them, in the timeline's order."""
-    blocks = Blocks(run, shown)
+    blocks = VisibleBlocks(run, shown)
     chosen = blocks.chosen(window, limit)
     rows = distinct(chosen.row)
     rows = distinct(np.concatenate((rows, *(others for others, _ in belonging(blocks, rows)))))
@@ -300,7 +300,7 @@ def visible_nodes(run: RunDirectory, shown: Shown, window: Window, limit: int) -
     return nodes, Slices(chosen.place, row, group, chosen.left_out)
 
 
-def belonging(blocks: Blocks, rows: Any) -> list[tuple[Any, Any]]:
+def belonging(blocks: VisibleBlocks, rows: Any) -> list[tuple[Any, Any]]:
     """Return rows of shown actors in the collectives of these rows, with a key by collective; then rows of
     messages between the same two actors, with a key by pair."""
     wanted: list[Any] = [None, None]

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.basics.units import plural
 from et_sim.views.drawing.scene import LEFT, LETTER, PIXELS, Scene
@@ -26,8 +25,7 @@ HALO = {"stroke": "#fff", "stroke_width": "3", "stroke_linejoin": "round", "pain
 NPU_COLOUR, NIC_COLOUR, SWITCH_COLOUR = "#5b6b7a", "#a9852f", "#2f3a45"
 
 
-@quick_dataclass(frozen=True, eq=False)
-class Devices:
+class Devices(Struct, frozen=True, eq=False):
     """Devices to place: NPUs first, in rank order."""
 
     names: Sequence[str]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import fields
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +21,6 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, format_ranks, parse_ranks, plural
 from et_sim.tables.declaration import NOT_COMMUNICATION
 from et_sim.views.run.directory import RunDirectory
@@ -51,8 +49,7 @@ class Shown(Struct, frozen=True):
         return {actor: place for place, actor in enumerate(self.actors) if count[actor] == 1}
 
 
-@quick_dataclass(frozen=True, eq=False)
-class Nodes:
+class Nodes(Struct, frozen=True, eq=False):
     """Nodes as columns; -1 stands for none. Texts are codes, the last of which is "none"."""
 
     actor: Any
@@ -81,7 +78,7 @@ class Nodes:
 
     def take(self, rows: Any) -> Nodes:
         """Return some of the nodes, in the given order."""
-        every = {field.name: getattr(self, field.name) for field in fields(self)}
+        every = {name: getattr(self, name) for name in self.__struct_fields__}
         return Nodes(**{name: v if isinstance(v, tuple) else v[rows] for name, v in every.items()})
 
     @property

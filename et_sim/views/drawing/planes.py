@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import atan2, ceil, degrees, floor, log2, log10
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_bandwidth, format_bytes, format_ns, plural
@@ -33,7 +35,7 @@ from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.bandwidth import NO_LINKS, Rate, link_ceilings, rates
 from et_sim.views.summary.roofline import (
     NO_KERNELS,
-    Kernel,
+    EqualKernels,
     MeasuredRoofline,
     by_byte,
     per_second,
@@ -171,7 +173,7 @@ def _roofs(scene: Scene, roofline: MeasuredRoofline, plane: Plane) -> None:
         scene.add("text", text, transform=f"{at} {turn}", y=-6, text_anchor="end", fill=LIMIT)
 
 
-def _meaning_of_kernel(kernel: Kernel, roofline: MeasuredRoofline) -> str:
+def _meaning_of_kernel(kernel: EqualKernels, roofline: MeasuredRoofline) -> str:
     return (
         f"{kernel.name}, {kernel.count:,} of {format_ns(kernel.total_ns)} in all: "
         f"{by_byte(kernel.intensity)} FLOP/byte, "
@@ -180,7 +182,7 @@ def _meaning_of_kernel(kernel: Kernel, roofline: MeasuredRoofline) -> str:
 
 
 def _names(
-    scene: Scene, shown: Sequence[Kernel], places: Sequence[tuple[float, float, float]], bottom: int
+    scene: Scene, shown: Sequence[EqualKernels], places: Sequence[tuple[float, float, float]], bottom: int
 ) -> None:
     """Name the circles with the most time, one of each cluster, if there is room below."""
     counts: dict[int, int] = {}
@@ -210,14 +212,14 @@ LINE_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"
 INK = "#333333"
 
 
-class Curve(NamedTuple):
+class MeasuredCurve(Struct, frozen=True):
     """An alternative, with (bytes, microseconds) in ascending order."""
 
     name: str
     points: Sequence[tuple[int, float]]
 
 
-def choices_picture(title: str, lines: Sequence[Curve], chosen: Sequence[tuple[int, float]]) -> str:
+def choices_picture(title: str, lines: Sequence[MeasuredCurve], chosen: Sequence[tuple[int, float]]) -> str:
     """Return the SVG text: times of ways by bytes."""
     scene, sizes = Scene(), sorted({size for line in lines for size, _ in line.points})
     low, high = powers_around(us for line in lines for _, us in line.points)
@@ -247,7 +249,7 @@ OF_MEASURED = (
 )
 
 
-class Kind(NamedTuple):
+class MeasuredKind(Struct, frozen=True):
     """Measurements of one kind: name, mean error in percent, and (measured, predicted) microseconds."""
 
     name: str
@@ -255,7 +257,7 @@ class Kind(NamedTuple):
     points: Sequence[tuple[float, float]]
 
 
-def measured_picture(kinds: Sequence[Kind]) -> str:
+def measured_picture(kinds: Sequence[MeasuredKind]) -> str:
     """Return the SVG text: errors of predictions."""
     if not kinds:
         raise UsageError("nothing to draw: no row was predicted", remedy="name a machine by --machine")
@@ -265,7 +267,7 @@ def measured_picture(kinds: Sequence[Kind]) -> str:
     return scene.finish([OF_MEASURED], ABOVE + down * (1 + (len(kinds) - 1) // ACROSS))
 
 
-def _panel(scene: Scene, kind: Kind, x: int, y: int) -> None:
+def _panel(scene: Scene, kind: MeasuredKind, x: int, y: int) -> None:
     low, high = powers_around(measured for measured, _ in kind.points)
     high = max(high, low + 1)
 

@@ -19,7 +19,7 @@ from et_sim.basics.units import format_ranks, plural
 from et_sim.views.critical.path import CriticalPath, PathHop
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.critical.text import ranks_of
-from et_sim.views.drawing.blocks import Blocks, Chosen, belonging, distinct
+from et_sim.views.drawing.blocks import Chosen, VisibleBlocks, belonging, distinct
 from et_sim.views.drawing.flows import exchanges, members, messages
 from et_sim.views.drawing.nodes import NONE, Shown
 from et_sim.views.run.directory import RunDirectory
@@ -30,7 +30,7 @@ MOST_NODES = 1 << 18  # nodes of a part, unless it cannot be divided
 NOTHING = np.zeros(0, np.int64)
 
 
-class Chains(Struct, frozen=True, eq=False):
+class CollectiveSlices(Struct, frozen=True, eq=False):
     """Slices of collectives, each collective's in the order in which they begin."""
 
     slices: Any  # concatenated chains
@@ -76,13 +76,13 @@ class Arrivals(Struct, frozen=True, eq=False):
 
 def pairs_and_chains(
     run: RunDirectory,
-    blocks: Blocks,
+    blocks: VisibleBlocks,
     shown: Shown,
     chosen: Chosen,
     start_ns: Any,
     end_ns: Any,
     window: Window,
-) -> tuple[Any, Chains]:
+) -> tuple[Any, CollectiveSlices]:
     """Return the two slices of every message in order of time, and the collectives."""
     slice_of = _SliceOfRow(shown, chosen)
     of_collectives, of_messages = belonging(blocks, distinct(chosen.row))
@@ -115,7 +115,7 @@ def _parts(rows: Any, keys: Any) -> Iterator[Any]:
         yield np.sort(rows[order[first:until]])
 
 
-def _chains(slices: Any, label: Any, start_ns: Any, end_ns: Any) -> Chains:
+def _chains(slices: Any, label: Any, start_ns: Any, end_ns: Any) -> CollectiveSlices:
     """Return slices by label and begin; at equal times, slices without duration come first."""
     takes_time = end_ns[slices] > start_ns[slices]
     order = np.lexsort((slices, takes_time, start_ns[slices], label))
@@ -127,7 +127,7 @@ def _chains(slices: Any, label: Any, start_ns: Any, end_ns: Any) -> Chains:
     order = np.argsort(np.repeat(number, count), kind="stable")
     order = order[np.repeat(count, count)[order] > 1]  # single slices are left out
     together = count[np.argsort(number)]
-    return Chains(slices[order], np.append(0, np.cumsum(together[together > 1])))
+    return CollectiveSlices(slices[order], np.append(0, np.cumsum(together[together > 1])))
 
 
 class _SliceOfRow:
@@ -176,7 +176,7 @@ def arrivals_of(pairs: Any, start_ns: Any, end_ns: Any, ranks: Any) -> tuple[Arr
 ON_PATH = "critical path"
 
 
-class Step(Struct, frozen=True):
+class PathSlice(Struct, frozen=True):
     """One slice of the critical path's track; times are whole nanoseconds, and it takes time."""
 
     start_ns: int
@@ -185,7 +185,7 @@ class Step(Struct, frozen=True):
     notes: Mapping[str, int | str]
 
 
-def critical_path(run: RunDirectory, window: Window, limit: int) -> tuple[list[Step], str]:
+def critical_path(run: RunDirectory, window: Window, limit: int) -> tuple[list[PathSlice], str]:
     """Return the critical path's steps, and a sentence on steps left out; nothing without a recorded path."""
     if not run.holds("path") or recorded_part(run):
         return [], ""
@@ -204,7 +204,9 @@ def critical_path(run: RunDirectory, window: Window, limit: int) -> tuple[list[S
     return [_step(hop, names) for hop in shown], left_out
 
 
-def _step(hop: PathHop, names: list[str]) -> Step:
+def _step(hop: PathHop, names: list[str]) -> PathSlice:
     notes: dict[str, int | str] = {"kind": hop.kind, "ranks": ranks_of(hop, names), "after": hop.after}
     notes |= {f"{cause}_ns": ns for cause, ns in hop.causes.items()}
-    return Step(hop.start_ns, hop.end_ns, hop.name, {name: value for name, value in notes.items() if value})
+    return PathSlice(
+        hop.start_ns, hop.end_ns, hop.name, {name: value for name, value in notes.items() if value}
+    )

@@ -15,13 +15,13 @@ from msgspec import Struct
 
 from et_sim.basics.unique import unique
 from et_sim.basics.units import parse_ranks, plural
-from et_sim.views.drawing.blocks import Blocks, Chosen, distinct
+from et_sim.views.drawing.blocks import Chosen, VisibleBlocks, distinct
 from et_sim.views.drawing.nodes import NONE, Nodes, Shown, Tracks, shown_ranks, tracks_of
 from et_sim.views.export.arrows import (
     Arrivals,
-    Chains,
+    CollectiveSlices,
     MessageArrows,
-    Step,
+    PathSlice,
     arrivals_of,
     critical_path,
     pairs_and_chains,
@@ -214,11 +214,11 @@ class Contents(Struct, frozen=True, eq=False):
     end_ns: Any
     messages: MessageArrows  # also of collectives, if messages were recorded
     arrivals: Arrivals
-    collectives: Chains  # in the order in which they started
-    path: list[Step]
+    collectives: CollectiveSlices  # in the order in which they started
+    path: list[PathSlice]
     counters: list[Counter]
     left_out: tuple[str, ...]
-    blocks: Blocks
+    blocks: VisibleBlocks
     groups: RunGroups
 
     def facts(self, entries: Any) -> Facts:
@@ -233,7 +233,7 @@ class Contents(Struct, frozen=True, eq=False):
 def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int = MOST_SLICES) -> Contents:
     """Gather the contents from a run's files."""
     shown = shown_ranks(run, ranks, MOST_RANKS)
-    blocks = Blocks(run, shown)
+    blocks = VisibleBlocks(run, shown)
     slices = blocks.chosen(window, limit)
     start, end, tracks = _laid_out(blocks, slices)
     pairs, chains = pairs_and_chains(run, blocks, shown, slices, start, end, window)
@@ -276,7 +276,7 @@ def in_rows(*columns: Any) -> Iterator[tuple[int, ...]]:
         yield from zip(*(column[first : first + AT_ONCE].tolist() for column in columns), strict=True)
 
 
-def _laid_out(blocks: Blocks, slices: Chosen) -> tuple[Any, Any, Tracks]:
+def _laid_out(blocks: VisibleBlocks, slices: Chosen) -> tuple[Any, Any, Tracks]:
     """Return start, end and track of each slice."""
     rows = distinct(slices.row)
     start, end, lane, lanes = blocks.spans(rows)

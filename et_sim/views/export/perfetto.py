@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from et_sim.basics.protobuf_fields import LENGTH, VARINT, fixed64, message, number, tag, text, varint
 from et_sim.views.drawing.nodes import NONE
-from et_sim.views.export.arrows import FROM_ANOTHER, ON_PATH, Step
+from et_sim.views.export.arrows import FROM_ANOTHER, ON_PATH, PathSlice
 from et_sim.views.export.contents import AT_ONCE, Contents, Facts, in_rows
 
 PACKET = 1
@@ -266,7 +266,7 @@ def _added(category: str, name: str) -> bytes:
     return text(PLAIN_CATEGORY, category) + text(PLAIN_NAME, name)
 
 
-def _notes(step: Step) -> bytes:
+def _notes(step: PathSlice) -> bytes:
     """Return annotations of a step of the critical path."""
     parts = []
     for name, value in step.notes.items():

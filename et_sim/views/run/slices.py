@@ -6,11 +6,11 @@ Without a link model there are no links: a row stands for all that an actor send
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.tables.registry import table_named
 from et_sim.views.run.directory import RunDirectory
@@ -24,8 +24,7 @@ HOLDS = ("sent_again", "timeouts", "window_ns", "rate_ns", "paused_ns")
 FLOW_FIGURES = (*ENDS, *HOLDS, "last_queue_ns")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SliceTable:
+class SliceTable(Struct, frozen=True, eq=False, kw_only=True):
     """Figures of links or ports by slice of time; `of_row` is the index of the link or port of a slice."""
 
     TABLE: ClassVar[str]
@@ -72,8 +71,7 @@ class SliceTable:
         return most_by(self.of_row, len(self.name), self.figures[figure], self.LEAST)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LinkTable(SliceTable):
+class LinkTable(SliceTable, frozen=True, eq=False, kw_only=True):
     """Links by name and owner. If one link was simulated for several, each of them has its slices."""
 
     TABLE = "links"
@@ -124,8 +122,7 @@ class LinkTable(SliceTable):
         return not (self.figures["wait_ns"] == NONE).any()
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PortTable(SliceTable):
+class PortTable(SliceTable, frozen=True, eq=False, kw_only=True):
     """Ports, each with the row of its link."""
 
     TABLE = "queues"

@@ -7,12 +7,12 @@ of its waiting.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import asdict
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, format_bandwidth, format_ns
 from et_sim.views.run.columns import Words, integers, words
 from et_sim.views.run.directory import RunDirectory
@@ -33,8 +33,7 @@ NO_LINKS = (
 LEGEND = f"{BOTH}; slowest and fastest: bandwidth of a single one"
 
 
-@quick_dataclass(frozen=True)
-class Rate:
+class Rate(Struct, frozen=True):
     """Collectives of one kind, group and size, or sends of one size, over all selected ranks."""
 
     kind: str

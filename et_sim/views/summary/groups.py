@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import GroupCounts, Grouped
@@ -16,8 +17,7 @@ from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 
 
-@quick_dataclass()
-class GroupTotal:
+class GroupTotal(Struct):
     """Totals of one kind of collective of one group; times and bytes are sums over ranks."""
 
     group: str

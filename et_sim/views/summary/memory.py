@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from msgspec import Struct, to_builtins
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_bytes
 from et_sim.views.run.columns import alike, coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
@@ -41,8 +39,7 @@ class Alive(Struct, frozen=True):
     node: int | None  # the node that wrote it; None: it was present from the start
 
 
-@quick_dataclass(frozen=True)
-class Peak:
+class Peak(Struct, frozen=True):
     """The peak of ranks whose memory holds the same at that time."""
 
     ranks: str
@@ -60,8 +57,7 @@ class Peak:
         return plain
 
 
-@quick_dataclass(frozen=True, eq=False)
-class _Rows:
+class _Rows(Struct, frozen=True, eq=False):
     """Columns of memory.arrow."""
 
     actor: Any
@@ -73,7 +69,7 @@ class _Rows:
     alive: Any
 
     def take(self, rows: Any) -> _Rows:
-        return _Rows(*(getattr(self, field.name)[rows] for field in fields(self)))
+        return _Rows(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
 
 class _Names(Struct, frozen=True):
@@ -129,7 +125,8 @@ def _blocks(run: RunDirectory) -> Iterator[tuple[_Rows, _Names]]:
 
 
 def _joined(parts: Sequence[_Rows]) -> _Rows:
-    return _Rows(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(_Rows)))
+    columns = ([getattr(part, name) for part in parts] for name in _Rows.__struct_fields__)
+    return _Rows(*map(np.concatenate, columns))
 
 
 def _peaks(rows: _Rows, names: _Names) -> list[tuple[Any, ...]]:

@@ -10,15 +10,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from et_sim.basics.intervals import Intervals, Unions, together
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.views.run.columns import numbers, words
 from et_sim.views.run.directory import RunDirectory
@@ -97,8 +96,7 @@ COLUMNS = (
 )
 
 
-@quick_dataclass()
-class OperationTotal:
+class OperationTotal(Struct):
     """Equal nodes, over all ranks; times are sums over ranks."""
 
     kind: str

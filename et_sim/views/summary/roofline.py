@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, to_builtins
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_bandwidth
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
@@ -37,7 +36,7 @@ NO_KERNELS = (
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
-class Kernel(Struct, frozen=True):
+class EqualKernels(Struct, frozen=True):
     """Equal kernels, over all ranks."""
 
     name: str
@@ -52,15 +51,14 @@ class Kernel(Struct, frozen=True):
     operations_per_second: float
 
 
-@quick_dataclass(frozen=True)
-class MeasuredRoofline:
+class MeasuredRoofline(Struct, frozen=True):
     """Kernels, the longest first, and the roofs."""
 
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[EqualKernels, ...]
     peaks: dict[str, float]  # operations per second
     bandwidths: dict[str, float]  # bytes per second
 
-    def roof(self, kernel: Kernel) -> float:
+    def roof(self, kernel: EqualKernels) -> float:
         """Return the operations per second that the machine allows at a kernel's intensity."""
         peak, bandwidth = self.peaks.get(kernel.peak, np.inf), self.bandwidths.get(kernel.level, np.inf)
         return float(min(peak, bandwidth * kernel.intensity))
@@ -140,9 +138,9 @@ def _add(rows: Any, stems: Words, weights: Any, part: Selection, sums: _Sums) ->
             sums.estimate_roof(which, names[which], float(taken[best]), float(rates[which][best]))
 
 
-def _kernel(key: tuple[str, str, str], figures: list[Fraction | float]) -> Kernel:
+def _kernel(key: tuple[str, str, str], figures: list[Fraction | float]) -> EqualKernels:
     count, total, operations, size, bound = map(float, figures)
-    return Kernel(
+    return EqualKernels(
         *key,
         count=round(count),
         total_ns=round(total),

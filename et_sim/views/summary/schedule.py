@@ -75,7 +75,7 @@ DIRECTIONS = (FORWARD, BACKWARD, INPUTS, WEIGHTS)
 _NAME = re.compile(rf"({'|'.join(DIRECTIONS)}) (\d{{1,9}})(?: chunk (\d{{1,9}}))?(?= |$)")
 
 
-class Pass(NamedTuple):
+class ScheduledPass(NamedTuple):
     """A micro-batch through one part of the model."""
 
     direction: str
@@ -88,10 +88,10 @@ class Pass(NamedTuple):
         return f"{self.micro_batch}{_letter(self.chunk)}"
 
 
-def named_pass(name: str | None) -> Pass | None:
+def named_pass(name: str | None) -> ScheduledPass | None:
     """Return the pass that a kernel of this name belongs to."""
     match = _NAME.match(name or "")
-    return Pass(match[1], int(match[2]), int(match[3] or 0)) if match else None
+    return ScheduledPass(match[1], int(match[2]), int(match[3] or 0)) if match else None
 
 
 def _letter(chunk: int) -> str:
@@ -111,10 +111,10 @@ class WorkBlock(NamedTuple):
 
     start_ns: int
     end_ns: int
-    work: Pass | None
+    work: ScheduledPass | None
 
 
-class Exchange(NamedTuple):
+class Exchange(Struct, frozen=True):
     """Communication of one kind that is under way."""
 
     start_ns: int
@@ -225,7 +225,7 @@ class _Reader:
     """The kernels and exchanges of some actors, in columns."""
 
     def __init__(
-        self, run: RunDirectory, works: Sequence[Pass | None], chosen: Mapping[int, str] | None
+        self, run: RunDirectory, works: Sequence[ScheduledPass | None], chosen: Mapping[int, str] | None
     ) -> None:
         self.run = run
         self.makespan = int(run.summary["makespan_ns"])

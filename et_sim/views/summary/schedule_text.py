@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec.structs import asdict
+
 from et_sim.basics.units import format_ns
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
@@ -100,7 +102,7 @@ def _data(schedule: PipelineSchedule) -> dict[str, Any]:
                 "ranks": row.ranks,
                 "bubble": schedule.bubble_of(row),
                 "blocks": [_block(block) for block in row.blocks],
-                "communication": [exchange._asdict() for exchange in row.exchanges],
+                "communication": [asdict(exchange) for exchange in row.exchanges],
             }
             for row in schedule.rows
         ],

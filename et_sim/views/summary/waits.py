@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
 import numpy as np
-from msgspec import Struct, to_builtins
+from msgspec import Struct, field, to_builtins
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.tables.declaration import NOT_COMMUNICATION
 from et_sim.views.run.columns import alike, integers, numbers
 from et_sim.views.run.directory import RunDirectory
@@ -52,8 +50,7 @@ class WaitTable(Struct):
     nodes_waiting_ns: int = 0  # all waiting of nodes
 
 
-@quick_dataclass()
-class WaitTables:
+class WaitTables(Struct):
     """Communication by rank, group and operation, the longest waiting first."""
 
     ranks: list[WaitTable] = field(default_factory=list)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace import shapes
@@ -21,7 +22,7 @@ from et_sim.workloads.rank import Rank, make_workload
 from et_sim.workloads.training.chain import ChainLayer, dense_layer, run_backward, run_forward
 from et_sim.workloads.training.plan import Plan
 from et_sim.workloads.training.replicas import Replicas
-from et_sim.workloads.training.work import Work
+from et_sim.workloads.training.work import RankWork
 
 PRESETS = Path(__file__).parent / "presets"
 Size = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -71,7 +72,7 @@ class Dense(_Layer, frozen=True, tag="dense"):
     activation: bool = True
 
 
-class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ConvolutionNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Layers in the order in which they run."""
 
     source: str
@@ -83,9 +84,9 @@ def network_names() -> tuple[str, ...]:
     return preset_names(PRESETS)
 
 
-def read_network(name: str) -> tuple[str, Network]:
+def read_network(name: str) -> tuple[str, ConvolutionNetwork]:
     """Return a preset by its name, or the network that a file describes."""
-    short, network = read_preset(PRESETS, name, Network)
+    short, network = read_preset(PRESETS, name, ConvolutionNetwork)
     if not network.layers:
         raise UsageError("has no layers", place=name, remedy="give one at least")
     seen: set[str] = set()
@@ -102,7 +103,7 @@ def read_network(name: str) -> tuple[str, Network]:
     return short, network
 
 
-def layers_of(network: Network, plan: Plan) -> list[ChainLayer]:
+def layers_of(network: ConvolutionNetwork, plan: Plan) -> list[ChainLayer]:
     """Return the layers with their kernels for a micro-batch; the first one computes no input gradients."""
     return [_layer(layer, plan, is_first=number == 0) for number, layer in enumerate(network.layers)]
 
@@ -178,15 +179,15 @@ def _convolution(convolution: Convolution, plan: Plan, *, is_first: bool) -> Cha
 
 def _moving(kernel: Kernel, moved: int) -> Kernel:
     """Return a kernel that reads values of overlapping windows once, not once for each window."""
-    return kernel._replace(bytes=moved)
+    return replace(kernel, bytes=moved)
 
 
-def make_convolution_training(network: Network, plan: Plan, name: str = "cnn") -> Workload:
+def make_convolution_training(network: ConvolutionNetwork, plan: Plan, name: str = "cnn") -> Workload:
     """Return the workload of one step."""
     layers = layers_of(network, plan)
 
     def step(rank: Rank) -> None:
-        work = Work(rank, plan)
+        work = RankWork(rank, plan)
         replicas = Replicas(work)
         for number in range(plan.micro_batches):
             work.during = pass_label(Pass(Direction.FORWARD, number), 1)

@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 from et_sim.workloads.kernels import stored_bytes
 from et_sim.workloads.models.model import Attention, Model
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.plan import Plan
 
 
@@ -54,7 +57,7 @@ class Segment(NamedTuple):
     is_sampled: bool = True  # the pass samples the next token of the sequence
 
 
-class Load(NamedTuple):
+class BatchLoad(Struct, frozen=True):
     """Sums over segments."""
 
     segments: int = 0
@@ -63,7 +66,7 @@ class Load(NamedTuple):
     pairs: int = 0  # pairs of a token and a key that it sees
 
 
-class Sight(NamedTuple):
+class AttentionSight(Struct, frozen=True):
     """The tokens that a layer's attention sees: a sliding window, or a chunk; 0: all before."""
 
     window: int = 0
@@ -89,21 +92,23 @@ class Sight(NamedTuple):
         return before % self.window + 1 if self.in_chunks else min(before + 1, self.window)
 
 
-def sights(model: Model) -> tuple[Sight, ...]:
+def sights(model: Model) -> tuple[AttentionSight, ...]:
     """Return the sights of layers that do not see all tokens, each kind once."""
     windows = {model.window(layer) for layer in range(model.layers) if model.has_attention(layer)}
-    return tuple(Sight(window, model.in_chunks) for window in sorted(windows - {0}))
+    return tuple(AttentionSight(window, model.in_chunks) for window in sorted(windows - {0}))
 
 
-class Batch(NamedTuple):
+class Batch(Struct, frozen=True):
     """The segments of a pass: prompts, or parts of them, and single tokens after cached ones."""
 
-    prefill: Load
-    decode: Load
+    prefill: BatchLoad
+    decode: BatchLoad
     sampled: int
-    within: tuple[tuple[Sight, Load, Load], ...] = ()  # prompts and single tokens in layers with windows
+    within: tuple[
+        tuple[AttentionSight, BatchLoad, BatchLoad], ...
+    ] = ()  # prompts and single tokens in layers with windows
 
-    def seen(self, sight: Sight) -> tuple[Load, Load]:
+    def seen(self, sight: AttentionSight) -> tuple[BatchLoad, BatchLoad]:
         """Return the loads of prompts and of single tokens in layers with a sight."""
         if not sight.window:
             return self.prefill, self.decode
@@ -116,21 +121,23 @@ class Batch(NamedTuple):
         )
 
     @staticmethod
-    def of(segments: Iterable[Segment], context_step: int = 1, sights: Sequence[Sight] = ()) -> Batch:
+    def of(
+        segments: Iterable[Segment], context_step: int = 1, sights: Sequence[AttentionSight] = ()
+    ) -> Batch:
         """Return the batch of some segments, with sums for layers of each sight.
 
         With a step above 1, contexts are rounded up to multiples of it, so that fewer batches differ: each
         context of a prompt, and the mean context of single tokens.
         """
         segments = tuple(segments)
-        all_tokens = Batch._of(segments, context_step, Sight())
+        all_tokens = Batch._of(segments, context_step, AttentionSight())
         loads = ((sight, Batch._of(segments, context_step, sight)) for sight in sights)
-        return all_tokens._replace(
-            within=tuple((sight, batch.prefill, batch.decode) for sight, batch in loads)
+        return replace(
+            all_tokens, within=tuple((sight, batch.prefill, batch.decode) for sight, batch in loads)
         )
 
     @staticmethod
-    def _of(segments: Iterable[Segment], context_step: int, sight: Sight) -> Batch:
+    def _of(segments: Iterable[Segment], context_step: int, sight: AttentionSight) -> Batch:
         prefill, singles, context, sampled = [0] * 4, 0, 0, 0
         for tokens, before, is_sampled in segments:
             sampled += is_sampled
@@ -149,7 +156,7 @@ class Batch(NamedTuple):
             context = -(-context // unit) * unit
             context = min(context, (sight.window - 1) * singles) if sight.window else context
         keys = context + singles
-        return Batch(Load(*prefill), Load(singles, singles, keys, keys), sampled)
+        return Batch(BatchLoad(*prefill), BatchLoad(singles, singles, keys, keys), sampled)
 
     @property
     def tokens(self) -> int:
@@ -169,7 +176,7 @@ class Batch(NamedTuple):
 
 def weight_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:
     """Return the bytes of weights on a rank at a place of the pipeline; layers count as cast for products."""
-    layers, part = Layers(model, plan), plan.part(model, place, 0)
+    layers, part = ModelLayers(model, plan), plan.part(model, place, 0)
     ends = layers.embedding_weights * part.has_embedding + layers.head_weights * part.has_head
     weights = 0
     shares = plan.tensor if plan.expert == 1 else 1  # of every expert

@@ -22,17 +22,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace import shapes
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.workload import Workload
-from et_sim.workloads.axes import Axes
-from et_sim.workloads.inference.batch import Batch, Load, Sight, cached_values, check
+from et_sim.workloads.axes import RankAxes
+from et_sim.workloads.inference.batch import AttentionSight, Batch, BatchLoad, cached_values, check
 from et_sim.workloads.kernels import RMS_NORM, Kernel, element_wise, linear, product
 from et_sim.workloads.models.model import (
     RECURRENCE,
@@ -46,9 +45,9 @@ from et_sim.workloads.models.model import (
 )
 from et_sim.workloads.pipeline import Direction
 from et_sim.workloads.rank import PROFILE, Rank, make_workload
-from et_sim.workloads.recurrence import Chunks
+from et_sim.workloads.recurrence import SequenceChunks
 from et_sim.workloads.training.plan import EXPERT, PIPELINE, TENSOR, Plan
-from et_sim.workloads.training.work import Work
+from et_sim.workloads.training.work import RankWork
 
 KEY_VALUE_UP = "key-value up"
 GATE = 6  # operations of a sigmoid times an output
@@ -59,7 +58,7 @@ def mixer_kernels(model: Model, plan: Plan, batch: Batch, kind: LayerKind, windo
     if kind.mixer == RECURRENCE and model.recurrence is not None:
         yield from _recurrence_kernels(model.recurrence, model.hidden, plan, batch)
     elif kind.mixer:
-        sight = Sight(window, bool(window) and model.in_chunks)
+        sight = AttentionSight(window, bool(window) and model.in_chunks)
         yield from attention_kernels(model, plan, batch, sight, has_rotary=kind.has_rotary)
 
 
@@ -70,14 +69,14 @@ def _recurrence_kernels(recurrence: Recurrence, hidden: int, plan: Plan, batch: 
     prompts, singles = batch.prefill, batch.decode
     if prompts.segments:  # of equal length, the mean one, rounded up
         length = -(-prompts.tokens // prompts.segments)
-        yield from Chunks(share, prompts.segments, length, size).prefill()
+        yield from SequenceChunks(share, prompts.segments, length, size).prefill()
     if singles.segments:
-        yield from Chunks(share, singles.segments, 1, size).decode()
+        yield from SequenceChunks(share, singles.segments, 1, size).decode()
     yield from linear("recurrence out", batch.tokens, hidden, share.values, size, plan.cast_to)
 
 
 def attention_kernels(
-    model: Model, plan: Plan, batch: Batch, sight: Sight, *, has_rotary: bool = True
+    model: Model, plan: Plan, batch: Batch, sight: AttentionSight, *, has_rotary: bool = True
 ) -> Iterator[Kernel]:
     """Yield the kernels from normalised inputs to the rank's part of the outputs."""
     attention, size = model.attention, plan.value_bytes
@@ -102,7 +101,7 @@ def attention_kernels(
 
 
 def _core(
-    name: str, load: Load, attention: Attention, heads: int, key_heads: int, value_bytes: int
+    name: str, load: BatchLoad, attention: Attention, heads: int, key_heads: int, value_bytes: int
 ) -> Kernel:
     widths = attention.query_size + attention.value_size
     moved = (heads * load.tokens + key_heads * load.keys) * widths
@@ -111,7 +110,7 @@ def _core(
     return Kernel(name, operations, moved * value_bytes, shape).cold()
 
 
-def _shape(load: Load, heads: int, key_heads: int, width: int, value_width: int) -> str:
+def _shape(load: BatchLoad, heads: int, key_heads: int, width: int, value_width: int) -> str:
     tokens, keys = -(-load.tokens // load.segments), -(-load.keys // load.segments)
     return shapes.attention(
         load.segments,
@@ -140,7 +139,9 @@ def _latent(model: Model, latent: Latent, plan: Plan, batch: Batch, heads: int) 
         yield from _absorbed(attention, latent, batch.decode, heads, plan)
 
 
-def _absorbed(attention: Attention, latent: Latent, load: Load, heads: int, plan: Plan) -> Iterator[Kernel]:
+def _absorbed(
+    attention: Attention, latent: Latent, load: BatchLoad, heads: int, plan: Plan
+) -> Iterator[Kernel]:
     """Yield attention in the compressed form: heads share the cache, and values are a part of the keys."""
     rank, width, size = latent.value_rank, cached_values(attention), plan.value_bytes
     yield from linear("query to latent", load.tokens, rank, attention.head_size, size, plan.cast_to, heads)
@@ -160,7 +161,7 @@ def make_inference(model: Model, plan: Plan, batches: Sequence[Batch]) -> Worklo
     check(model, plan)
     check_batches(batches)
     return make_workload(
-        plan.axes, lambda rank: run_passes(Work(rank, plan), model, batches), source=f"<{model.name}>"
+        plan.axes, lambda rank: run_passes(RankWork(rank, plan), model, batches), source=f"<{model.name}>"
     )
 
 
@@ -175,13 +176,13 @@ def make_replica(model: Model, plan: Plan, batch: Batch, *, first: int, ranks: i
             f"a replica of {each} ranks cannot begin at rank {first} of {ranks}",
             remedy=f"replicas of this size begin at multiples of {each}, and divide the NPUs of the machine",
         )
-    axes = Axes(**{TENSOR: plan.tensor, PIPELINE: plan.pipeline, REPLICA: ranks // each})
+    axes = RankAxes(**{TENSOR: plan.tensor, PIPELINE: plan.pipeline, REPLICA: ranks // each})
     if plan.expert > 1:
         axes = axes.split(TENSOR, **{EXPERT: plan.expert, "expert-data": plan.tensor // plan.expert})
 
     def program(rank: Rank) -> None:
         if rank.place(REPLICA) == number:
-            run_passes(Work(rank, plan), model, (batch,))
+            run_passes(RankWork(rank, plan), model, (batch,))
 
     return make_workload(axes, program, source=f"<{model.name}>")
 
@@ -193,7 +194,7 @@ def check_batches(batches: Iterable[Batch]) -> None:
             raise UsageError("a forward pass has no tokens", remedy="give a segment with at least 1 token")
 
 
-def run_passes(work: Work, model: Model, batches: Sequence[Batch]) -> None:
+def run_passes(work: RankWork, model: Model, batches: Sequence[Batch]) -> None:
     """Run the program of a rank."""
     place = work.rank.place(PIPELINE)
     for number, batch in enumerate(batches):
@@ -204,7 +205,7 @@ def run_passes(work: Work, model: Model, batches: Sequence[Batch]) -> None:
 class _Pass:
     """One batch in a rank's part of the model."""
 
-    def __init__(self, work: Work, model: Model, batch: Batch, place: int, number: int) -> None:
+    def __init__(self, work: RankWork, model: Model, batch: Batch, place: int, number: int) -> None:
         self.work, self.plan, self.model, self.batch = work, work.plan, model, batch
         self.place, self.number = place, number
         self.part = self.plan.part(model, place, 0)
@@ -346,14 +347,14 @@ class _Pass:
         self.work.rank.send(to, size, tag, name=self.work.name("send"), after=self.work.at)
 
 
-class Place(NamedTuple):
+class ReplicaPlace(Struct, frozen=True):
     """The place of a replica: its ranks are consecutive, tensor-parallel ones first."""
 
     plan: Plan
     first: int
 
 
-def messages(model: Model, source: Place, target: Place) -> Counter[tuple[int, int]]:
+def messages(model: Model, source: ReplicaPlace, target: ReplicaPlace) -> Counter[tuple[int, int]]:
     """Return the bytes of a token by sending and receiving rank."""
     sizes: Counter[tuple[int, int]] = Counter()
     attention = model.attention
@@ -386,7 +387,9 @@ def _heads(tensor: int, ranks: int, heads: int) -> range:
     return range(first, max((tensor + 1) * heads // ranks, first + 1))
 
 
-def make_transfer(model: Model, source: Place, target: Place, *, tokens: int, ranks: int) -> Workload:
+def make_transfer(
+    model: Model, source: ReplicaPlace, target: ReplicaPlace, *, tokens: int, ranks: int
+) -> Workload:
     """Return the messages of all tokens at once; the other ones of `ranks` do nothing."""
     builders: dict[int, TraceBuilder] = {}
     for (sender, receiver), size in sorted(messages(model, source, target).items()):

@@ -8,14 +8,15 @@ model.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.workloads import models
 from et_sim.workloads.models import families, mixed
-from et_sim.workloads.models.keys import Keys
+from et_sim.workloads.models.keys import ModelKeys
 from et_sim.workloads.models.model import Experts, Model
 from et_sim.workloads.models.windows import refuse_windows
 
@@ -38,7 +39,7 @@ def model_of(content: Any, place: str, name: str) -> Model:
     """Return the model that the content of a file describes."""
     if not isinstance(content, Mapping):
         raise UsageError("is no JSON object", place=place, remedy="give a model's config.json")
-    keys = Keys(content, place)
+    keys = ModelKeys(content, place)
     kind, name = keys.text("model_type"), keys.text("name") or name
     if kind not in _FORMS:
         remedy = did_you_mean(kind, tuple(_FORMS)) or f"known: {', '.join(_FORMS)}"
@@ -50,7 +51,7 @@ def model_of(content: Any, place: str, name: str) -> Model:
         inner.text("model_type")
         for shared in ("source", "tie_word_embeddings"):
             if keys.is_named(shared) and not inner.is_named(shared):
-                inner = Keys({**inner.content, shared: content[shared]}, inner.place, inner.used)
+                inner = ModelKeys({**inner.content, shared: content[shared]}, inner.place, inner.used)
     if kind not in _WITH_WINDOWS:
         refuse_windows(inner)
     model = _FORMS[kind](inner, name)
@@ -105,7 +106,7 @@ def _check_groups(experts: Experts, place: str) -> None:
         )
 
 
-_FORMS: Mapping[str, Callable[[Keys, str], Model]] = {
+_FORMS: Mapping[str, Callable[[ModelKeys, str], Model]] = {
     "gpt2": families.gpt2,
     "llama": families.llama,
     "mistral": families.llama,

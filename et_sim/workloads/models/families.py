@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from et_sim.basics.errors import UsageError
-from et_sim.workloads.models.keys import Keys
+from et_sim.workloads.models.keys import ModelKeys
 from et_sim.workloads.models.model import EXPERTS, Attention, Experts, FeedForward, Latent, LayerKind, Model
 from et_sim.workloads.models.windows import windows_of
 
@@ -16,7 +16,7 @@ YARN = "yarn"  # a way to turn queries and keys of sequences longer than those o
 CLIPPED = 12  # operations of a SiLU with a slope, its two limits, and an added one
 
 
-def head_size(keys: Keys, hidden: int, heads: int, *names: str) -> int:
+def head_size(keys: ModelKeys, hidden: int, heads: int, *names: str) -> int:
     """Return the channels of a head; without a key, the hidden state divided by the heads."""
     is_given = any(keys.get(name) is not None for name in ("head_dim", *names))
     if not is_given and hidden % heads:
@@ -26,7 +26,7 @@ def head_size(keys: Keys, hidden: int, heads: int, *names: str) -> int:
     return keys.number("head_dim", *names, default=hidden // heads)
 
 
-def common(keys: Keys, name: str) -> dict[str, Any]:
+def common(keys: ModelKeys, name: str) -> dict[str, Any]:
     """Return the fields of a model whose keys all families of decoders share."""
     return {
         "name": name,
@@ -39,7 +39,7 @@ def common(keys: Keys, name: str) -> dict[str, Any]:
     }
 
 
-def grouped_attention(keys: Keys, **more: Any) -> Attention:
+def grouped_attention(keys: ModelKeys, **more: Any) -> Attention:
     """Return attention whose heads may share keys and values."""
     hidden, heads = keys.number("hidden_size"), keys.number("num_attention_heads")
     key_heads = keys.number("num_key_value_heads", default=heads)
@@ -47,7 +47,7 @@ def grouped_attention(keys: Keys, **more: Any) -> Attention:
     return Attention(heads, key_heads, size, is_scaled=is_scaled, **more)
 
 
-def has_rotary_factor(keys: Keys) -> bool:
+def has_rotary_factor(keys: ModelKeys) -> bool:
     """Return whether rotary positions scale queries and keys (YaRN), by a factor that is not 1.
 
     The factor follows from that of the sequence, or is the quotient of two such factors, which may be equal.
@@ -61,12 +61,12 @@ def has_rotary_factor(keys: Keys) -> bool:
     return not (scale and scale == scaling.get("mscale_all_dim")) and scaling.get("factor") != 1
 
 
-def gated(keys: Keys, name: str) -> FeedForward:
+def gated(keys: ModelKeys, name: str) -> FeedForward:
     """Return a gated feed-forward part with the width of a key."""
     return FeedForward(keys.number(name), is_gated=True, operations=keys.activation("hidden_act"))
 
 
-def sparse_layers(keys: Keys, layers: int) -> tuple[LayerKind, ...]:
+def sparse_layers(keys: ModelKeys, layers: int) -> tuple[LayerKind, ...]:
     """Return kinds of layers with experts in every layer, or every N-th, but not in listed ones."""
     step, dense = keys.number("decoder_sparse_step", default=1), keys.numbers("mlp_only_layers") or ()
     sparse = [layer for layer in range(layers) if (layer + 1) % step == 0 and layer not in dense]
@@ -79,7 +79,7 @@ def with_experts(sparse: Sequence[int], layers: int) -> tuple[LayerKind, ...]:
     return kinds[:1] if len(set(kinds)) == 1 else kinds
 
 
-def llama(keys: Keys, name: str) -> Model:
+def llama(keys: ModelKeys, name: str) -> Model:
     """Return Llama, or a model with its layers: Mistral, Qwen; with experts, Mixtral."""
     kind, fields = keys.text("model_type"), common(keys, name)
     is_biased = keys.flag("attention_bias", default=kind == "qwen2")
@@ -101,7 +101,7 @@ def llama(keys: Keys, name: str) -> Model:
     )
 
 
-def qwen3_moe(keys: Keys, name: str) -> Model:
+def qwen3_moe(keys: ModelKeys, name: str) -> Model:
     """Return Qwen 3 with experts: heads of their own size, norms of queries and keys."""
     fields = common(keys, name)
     is_biased = keys.flag("attention_bias", default=False)
@@ -119,7 +119,7 @@ def qwen3_moe(keys: Keys, name: str) -> Model:
     )
 
 
-def gpt_oss(keys: Keys, name: str) -> Model:
+def gpt_oss(keys: ModelKeys, name: str) -> Model:
     """Return GPT-OSS: biases, attention sinks, a window in every other layer, clipped SwiGLU."""
     fields = common(keys, name)
     is_biased = keys.flag("attention_bias", default=True)
@@ -141,7 +141,7 @@ def gpt_oss(keys: Keys, name: str) -> Model:
     )
 
 
-def nemotron(keys: Keys, name: str) -> Model:
+def nemotron(keys: ModelKeys, name: str) -> Model:
     """Return Nemotron: norms with shifts, and two matrices with a squared ReLU between them."""
     has_bias = keys.flag("attention_bias", default=False)
     return Model(
@@ -157,7 +157,7 @@ def nemotron(keys: Keys, name: str) -> Model:
     )
 
 
-def glm4_moe(keys: Keys, name: str) -> Model:
+def glm4_moe(keys: ModelKeys, name: str) -> Model:
     """Return GLM-4.5: biases of queries, keys and values; experts with a router bias in later layers."""
     has_norm = keys.flag("use_qk_norm", default=False)
     return Model(
@@ -173,7 +173,7 @@ def glm4_moe(keys: Keys, name: str) -> Model:
     )
 
 
-def _with_shared(keys: Keys, *, has_bias: bool) -> Experts:
+def _with_shared(keys: ModelKeys, *, has_bias: bool) -> Experts:
     """Return experts from the keys of DeepSeek's files."""
     keys.refuse("moe_layer_freq", 1, "layers between those with experts")
     return Experts(
@@ -188,7 +188,7 @@ def _with_shared(keys: Keys, *, has_bias: bool) -> Experts:
     )
 
 
-def minimax_m2(keys: Keys, name: str) -> Model:
+def minimax_m2(keys: ModelKeys, name: str) -> Model:
     """Return MiniMax-M2: norms over all heads of queries and keys; experts with a router bias everywhere."""
     keys.refuse("attn_type_list", [1] * keys.number("num_hidden_layers"), "linear attention")
     keys.refuse("shared_intermediate_size", 0, "shared experts")
@@ -211,7 +211,7 @@ def minimax_m2(keys: Keys, name: str) -> Model:
     )
 
 
-def deepseek(keys: Keys, name: str) -> Model:
+def deepseek(keys: ModelKeys, name: str) -> Model:
     """Return DeepSeek: attention with compressed keys and values; experts, some of them shared."""
     heads = keys.number("num_attention_heads")
     keys.number("num_key_value_heads", default=heads)  # no effect with compressed keys
@@ -232,7 +232,7 @@ def deepseek(keys: Keys, name: str) -> Model:
     )
 
 
-def gpt2(keys: Keys, name: str) -> Model:
+def gpt2(keys: ModelKeys, name: str) -> Model:
     """Return GPT-2, or GPT-3, which has the same layers."""
     hidden, heads = keys.number("n_embd", "hidden_size"), keys.number("n_head", "num_attention_heads")
     operations = keys.activation("activation_function")
@@ -246,7 +246,7 @@ def gpt2(keys: Keys, name: str) -> Model:
     )
 
 
-def bert(keys: Keys, name: str) -> Model:
+def bert(keys: ModelKeys, name: str) -> Model:
     """Return BERT, an encoder."""
     hidden, heads = keys.number("hidden_size"), keys.number("num_attention_heads")
     operations = keys.activation("hidden_act")
@@ -264,7 +264,9 @@ def bert(keys: Keys, name: str) -> Model:
     )
 
 
-def _with_learned_positions(keys: Keys, name: str, hidden: int, heads: int, positions: int) -> dict[str, Any]:
+def _with_learned_positions(
+    keys: ModelKeys, name: str, hidden: int, heads: int, positions: int
+) -> dict[str, Any]:
     """Return fields of models with a vector for every position and biases in every layer."""
     attention = Attention(heads, heads, head_size(keys, hidden, heads), has_bias=True, has_output_bias=True)
     return {

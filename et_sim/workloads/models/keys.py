@@ -23,7 +23,7 @@ TRAINED_ELSEWHERE = ("vision_config", "audio_config")
 ACTIVATIONS = {"silu": 8, "swish": 8, "gelu": 8, "gelu_new": 8, "gelu_pytorch_tanh": 8, "relu2": 2, "relu": 1}
 
 
-class Keys(Struct, frozen=True):
+class ModelKeys(Struct, frozen=True):
     """The keys of one file, or of an object within it."""
 
     content: Mapping[str, Any]
@@ -40,12 +40,12 @@ class Keys(Struct, frozen=True):
         self.used.add(name)
         return name in self.content
 
-    def inner(self, name: str) -> Keys:
+    def inner(self, name: str) -> ModelKeys:
         """Return the keys of an object within the file."""
         content = self.get(name)
         if not isinstance(content, Mapping):
             raise self.fault(name, content, "give an object with the keys of the language model")
-        return Keys(content, f"{self.place}, {name}")
+        return ModelKeys(content, f"{self.place}, {name}")
 
     def fault(self, name: str, value: object, remedy: str) -> UsageError:
         """Return the error of a missing or invalid value."""

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from et_sim.basics.errors import UsageError, brief
 from et_sim.workloads.models.families import common, gated, grouped_attention, head_size, sparse_layers
-from et_sim.workloads.models.keys import Keys
+from et_sim.workloads.models.keys import ModelKeys
 from et_sim.workloads.models.model import (
     ATTENTION,
     EXPERTS,
@@ -38,11 +38,11 @@ GEMMA3: Mapping[str, int] = MappingProxyType(
 GEMMA3_PATTERN = 6  # every sixth layer sees all tokens
 
 
-def gemma3(keys: Keys, name: str) -> Model:
+def gemma3(keys: ModelKeys, name: str) -> Model:
     """Return Gemma 3: four norms in a layer, norms of queries and keys, windows in five of six layers."""
     for key, usual in GEMMA3.items():
         keys.number(key, default=usual)
-    completed = Keys({**GEMMA3, "tie_word_embeddings": True, **keys.content}, keys.place, keys.used)
+    completed = ModelKeys({**GEMMA3, "tie_word_embeddings": True, **keys.content}, keys.place, keys.used)
     fields = common(completed, name)
     for capping in ("attn_logit_softcapping", "final_logit_softcapping"):
         keys.refuse(capping, None, "capped scores")
@@ -63,7 +63,7 @@ def gemma3(keys: Keys, name: str) -> Model:
     )
 
 
-def llama4(keys: Keys, name: str) -> Model:
+def llama4(keys: ModelKeys, name: str) -> Model:
     """Return Llama 4: attention within chunks; every fourth layer sees all tokens, without rotary."""
     fields = common(keys, name)
     layers = fields["layers"]
@@ -99,7 +99,7 @@ def llama4(keys: Keys, name: str) -> Model:
     )
 
 
-def qwen3_next(keys: Keys, name: str) -> Model:
+def qwen3_next(keys: ModelKeys, name: str) -> Model:
     """Return Qwen3-Next: gated delta rule, and gated attention in every fourth layer; experts."""
     fields = common(keys, name)
     layers, interval = fields["layers"], keys.number("full_attention_interval", default=4)
@@ -138,7 +138,7 @@ def qwen3_next(keys: Keys, name: str) -> Model:
     )
 
 
-def _shared(keys: Keys, name: str, expert: FeedForward) -> int:
+def _shared(keys: ModelKeys, name: str, expert: FeedForward) -> int:
     """Return the shared width of a key as a number of experts."""
     width = keys.number(name, default=0, least=0)
     if width % expert.width:
@@ -160,7 +160,7 @@ _BLOCKS: Mapping[str, LayerKind] = MappingProxyType(
 )
 
 
-def nemotron_h(keys: Keys, name: str) -> Model:
+def nemotron_h(keys: ModelKeys, name: str) -> Model:
     """Return Nemotron-H: each layer is Mamba-2, attention, a feed-forward part or experts."""
     for bias in ("use_bias", "mamba_proj_bias", "mlp_bias"):
         keys.refuse(bias, False, "biases of products")
@@ -169,7 +169,7 @@ def nemotron_h(keys: Keys, name: str) -> Model:
     layers = keys.number("num_hidden_layers", default=len(kinds))
     if layers != len(kinds):
         raise keys.fault("num_hidden_layers", layers, f"the pattern has {len(kinds)} layers")
-    completed = Keys({"num_hidden_layers": layers, **keys.content}, keys.place, keys.used)
+    completed = ModelKeys({"num_hidden_layers": layers, **keys.content}, keys.place, keys.used)
     fields = common(completed, name)
     part = FeedForward(
         keys.number("intermediate_size"),
@@ -204,7 +204,7 @@ def nemotron_h(keys: Keys, name: str) -> Model:
     )
 
 
-def _experts_of_blocks(keys: Keys, part: FeedForward) -> Experts:
+def _experts_of_blocks(keys: ModelKeys, part: FeedForward) -> Experts:
     expert = structs.replace(part, width=keys.number("moe_intermediate_size"))
     keys.refuse("moe_latent_size", None, "experts of compressed tokens")
     count = keys.number("n_shared_experts", default=1, least=0)
@@ -224,7 +224,7 @@ def _experts_of_blocks(keys: Keys, part: FeedForward) -> Experts:
     )
 
 
-def _pattern(keys: Keys) -> tuple[LayerKind, ...]:
+def _pattern(keys: ModelKeys) -> tuple[LayerKind, ...]:
     """Return the kinds of layers, from a letter or a word for each."""
     words = keys.get("layers_block_type") or keys.get("hybrid_override_pattern")
     keys.used.add("hybrid_override_pattern")

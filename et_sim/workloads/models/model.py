@@ -5,11 +5,7 @@ Weights are counted tensor by tensor, as in published checkpoints.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from msgspec import Struct
-
-from et_sim.basics.quick_dataclass import quick_dataclass
 
 
 class Latent(Struct, frozen=True):
@@ -191,7 +187,7 @@ ATTENTION, RECURRENCE = "attention", "recurrence"
 FEED_FORWARD, EXPERTS = "feed-forward", "experts"
 
 
-class LayerKind(NamedTuple):
+class LayerKind(Struct, frozen=True):
     """The two halves of a layer, either of which may be missing."""
 
     mixer: str = ATTENTION  # or recurrence
@@ -204,8 +200,7 @@ class LayerKind(NamedTuple):
         return bool(self.mixer) + bool(self.part)
 
 
-@quick_dataclass(frozen=True)
-class Model:
+class Model(Struct, frozen=True):
     """A transformer."""
 
     name: str

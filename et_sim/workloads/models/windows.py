@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from et_sim.basics.errors import UsageError, brief
-from et_sim.workloads.models.keys import Keys
+from et_sim.workloads.models.keys import ModelKeys
 
 SLIDING, FULL, CHUNKED, LINEAR = (
     "sliding_attention",
@@ -13,7 +13,7 @@ SLIDING, FULL, CHUNKED, LINEAR = (
 )
 
 
-def windows_of(keys: Keys, layers: int, pattern: int | None = None) -> tuple[int, ...]:
+def windows_of(keys: ModelKeys, layers: int, pattern: int | None = None) -> tuple[int, ...]:
     """Return the windows of layers, repeated from the first one on; () and 0: all tokens before.
 
     `pattern`: if the file names no layers, the last layer of each such number has no window.
@@ -41,13 +41,13 @@ def windows_of(keys: Keys, layers: int, pattern: int | None = None) -> tuple[int
     return (window,)
 
 
-def _uses_windows(keys: Keys) -> bool:
+def _uses_windows(keys: ModelKeys) -> bool:
     """Return whether a file's windows apply; in families of Qwen they require `use_sliding_window`."""
     is_usual = not keys.text("model_type").startswith("qwen")
     return keys.flag("use_sliding_window", default=is_usual)
 
 
-def layer_types(keys: Keys, layers: int, known: tuple[str, ...]) -> list[str] | None:
+def layer_types(keys: ModelKeys, layers: int, known: tuple[str, ...]) -> list[str] | None:
     """Return one of the known words for each layer; None: the file has none."""
     types = keys.get("layer_types")
     if types is None:
@@ -67,7 +67,7 @@ def layer_types(keys: Keys, layers: int, known: tuple[str, ...]) -> list[str] | 
     return types
 
 
-def refuse_windows(keys: Keys) -> None:
+def refuse_windows(keys: ModelKeys) -> None:
     """Refuse a window in a file of a family that has none."""
     is_given = keys.get("sliding_window") is not None
     if is_given and _uses_windows(keys):

@@ -25,7 +25,7 @@ from et_sim.workloads.rank import Rank, make_workload
 from et_sim.workloads.training.chain import ChainLayer, dense_layer, run_backward, run_forward
 from et_sim.workloads.training.plan import DATA, Plan
 from et_sim.workloads.training.replicas import Replicas
-from et_sim.workloads.training.work import Work
+from et_sim.workloads.training.work import RankWork
 
 PRESETS = Path(__file__).parent / "presets"
 USUAL = "hoti-2020"
@@ -132,7 +132,7 @@ def make_dlrm_training(model: Dlrm, plan: Plan, name: str = "dlrm") -> Workload:
     left_bytes = size + plan.batch * model.interactions * plan.value_bytes  # vectors, and their products
 
     def step(rank: Rank) -> None:
-        work = Work(rank, plan)
+        work = RankWork(rank, plan)
         replicas = Replicas(work)
         for number in range(plan.micro_batches):
             is_last = number == plan.micro_batches - 1
@@ -158,7 +158,7 @@ def make_dlrm_training(model: Dlrm, plan: Plan, name: str = "dlrm") -> Workload:
     return make_workload(plan.axes, step, source=f"<{name}>")
 
 
-def _exchange(work: Work, size: int, name: str, after: tuple[int, ...]) -> tuple[int, ...]:
+def _exchange(work: RankWork, size: int, name: str, after: tuple[int, ...]) -> tuple[int, ...]:
     return work.rank.collective(
         "all_to_all", size, DATA, name=work.name(name), after=after, stream=TABLE_STREAM
     )

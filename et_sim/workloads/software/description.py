@@ -7,13 +7,14 @@ for each of its values: accesses in the datatype of values, and accesses in fp32
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
 from et_sim.basics.kernel_names import ATTENTION_KERNELS
-from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.documents.keys import Kind, Remarks, Section, Slot, key
+from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key
 from et_sim.documents.kinds import choice, count, flag, number, section, text, time
 from et_sim.workloads.exchange_names import EXCHANGES
 
@@ -41,12 +42,11 @@ def _texts(slot: Slot, value: Any) -> dict[str, str]:
     return dict(value)
 
 
-WORDS = Kind("words", lambda _: "a list of texts", _words)
-TEXTS = Kind("texts by name", lambda _: "texts by name", _texts)
+WORDS = ValueKind("words", lambda _: "a list of texts", _words)
+TEXTS = ValueKind("texts by name", lambda _: "texts by name", _texts)
 
 
-@quick_dataclass(frozen=True)
-class Pass:
+class KernelPass(Struct, frozen=True):
     """The kernels of one direction, and their accesses for each value."""
 
     values: float = _accesses("Reads and writes of each value, in the datatype of values.", 0.0, stated=True)
@@ -74,7 +74,7 @@ class Pass:
                 key="launches",
             )
 
-    def parts(self) -> tuple[Pass, ...]:
+    def parts(self) -> tuple[KernelPass, ...]:
         """Return the kernels without strided accesses, and those with, if any; accesses divide launches."""
         if not self.strided:
             return (self,)
@@ -83,23 +83,21 @@ class Pass:
             return (self,)
         apart = min(max(round(self.launches * self.strided / accesses), 1), self.launches - 1)
         rest = replace(self, values=self.values - self.strided, strided=0.0, launches=self.launches - apart)
-        return rest, Pass(self.strided, strided=self.strided, launches=apart)
+        return rest, KernelPass(self.strided, strided=self.strided, launches=apart)
 
     def bytes(self, value_bytes: int) -> int:
         """Return the bytes that memory moves for each value, rounded up."""
         return -int(-(self.values * value_bytes + self.fp32 * FP32_BYTES) // 1)
 
 
-@quick_dataclass(frozen=True)
-class BothWays:
+class BothWays(Struct, frozen=True):
     """The kernels of a part, forward and backward."""
 
-    forward: Pass = section("Kernels of the forward pass.", required=True, of=Pass)
-    backward: Pass = section("Kernels of the backward pass.", required=True, of=Pass)
+    forward: KernelPass = section("Kernels of the forward pass.", required=True, of=KernelPass)
+    backward: KernelPass = section("Kernels of the backward pass.", required=True, of=KernelPass)
 
 
-@quick_dataclass(frozen=True)
-class ElementWise:
+class ElementWise(Struct, frozen=True):
     """Parts that are not fused; a part that is left out is one fused kernel in each direction."""
 
     rms_norm: BothWays | None = section("RMSNorm.", None, of=BothWays)
@@ -112,11 +110,10 @@ class ElementWise:
     )
     gate: BothWays | None = section("The activation of gated feed-forward parts.", None, of=BothWays)
     loss: BothWays | None = section("The loss, for each score of a word.", None, of=BothWays)
-    dropout: Pass | None = section("Dropout before a sum, in kernels of its own.", None, of=Pass)
+    dropout: KernelPass | None = section("Dropout before a sum, in kernels of its own.", None, of=KernelPass)
 
 
-@quick_dataclass(frozen=True)
-class Casts:
+class Casts(Struct, frozen=True):
     """Casts of values for products in fp8 and fp4."""
 
     reads: int = count(
@@ -142,15 +139,14 @@ class Casts:
     )
 
 
-@quick_dataclass(frozen=True)
-class Shares:
+class Shares(Struct, frozen=True):
     """Copies and order of the exchanges of weights that replicas share (ZeRO-3, FSDP)."""
 
-    after_gather: Pass = section("Copies of gathered weights.", Pass(launches=0), of=Pass)
-    before_reduce: Pass | None = section(
+    after_gather: KernelPass = section("Copies of gathered weights.", KernelPass(launches=0), of=KernelPass)
+    before_reduce: KernelPass | None = section(
         "Copies of gradients before they are reduced. Without the key: one, to the type of the exchange.",
         None,
-        of=Pass,
+        of=KernelPass,
     )
     kept_units: int = count(
         "Number of last units of a forward pass whose weights stay for the backward pass.", 0, stated=True
@@ -172,8 +168,7 @@ class Shares:
                 )
 
 
-@quick_dataclass(frozen=True)
-class ExpertKernels:
+class ExpertKernels(Struct, frozen=True):
     """Kernels of experts beside those of their products and their activation."""
 
     bias: BothWays | None = section(
@@ -199,8 +194,7 @@ class ExpertKernels:
     )
 
 
-@quick_dataclass(frozen=True)
-class Host:
+class Host(Struct, frozen=True):
     """Times of the host."""
 
     launch_ns: float = time("Time to launch a kernel or collective.", 0.0, stated=True)
@@ -219,8 +213,7 @@ class Host:
         return 0.0 if self.graphs else self.launch_ns
 
 
-@quick_dataclass(frozen=True)
-class Optimizer:
+class Optimizer(Struct, frozen=True):
     """Accesses of the update for each weight."""
 
     gradients: float = _accesses(
@@ -233,8 +226,7 @@ class Optimizer:
     launches: int = _launches("Number of kernels.", 4, stated=True)
 
 
-@quick_dataclass(frozen=True)
-class PlanDefaults:
+class PlanDefaults(Struct, frozen=True):
     """Defaults of a plan's options."""
 
     zero: int | None = count("Level of sharing among replicas, as the option `zero`.", None, maximum=3)
@@ -255,8 +247,7 @@ class PlanDefaults:
     fused_attention: bool | None = flag("Attention is one kernel.", None)
 
 
-@quick_dataclass(frozen=True)
-class Software:
+class Software(Struct, frozen=True):
     """A description of software."""
 
     about: str = text("Name and version of the software, in a few words.", required=True)

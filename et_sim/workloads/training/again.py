@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from et_sim.basics.errors import UsageError
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.attention import Core
-from et_sim.workloads.training.layers import QUERIES_KEYS_VALUES, Layers
+from et_sim.workloads.training.layers import QUERIES_KEYS_VALUES, ModelLayers
 from et_sim.workloads.training.parts import (
     GatheredProduct,
     Leave,
     ModelPart,
     Passing,
-    Product,
     Products,
     ReducedProduct,
+    WeightProduct,
 )
 from et_sim.workloads.training.recomputation import (
     ACTIVATION,
@@ -54,7 +53,7 @@ def check_modules(model: Model, recompute: str) -> None:
         )
 
 
-def parts_again(layers: Layers, layer: int, recompute: str) -> tuple[ModelPart, ...]:
+def parts_again(layers: ModelLayers, layer: int, recompute: str) -> tuple[ModelPart, ...]:
     """Return the parts of a layer that run again, in the order of the forward pass."""
     parts = layers.layer(layer)
     if recompute in (NOTHING, FULL):
@@ -74,7 +73,7 @@ def _name(part: ModelPart) -> str:
 
 
 def _with_modules(
-    layers: Layers, layer: int, parts: Sequence[ModelPart]
+    layers: ModelLayers, layer: int, parts: Sequence[ModelPart]
 ) -> Iterator[tuple[ModelPart, set[str]]]:
     """Yield each part with the modules that it belongs to."""
     rest = MOE if layers.model.has_experts(layer) else MLP
@@ -98,7 +97,7 @@ def _with_modules(
         yield part, of
 
 
-class Output(NamedTuple):
+class Output(Struct, frozen=True):
     """Columns of a product that one operator computes."""
 
     name: str
@@ -107,7 +106,7 @@ class Output(NamedTuple):
     is_kept: bool
 
 
-def outputs(layers: Layers) -> list[Output]:
+def outputs(layers: ModelLayers) -> list[Output]:
     """Return outputs of a dense layer; queries, keys and values are separate, and inputs of a gate, too.
 
     Every second one is recomputed. No output of products in fewer bits is kept: they are other operators.
@@ -132,7 +131,7 @@ def outputs(layers: Layers) -> list[Output]:
     return [Output(*each, is_saved and not number % 2) for number, each in enumerate(widths)]
 
 
-def _between_kept(layers: Layers, parts: Sequence[ModelPart]) -> Iterator[ModelPart]:
+def _between_kept(layers: ModelLayers, parts: Sequence[ModelPart]) -> Iterator[ModelPart]:
     """Yield all parts but attention, kept outputs, and the last product and sum, which no gradient needs."""
     again: dict[str, int] = {}
     for output in outputs(layers):
@@ -148,7 +147,7 @@ def _between_kept(layers: Layers, parts: Sequence[ModelPart]) -> Iterator[ModelP
         if isinstance(part, Products):
             yield from (product for product in part.products if product.name not in kept)
             continue
-        if isinstance(part, Product | GatheredProduct):
+        if isinstance(part, WeightProduct | GatheredProduct):
             product = part.product if isinstance(part, GatheredProduct) else part
             if again.get(name, 0) and not (is_reduced and name == "attention output"):
                 yield structs.replace(product, columns=again[name])

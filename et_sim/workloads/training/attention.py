@@ -17,6 +17,7 @@ If all ranks have the same number of pairs, all use the blocks of the rank in th
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.trace import shapes
 from et_sim.workloads.kernels import MASK_BYTES, Kernel, passing, product, softmax
@@ -24,9 +25,9 @@ from et_sim.workloads.models.model import Attention, Model
 from et_sim.workloads.rank import Rank
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.software.description import BEST, UNFUSED
-from et_sim.workloads.training.blocks import Block, Sight, gathered_blocks, ring_blocks
+from et_sim.workloads.training.blocks import AttentionBlock, QuerySight, gathered_blocks, ring_blocks
 from et_sim.workloads.training.plan import ALL_GATHER, CONTEXT, RING, ZIGZAG, Plan
-from et_sim.workloads.training.work import Work
+from et_sim.workloads.training.work import RankWork
 
 SUM_BYTES = 4  # size of an output while blocks are merged, and of the logarithm of a row's sum
 MERGED = 4  # operations for each output: both parts are scaled and added
@@ -38,19 +39,19 @@ def products(attention: Attention, *, backward: bool) -> int:
     return 3 * query + 2 * value if backward else query + value
 
 
-def sight_of(model: Model, plan: Plan, window: int) -> Sight:
+def sight_of(model: Model, plan: Plan, window: int) -> QuerySight:
     """Return the keys that queries see in a layer with a window."""
     causal, document = plan.causal and not model.is_encoder, plan.document_tokens
     if model.in_chunks and window:
-        return Sight(model.sequence, causal, 0, min(window, document or window))
-    return Sight(model.sequence, causal, window if causal else 0, document)
+        return QuerySight(model.sequence, causal, 0, min(window, document or window))
+    return QuerySight(model.sequence, causal, window if causal else 0, document)
 
 
 class Core(Struct, frozen=True):
     """Attention of one micro-batch on one rank."""
 
     attention: Attention
-    sight: Sight
+    sight: QuerySight
     tensor: int
     context: int
     method: str
@@ -115,14 +116,14 @@ class Core(Struct, frozen=True):
         """Return the bytes of keys and values of the rank's own tokens."""
         return self.tokens * self._key_values * self.value_bytes
 
-    def blocks(self, place: int) -> tuple[Block | None, ...]:
+    def blocks(self, place: int) -> tuple[AttentionBlock | None, ...]:
         """Return the blocks of the rank at a place of the context axis, step by step; None: no work."""
         if self._split > 1 or self.context == 1:
             return (self.sight.block(0, self.sight.sequence),)
         blocks = ring_blocks if self.method == RING else gathered_blocks
         return blocks(self.sight, self.context, place, is_balanced=self.is_zigzag)
 
-    def _of(self, rank: Rank) -> tuple[Block | None, ...]:
+    def _of(self, rank: Rank) -> tuple[AttentionBlock | None, ...]:
         """Return the blocks of a rank, or of the middle rank if all have the same work."""
         work = {
             sum(block.pairs for block in self.blocks(place) if block is not None)
@@ -130,16 +131,16 @@ class Core(Struct, frozen=True):
         }
         return self.blocks(self.context // 2 if len(work) == 1 else rank.place(CONTEXT))
 
-    def _kernels(self, block: Block, *, backward: bool) -> tuple[Kernel, ...]:
+    def _kernels(self, block: AttentionBlock, *, backward: bool) -> tuple[Kernel, ...]:
         if self.is_fused:
             return (self._fused(block, backward=backward),)
         return self._apart_backward(block) if backward else self._apart(block)
 
-    def _of_scores(self, block: Block) -> tuple[int, int, int]:
+    def _of_scores(self, block: AttentionBlock) -> tuple[int, int, int]:
         """Return queries and keys of a head's scores, with masked ones, and the heads of all sequences."""
         return block.all_queries, block.keys_read, self.batch * self._heads // self._split
 
-    def _apart(self, block: Block) -> tuple[Kernel, ...]:
+    def _apart(self, block: AttentionBlock) -> tuple[Kernel, ...]:
         """Return unfused kernels; softmax scales and masks, and outputs are joined head by head."""
         queries, keys, heads = self._of_scores(block)
         size, attention = self.value_bytes, self.attention
@@ -153,7 +154,7 @@ class Core(Struct, frozen=True):
             passing("outputs transposed", outputs, 2 * size),
         )
 
-    def _apart_backward(self, block: Block) -> tuple[Kernel, ...]:
+    def _apart_backward(self, block: AttentionBlock) -> tuple[Kernel, ...]:
         """Return unfused backward kernels; gradients of queries, keys and values are joined."""
         queries, keys, heads = self._of_scores(block)
         size, attention = self.value_bytes, self.attention
@@ -170,7 +171,7 @@ class Core(Struct, frozen=True):
             passing("gradients transposed", gradients, 2 * size),
         )
 
-    def _fused(self, block: Block, *, backward: bool) -> Kernel:
+    def _fused(self, block: AttentionBlock, *, backward: bool) -> Kernel:
         attention, heads = self.attention, self._heads // self._split
         query, value = attention.query_size, attention.value_size
         length = products(attention, backward=backward)
@@ -190,13 +191,13 @@ class Core(Struct, frozen=True):
         size = self.batch * moved // self._split * (2 if backward else 1) * self.value_bytes
         return Kernel("attention", 2 * self.batch * block.pairs * heads * length, size, shape)
 
-    def forward(self, work: Work) -> None:
+    def forward(self, work: RankWork) -> None:
         self._run(work, backward=False)
 
-    def backward(self, work: Work) -> None:
+    def backward(self, work: RankWork) -> None:
         self._run(work, backward=True)
 
-    def _run(self, work: Work, *, backward: bool) -> None:
+    def _run(self, work: RankWork, *, backward: bool) -> None:
         blocks = self._of(work.rank)
         if self.context == 1:
             self._all(work, blocks, backward=backward)
@@ -207,12 +208,12 @@ class Core(Struct, frozen=True):
         else:
             self._exchanged(work, blocks, backward=backward)
 
-    def _all(self, work: Work, blocks: tuple[Block | None, ...], *, backward: bool) -> None:
+    def _all(self, work: RankWork, blocks: tuple[AttentionBlock | None, ...], *, backward: bool) -> None:
         for block in filter(None, blocks):
             for kernel in self._kernels(block, backward=backward):
                 work.then(kernel)
 
-    def _ring(self, work: Work, blocks: tuple[Block | None, ...], *, backward: bool) -> None:
+    def _ring(self, work: RankWork, blocks: tuple[AttentionBlock | None, ...], *, backward: bool) -> None:
         """Add the kernels and messages of a ring; the next keys arrive during the kernels of a block."""
         has, done = work.at, work.at
         gradients: Nodes = ()
@@ -235,19 +236,19 @@ class Core(Struct, frozen=True):
             has = coming
         work.at = done + gradients
 
-    def _merge(self, block: Block, *, is_first: bool, is_last: bool) -> Kernel:
+    def _merge(self, block: AttentionBlock, *, is_first: bool, is_last: bool) -> Kernel:
         """Return the kernel that merges a block's outputs with those so far, scaled by their row sums."""
         rows, size = self.batch * block.all_queries, self.value_bytes
         moved = (size if is_first else SUM_BYTES) + size + (size if is_last else SUM_BYTES)
         kernel = passing("outputs merged", rows * self._outputs, moved, MERGED)
-        return kernel._replace(bytes=kernel.bytes + 3 * SUM_BYTES * rows * self._heads)
+        return replace(kernel, bytes=kernel.bytes + 3 * SUM_BYTES * rows * self._heads)
 
-    def _sum_of_gradients(self, block: Block) -> Kernel:
+    def _sum_of_gradients(self, block: AttentionBlock) -> Kernel:
         """Return the kernel that adds gradients of a block's queries and keys to those so far."""
         values = block.all_queries * self._query_values + block.keys_read * self._key_values
         return passing("gradients summed", self.batch * values, 3 * self.value_bytes, launches=2)
 
-    def _pass_on(self, rank: Rank, work: Work, after: Nodes, content: str) -> Nodes:
+    def _pass_on(self, rank: Rank, work: RankWork, after: Nodes, content: str) -> Nodes:
         """Send to the next rank of the ring, and receive from the previous one."""
         tag, size = work.next_tag(), self.key_bytes
         rank.send(
@@ -256,7 +257,7 @@ class Core(Struct, frozen=True):
         source = rank.next(CONTEXT, -1, wraps=True)
         return rank.receive(source, size, tag, name=work.name(f"{content} receive"), after=after)
 
-    def _gathered(self, work: Work, blocks: tuple[Block | None, ...], *, backward: bool) -> None:
+    def _gathered(self, work: RankWork, blocks: tuple[AttentionBlock | None, ...], *, backward: bool) -> None:
         """Gather all keys and values before each pass; backward, reduce the gradients of all of them."""
         work.exchange("all_gather", self.key_bytes, CONTEXT, "keys all-gather")
         values = self.tokens * self.context * self._key_values
@@ -271,11 +272,13 @@ class Core(Struct, frozen=True):
                 work.then(passing("gradients summed", added, 3 * self.value_bytes))
         if backward:
             if len(blocks) > 1:
-                work.then(in_order._replace(name="gradients of keys in order"))
+                work.then(replace(in_order, name="gradients of keys in order"))
             size = self.key_bytes * self.context
             work.exchange("reduce_scatter", size, CONTEXT, "gradients of keys reduce-scatter")
 
-    def _exchanged(self, work: Work, blocks: tuple[Block | None, ...], *, backward: bool) -> None:
+    def _exchanged(
+        self, work: RankWork, blocks: tuple[AttentionBlock | None, ...], *, backward: bool
+    ) -> None:
         """Exchange some tokens of all heads for all tokens of some heads, and back."""
         there = self.tokens * (self._query_values + self._key_values) * self.value_bytes
         back = self.tokens * self._outputs * self.value_bytes

@@ -10,12 +10,10 @@ up to its queries.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from msgspec import Struct
 
 
-class Block(NamedTuple):
+class AttentionBlock(Struct, frozen=True):
     """Queries and keys of one kernel, for each sequence; several equal documents may lie side by side."""
 
     queries: int  # in a document
@@ -36,7 +34,7 @@ class Block(NamedTuple):
         return self.read or self.keys * self.documents
 
 
-class Sight(Struct, frozen=True):
+class QuerySight(Struct, frozen=True):
     """The keys that a query of a sequence sees."""
 
     sequence: int
@@ -59,37 +57,41 @@ class Sight(Struct, frozen=True):
         seen = min(self.window or queries, queries)
         return seen * (seen + 1) // 2 + (queries - seen) * seen
 
-    def block(self, first: int, queries: int) -> Block:
+    def block(self, first: int, queries: int) -> AttentionBlock:
         """Return the block of some queries from the first one on, with all keys that they see."""
         whole = self._whole
         pairs, before = self.pairs(first + queries) - self.pairs(first), first % whole
         if not self.window and not before and not queries % whole:
-            return Block(whole, whole, pairs, self.is_causal, documents=queries // whole)
+            return AttentionBlock(whole, whole, pairs, self.is_causal, documents=queries // whole)
         if not self.is_causal:
             documents = -(-(before + queries) // whole)
-            return Block(queries, whole, pairs, is_causal=False, read=documents * whole)
+            return AttentionBlock(queries, whole, pairs, is_causal=False, read=documents * whole)
         if not self.window and before + queries <= whole:
-            return Block(queries, before + queries, pairs, is_causal=True)
+            return AttentionBlock(queries, before + queries, pairs, is_causal=True)
         read = queries + (min(before, self.window - 1) if self.window else before)
-        return Block(queries, -(-pairs // queries), pairs, is_causal=False, read=read)
+        return AttentionBlock(queries, -(-pairs // queries), pairs, is_causal=False, read=read)
 
 
-def ring_blocks(sight: Sight, ranks: int, place: int, *, is_balanced: bool) -> tuple[Block | None, ...]:
+def ring_blocks(
+    sight: QuerySight, ranks: int, place: int, *, is_balanced: bool
+) -> tuple[AttentionBlock | None, ...]:
     """Return the blocks of the rank at a place, step by step; None: no query sees a key of the step."""
     tokens = sight.sequence // ranks
     if not sight.is_causal:
-        return (Block(tokens, tokens, tokens * tokens, is_causal=False),) * ranks
-    own = Block(tokens, tokens, tokens * (tokens + 1) // 2, is_causal=True)
-    before: Block | None = Block(tokens, tokens, tokens * tokens, is_causal=False)
-    behind: Block | None = None
+        return (AttentionBlock(tokens, tokens, tokens * tokens, is_causal=False),) * ranks
+    own = AttentionBlock(tokens, tokens, tokens * (tokens + 1) // 2, is_causal=True)
+    before: AttentionBlock | None = AttentionBlock(tokens, tokens, tokens * tokens, is_causal=False)
+    behind: AttentionBlock | None = None
     if is_balanced:
         half = tokens // 2
-        before = Block(tokens, half, tokens * half, is_causal=False)
-        behind = Block(half, tokens, half * tokens, is_causal=False)
+        before = AttentionBlock(tokens, half, tokens * half, is_causal=False)
+        behind = AttentionBlock(half, tokens, half * tokens, is_causal=False)
     return (own, *(before if step <= place else behind for step in range(1, ranks)))
 
 
-def gathered_blocks(sight: Sight, ranks: int, place: int, *, is_balanced: bool) -> tuple[Block, ...]:
+def gathered_blocks(
+    sight: QuerySight, ranks: int, place: int, *, is_balanced: bool
+) -> tuple[AttentionBlock, ...]:
     """Return the blocks of the rank at a place, which has the keys of all ranks."""
     tokens = sight.sequence // ranks
     if not is_balanced or not sight.is_causal:

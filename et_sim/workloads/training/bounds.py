@@ -9,17 +9,18 @@ states, all of which the optimizer needs, and of the activations that wait for t
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.trace.columns import NodeKind, Trace
 from et_sim.trace.order import dependency_lists
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.pipeline import Direction, Pass, pass_label, schedule
 from et_sim.workloads.rank import Rank
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.plan import PIPELINE, Plan
 from et_sim.workloads.training.states import States
 from et_sim.workloads.training.step import training_program
@@ -80,7 +81,7 @@ def _key(pass_: Pass, piece: int) -> _Key:
     return pass_.direction is Direction.FORWARD, pass_.micro_batch, piece
 
 
-class Bounds(NamedTuple):
+class Bounds(Struct, frozen=True):
     """The least time of any run of a plan, and the least memory of its fullest rank."""
 
     time_ns: int
@@ -91,7 +92,7 @@ def bounds_of(model: Model, plan: Plan, kernel_ns: KernelTimes) -> Bounds:
     """Return the bounds of a plan; raise an error if it does not fit the model."""
     orders = passes_by_place(plan)
     least = replace(plan, micro_batches=_fewest(plan))
-    program, layers = training_program(model, least), Layers(model, plan)
+    program, layers = training_program(model, least), ModelLayers(model, plan)
     places = plan.axes.place(PIPELINE, np.arange(plan.ranks))
     known: dict[Hashable, _Kernels] = {}
     kernels, memory = [], 0
@@ -113,7 +114,7 @@ def bounds_of(model: Model, plan: Plan, kernel_ns: KernelTimes) -> Bounds:
     return Bounds(max(end + stage.rest_ns for end, stage in zip(ends, kernels, strict=True)), memory)
 
 
-class _Kernels(NamedTuple):
+class _Kernels(Struct, frozen=True):
     """Kernel times of one place, by label of the pass."""
 
     pass_ns: dict[str, int]

@@ -6,16 +6,17 @@ The gradients of a layer's weights are ready for the other replicas as soon as t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from et_sim.workloads.kernels import Kernel, element_wise, product
 from et_sim.workloads.training.plan import Plan
 from et_sim.workloads.training.replicas import Replicas
 from et_sim.workloads.training.states import Tensors, Weights
-from et_sim.workloads.training.work import Work
+from et_sim.workloads.training.work import RankWork
 
 
-class ChainLayer(NamedTuple):
+class ChainLayer(Struct, frozen=True):
     """Kernels in the order in which they run."""
 
     name: str
@@ -42,7 +43,7 @@ def dense_layer(
     return ChainLayer(name, inputs * outputs + outputs, tuple(forward), tuple(backward), kept * size)
 
 
-def run_forward(work: Work, layers: Sequence[ChainLayer], micro_batch: int) -> None:
+def run_forward(work: RankWork, layers: Sequence[ChainLayer], micro_batch: int) -> None:
     """Run the forward pass of all layers."""
     for layer in layers:
         since, work.where = len(work.kernels), layer.name
@@ -53,7 +54,7 @@ def run_forward(work: Work, layers: Sequence[ChainLayer], micro_batch: int) -> N
 
 
 def run_backward(
-    work: Work, replicas: Replicas, layers: Sequence[ChainLayer], micro_batch: int, *, is_last: bool
+    work: RankWork, replicas: Replicas, layers: Sequence[ChainLayer], micro_batch: int, *, is_last: bool
 ) -> None:
     """Run the backward pass of all layers; `is_last`: the last micro-batch completes the gradients."""
     for layer in reversed(layers):

@@ -10,13 +10,12 @@ after another. An exchange of shared weights or gradients beside them ends durin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.memory import CLASSES, Accesses, changes, classes_of, lifetimes
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
@@ -26,14 +25,13 @@ from et_sim.trace.workload import Step, Workload
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.pipeline import Pass, pass_label
 from et_sim.workloads.training.bounds import KernelTimes, ends_of_passes, passes_by_place
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.operations import tokens_of
 from et_sim.workloads.training.plan import PIPELINE, Plan
 from et_sim.workloads.training.step import make_training
 
 
-@quick_dataclass(frozen=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """The memory of one rank at its peak, in bytes."""
 
     weights: int
@@ -46,7 +44,7 @@ class Memory:
     @property
     def total(self) -> int:
         """Return the sum of all classes."""
-        return sum(getattr(self, field.name) for field in fields(self))
+        return sum(getattr(self, name) for name in self.__struct_fields__)
 
     def with_workspace(self, share: float) -> Memory:
         """Return the same memory with a workspace that is a share of everything else."""
@@ -93,7 +91,7 @@ def _turns(trace: Trace) -> tuple[Any, Any]:
 MESSAGES = "send"
 
 
-class Traffic(NamedTuple):
+class PlanTraffic(Struct, frozen=True):
     """The bytes of a rank's collectives of one kind along one axis, or of its messages, in a step."""
 
     over: str
@@ -111,7 +109,7 @@ class Stage(Struct, frozen=True):
     operations: int  # on one rank
     compute_ns: int
     bubble: float  # share of the step in which a rank of the stage has nothing to compute
-    traffic: tuple[Traffic, ...]
+    traffic: tuple[PlanTraffic, ...]
 
 
 class Imbalance(NamedTuple):
@@ -121,7 +119,7 @@ class Imbalance(NamedTuple):
     rank: float
 
 
-class Figures(Struct, frozen=True):
+class PlanFigures(Struct, frozen=True):
     """A plan in numbers."""
 
     name: str
@@ -140,7 +138,7 @@ class Figures(Struct, frozen=True):
     imbalance: Imbalance | None = None  # set if experts are uneven
     differing: int = 1  # ranks of a stage whose work differs, if experts are even
 
-    def with_workspace(self, share: float) -> Figures:
+    def with_workspace(self, share: float) -> PlanFigures:
         """Return the figures with a workspace that is a share of the counted memory."""
         stages = (structs.replace(stage, memory=stage.memory.with_workspace(share)) for stage in self.stages)
         return structs.replace(self, stages=tuple(stages))
@@ -156,7 +154,7 @@ class Figures(Struct, frozen=True):
         return len(self.stages) * self.differing if self.imbalance is None else self.templates
 
 
-def figures(model: Model, plan: Plan, kernel_ns: KernelTimes | None = None) -> tuple[Figures, Workload]:
+def figures(model: Model, plan: Plan, kernel_ns: KernelTimes | None = None) -> tuple[PlanFigures, Workload]:
     """Return the figures of a language model's plan, and its workload."""
     workload = make_training(model, plan)
     places = plan.axes.place(PIPELINE, np.arange(plan.ranks))
@@ -175,7 +173,7 @@ def figures(model: Model, plan: Plan, kernel_ns: KernelTimes | None = None) -> t
     )
     weights = model.weights, model.active_weights
     result = _figures(workload, plan, model.name, weights, tokens_of(model, plan), "tokens", ideal, stages)
-    imbalance, differing = _imbalance(Layers(model, plan)), _differing(workload, places)
+    imbalance, differing = _imbalance(ModelLayers(model, plan)), _differing(workload, places)
     return structs.replace(result, step=workload.step, imbalance=imbalance, differing=differing), workload
 
 
@@ -195,7 +193,7 @@ def _differing(workload: Workload, places: Any) -> int:
     return len({int(workload.templates[number].num_ops.sum()) for number in numbers})
 
 
-def _imbalance(layers: Layers) -> Imbalance | None:
+def _imbalance(layers: ModelLayers) -> Imbalance | None:
     experts = layers.model.experts
     if experts is None or not layers.plan.expert_skew:
         return None
@@ -211,7 +209,7 @@ def figures_of_replicas(
     weights: int,
     unit: str,
     kernel_ns: KernelTimes | None = None,
-) -> Figures:
+) -> PlanFigures:
     """Return the figures of a job in which every rank does the same."""
     trace = workload.templates[0]
     busy = int(_nanos(trace, 0, kernel_ns).sum())
@@ -234,10 +232,10 @@ def _figures(
     unit: str,
     ideal: int,
     stages: tuple[Stage, ...],
-) -> Figures:
+) -> PlanFigures:
     counts = workload.ranks_per_template.tolist()
     operations = [int(trace.num_ops.sum()) for trace in workload.templates]
-    return Figures(
+    return PlanFigures(
         name=name,
         weights=weights[0],
         active_weights=weights[1],
@@ -253,7 +251,7 @@ def _figures(
     )
 
 
-def traffic(trace: Trace) -> tuple[Traffic, ...]:
+def traffic(trace: Trace) -> tuple[PlanTraffic, ...]:
     """Return the traffic of a rank with a trace, by group and kind."""
     totals: dict[tuple[str, str], list[int]] = {}
     for row in np.flatnonzero((trace.kind == NodeKind.COLL) | (trace.kind == NodeKind.SEND)).tolist():
@@ -265,7 +263,7 @@ def traffic(trace: Trace) -> tuple[Traffic, ...]:
         entry = totals.setdefault(key, [0, 0])
         entry[0] += 1
         entry[1] += int(trace.comm_bytes[row])
-    return tuple(Traffic(*key, *entry) for key, entry in sorted(totals.items()))
+    return tuple(PlanTraffic(*key, *entry) for key, entry in sorted(totals.items()))
 
 
 def _ideal(

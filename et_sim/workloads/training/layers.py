@@ -23,8 +23,8 @@ from et_sim.workloads.models.model import (
     Model,
     Recurrence,
 )
-from et_sim.workloads.recurrence import Chunks
-from et_sim.workloads.software.description import BothWays, Pass, Software, is_named
+from et_sim.workloads.recurrence import SequenceChunks
+from et_sim.workloads.software.description import BothWays, KernelPass, Software, is_named
 from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.exchanges import Routed, Spread, counted, from_experts, shared_by, to_experts
 from et_sim.workloads.training.expert_loads import tokens_of_experts
@@ -35,8 +35,8 @@ from et_sim.workloads.training.parts import (
     LowRank,
     ModelPart,
     Passing,
-    Product,
     Products,
+    WeightProduct,
     overlapped,
 )
 from et_sim.workloads.training.plan import AS_VALUES, Plan
@@ -48,7 +48,7 @@ ROWS_OF_CAST = {"fp8": 16, "fp4": 32}  # rows of products with cast operands are
 ROUTER, HEAD = "router", "head"
 
 
-class Layers(Struct, frozen=True):
+class ModelLayers(Struct, frozen=True):
     """The layers of a model under a plan."""
 
     model: Model
@@ -59,9 +59,9 @@ class Layers(Struct, frozen=True):
     # Tokens that go to each part of the experts.
     _met: dict[tuple[Experts, int], Spread] = field(default_factory=dict)
 
-    def at(self, place: int) -> Layers:
+    def at(self, place: int) -> ModelLayers:
         """Return the same layers on the rank at another place of the expert axis."""
-        return Layers(self.model, self.plan, place, _tokens=self._tokens, _met=self._met)
+        return ModelLayers(self.model, self.plan, place, _tokens=self._tokens, _met=self._met)
 
     @property
     def tokens(self) -> int:
@@ -97,7 +97,7 @@ class Layers(Struct, frozen=True):
         """Return the kernels of a part that the software does not fuse."""
         size = self.plan.value_bytes
 
-        def kernels(way: Pass) -> Iterator[Kernel]:
+        def kernels(way: KernelPass) -> Iterator[Kernel]:
             for part in way.parts():
                 if part.strided:
                     yield strided(f"{name} strided", values, part.strided, size, part.launches)
@@ -115,7 +115,7 @@ class Layers(Struct, frozen=True):
         forward, backward = norm(name, self.kept_tokens, model.hidden, size, has_shift=has_shift)
         if self.plan.lora_rank:  # without the kernel of scale and shift, which reads inputs and gradients
             operations, moved = backward.operations // 2, backward.bytes - forward.bytes
-            backward = backward._replace(operations=operations, bytes=moved, launches=1)
+            backward = replace(backward, operations=operations, bytes=moved, launches=1)
         return Passing((forward,), (backward,))
 
     def _sum(self, name: str, *, has_bias: bool) -> Passing:
@@ -144,10 +144,10 @@ class Layers(Struct, frozen=True):
         copies: int = 1,
         gathers: int = 0,
         groups: tuple[int, ...] = (),
-    ) -> Product | LowRank:
+    ) -> WeightProduct | LowRank:
         """Return a product, cast unless the software excludes it, and with adapters where LoRA has them."""
         plan = self.plan
-        product = Product(
+        product = WeightProduct(
             name,
             self.tokens if rows is None else rows,
             columns,
@@ -243,7 +243,7 @@ class Layers(Struct, frozen=True):
         """Return the parts of a recurrence, whose state each token changes in turn."""
         hidden, tensor = self.model.hidden, self.plan.tensor
         share = recurrence.share(tensor)
-        chunks = Chunks(share, self.plan.batch, self.tokens // self.plan.batch, self.plan.value_bytes)
+        chunks = SequenceChunks(share, self.plan.batch, self.tokens // self.plan.batch, self.plan.value_bytes)
         name = "recurrence"
         return (
             self._norm(f"{name} norm"),
@@ -269,7 +269,7 @@ class Layers(Struct, frozen=True):
         if attention.query_norm != "whole":
             rows, width = rows * width // attention.head_size, attention.head_size
         kernels = norm("query norm", rows, width, self.plan.value_bytes, has_shift=False)
-        forward, backward = (kernel._replace(launches=2 * kernel.launches) for kernel in kernels)
+        forward, backward = (replace(kernel, launches=2 * kernel.launches) for kernel in kernels)
         return (Passing((forward,), (backward,)),)
 
     def _gate(self) -> tuple[ModelPart, ...]:
@@ -440,7 +440,7 @@ class Layers(Struct, frozen=True):
         if by.weights_apart and self.plan.fused_routing:
             *others, last = activation.back
             more, launches = values * (2 + part.is_gated) * size, last.launches + 1
-            back = (*others, last._replace(bytes=last.bytes + more, launches=launches))
+            back = (*others, replace(last, bytes=last.bytes + more, launches=launches))
             activation = Passing(activation.there, back)
         yield activation
 
@@ -458,7 +458,7 @@ class Layers(Struct, frozen=True):
         if part.has_bias and self.by.experts.bias:
             bias = self._unfused("experts bias", max(rows, 1) * self.model.hidden, 2, self.by.experts.bias)
             there, back = (
-                tuple(kernel._replace(launches=kernel.launches * experts) for kernel in kernels)
+                tuple(replace(kernel, launches=kernel.launches * experts) for kernel in kernels)
                 for kernels in (bias.there, bias.back)
             )
             yield Passing(there, back)

@@ -21,7 +21,7 @@ from et_sim.trace.workload import Step, Workload
 from et_sim.workloads.models.model import RECURRENCE, Model
 from et_sim.workloads.recurrence import STATE_OPERATIONS
 from et_sim.workloads.training.attention import sight_of
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.plan import Plan
 
 
@@ -37,7 +37,7 @@ def model_operations(model: Model, plan: Plan) -> int:
     scores = sum(_all_pairs(model, layer) for layer in range(model.layers) if model.has_attention(layer))
     adapters, each = 0, 6
     if plan.lora_rank:
-        layers, each = Layers(model, Plan(lora_rank=plan.lora_rank)), 4
+        layers, each = ModelLayers(model, Plan(lora_rank=plan.lora_rank)), 4
         adapters = sum(layers.adapter_weights(layer) for layer in range(model.layers))
     return (
         (each * _multiplied(model) + 6 * adapters) * tokens_of(model, plan)

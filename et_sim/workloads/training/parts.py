@@ -1,7 +1,7 @@
 """Parts of a layer: their kernels and exchanges, forward and backward.
 
 A part has a forward pass, gradients of its inputs, and gradients of its weights. The last ones are postponed
-(`Work.later`) until the step runs them, so that they can hide exchanges.
+(`RankWork.later`) until the step runs them, so that they can hide exchanges.
 
 Products may overlap with their own exchange, both in equal chunks of the tokens. While a rank computes one
 chunk, the inputs of the next one are gathered, or the outputs of the previous one are reduced. Each chunk
@@ -15,6 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.kernel_names import FULL_SUMS
 from et_sim.workloads.kernels import (
@@ -31,7 +32,7 @@ from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.software.description import Casts, is_named
 from et_sim.workloads.training.plan import TENSOR, Plan
-from et_sim.workloads.training.work import Work
+from et_sim.workloads.training.work import RankWork
 
 TENSOR_STREAM = "tensor"
 
@@ -39,10 +40,10 @@ TENSOR_STREAM = "tensor"
 class ModelPart(Protocol):
     """An operation of a layer on the activations of a micro-batch."""
 
-    def forward(self, work: Work) -> None:
+    def forward(self, work: RankWork) -> None:
         """Compute outputs from inputs."""
 
-    def backward(self, work: Work) -> None:
+    def backward(self, work: RankWork) -> None:
         """Compute gradients of inputs from gradients of outputs, and postpone those of weights."""
 
 
@@ -52,16 +53,16 @@ class Passing(Struct, frozen=True):
     there: tuple[Kernel, ...]
     back: tuple[Kernel, ...]
 
-    def forward(self, work: Work) -> None:
+    def forward(self, work: RankWork) -> None:
         for kernel in self.there:
             work.then(kernel)
 
-    def backward(self, work: Work) -> None:
+    def backward(self, work: RankWork) -> None:
         for kernel in self.back:
             work.then(kernel)
 
 
-class Product(Struct, frozen=True):
+class WeightProduct(Struct, frozen=True):
     """The product of activations and weights; `copies`: the number of experts of equal size.
 
     With a datatype of its own, operands are cast before: inputs and gradients of outputs in each micro-batch,
@@ -116,7 +117,7 @@ class Product(Struct, frozen=True):
             return (transposed(f"{self.name} inputs transposed", values, self.datatype),)
         return ()
 
-    def cast_weights(self, work: Work) -> None:
+    def cast_weights(self, work: RankWork) -> None:
         """Cast the weights if they have not been cast before."""
         is_gathered = work.plan.zero == 3
         if self.is_frozen and not is_gathered:
@@ -128,21 +129,21 @@ class Product(Struct, frozen=True):
             for kernel in self._weights_cast(work, values, is_gathered=is_gathered):
                 work.then(kernel)
 
-    def _weights_cast(self, work: Work, values: int, *, is_gathered: bool) -> tuple[Kernel, ...]:
+    def _weights_cast(self, work: RankWork, values: int, *, is_gathered: bool) -> tuple[Kernel, ...]:
         """Return the casts of weights; if they are gathered cast along rows, only backward ones remain."""
         if not work.plan.gathers_cast or not self.datatype:
             return self._casts(work.plan.by.casts, "weights", values, 1 if is_gathered else 2)
         if not work.during.startswith("backward"):
             return ()
         moved = 2 * stored_bytes(values, self.datatype)
-        return (passing(f"{self.name} weights cast", values, 0)._replace(bytes=moved),)
+        return (replace(passing(f"{self.name} weights cast", values, 0), bytes=moved),)
 
-    def forward_kernels(self, work: Work, chunks: int = 1) -> tuple[Kernel, ...]:
+    def forward_kernels(self, work: RankWork, chunks: int = 1) -> tuple[Kernel, ...]:
         """Return the kernels of one of several equal chunks of the tokens, the product last."""
         casts = self._inputs_casts(work.plan.by.casts, self._rows // chunks * self.inner)
         return (*casts, self._product(self.name, self.rows // chunks, self.columns, self.inner))
 
-    def inputs_kernels(self, work: Work, chunks: int = 1) -> tuple[Kernel, ...]:
+    def inputs_kernels(self, work: RankWork, chunks: int = 1) -> tuple[Kernel, ...]:
         """Return the kernels of gradients of inputs; inputs whose casts were not kept are cast again."""
         by, rows = work.plan.by.casts, self._rows // chunks
         casts = self._casts(by, "gradients", rows * self.columns)
@@ -151,12 +152,12 @@ class Product(Struct, frozen=True):
         sizes = (self.rows // chunks, self.inner, self.columns)
         return (*casts, self._product(f"{self.name} inputs", *sizes, is_of_gradients=True))
 
-    def forward(self, work: Work) -> None:
+    def forward(self, work: RankWork) -> None:
         self.cast_weights(work)
         for kernel in self.forward_kernels(work):
             work.then(kernel)
 
-    def backward(self, work: Work) -> None:
+    def backward(self, work: RankWork) -> None:
         self.cast_weights(work)
         *casts, product = self.inputs_kernels(work)
         for kernel in casts:
@@ -164,7 +165,7 @@ class Product(Struct, frozen=True):
         self.put_off_weights(work)
         work.then(product)
 
-    def put_off_weights(self, work: Work, gradients: Nodes | None = None) -> None:
+    def put_off_weights(self, work: RankWork, gradients: Nodes | None = None) -> None:
         """Postpone gradients of weights, which need the gradients of outputs.
 
         Inputs that ranks keep a share of are gathered beside gradients of inputs, before these are reduced;
@@ -177,7 +178,7 @@ class Product(Struct, frozen=True):
             needed = self._gathered_again(work, needed)
         work.later(partial(self._weights, work, work.where, needed, gathers=is_apart))
 
-    def _gathered_again(self, work: Work, gradients: Nodes) -> Nodes:
+    def _gathered_again(self, work: RankWork, gradients: Nodes) -> Nodes:
         if not self.gathers:
             return gradients
         return gradients + work.rank.collective(
@@ -189,7 +190,7 @@ class Product(Struct, frozen=True):
             stream=TENSOR_STREAM if work.plan.overlap_tensor else MAIN,
         )
 
-    def _weights(self, work: Work, where: str, needed: Nodes, *, gathers: bool) -> None:
+    def _weights(self, work: RankWork, where: str, needed: Nodes, *, gathers: bool) -> None:
         name, now = f"{self.name} weights", work.where
         work.where = where
         if gathers:
@@ -204,14 +205,14 @@ class Product(Struct, frozen=True):
 class Products(Struct, frozen=True):
     """Several products of the same inputs, and the sum of their gradients."""
 
-    products: tuple[Product | LowRank, ...]
+    products: tuple[WeightProduct | LowRank, ...]
     sums: Kernel
 
-    def forward(self, work: Work) -> None:
+    def forward(self, work: RankWork) -> None:
         for part in self.products:
             part.forward(work)
 
-    def backward(self, work: Work) -> None:
+    def backward(self, work: RankWork) -> None:
         for part in reversed(self.products):
             part.backward(work)
         work.then(self.sums)
@@ -220,16 +221,16 @@ class Products(Struct, frozen=True):
 class LowRank(Struct, frozen=True):
     """A product with frozen weights, and an adapter of two products of low rank beside it (LoRA)."""
 
-    frozen: Product
-    into: Product
-    out: Product
+    frozen: WeightProduct
+    into: WeightProduct
+    out: WeightProduct
 
     @staticmethod
-    def of(product: Product, rank: int) -> LowRank:
+    def of(product: WeightProduct, rank: int) -> LowRank:
         """Return a product with its adapter, which is not cast."""
         name, rows, size = product.name, product.rows, product.value_bytes
-        into = Product(f"{name} adapter in", rows, rank, product.inner, size, gathers=product.gathers)
-        return LowRank(product, into, Product(f"{name} adapter out", rows, product.columns, rank, size))
+        into = WeightProduct(f"{name} adapter in", rows, rank, product.inner, size, gathers=product.gathers)
+        return LowRank(product, into, WeightProduct(f"{name} adapter out", rows, product.columns, rank, size))
 
     @property
     def name(self) -> str:
@@ -245,7 +246,7 @@ class LowRank(Struct, frozen=True):
         size = self.frozen.value_bytes
         return passing(f"{self.name} adapter sum", self.frozen.rows * columns, 3 * size, 2)
 
-    def forward(self, work: Work) -> None:
+    def forward(self, work: RankWork) -> None:
         given = work.at
         self.into.forward(work)
         self.out.forward(work)
@@ -254,7 +255,7 @@ class LowRank(Struct, frozen=True):
         work.at += adapted
         work.then(self._sum(self.frozen.columns))
 
-    def backward(self, work: Work) -> None:
+    def backward(self, work: RankWork) -> None:
         given = work.at
         self.out.backward(work)
         self.into.backward(work)
@@ -273,14 +274,14 @@ class Enter(Struct, frozen=True):
     datatype: str = ""  # datatype of shares when they are gathered, if they are cast
     is_cast_before: bool = False  # the previous kernel, such as a norm, casts them
 
-    def forward(self, work: Work) -> None:
+    def forward(self, work: RankWork) -> None:
         if self.is_scattered:
             if not self.is_cast_before:
                 cast_share(work, self, "inputs")
             size = gathered_bytes(work.plan, self)
             work.exchange("all_gather", size, TENSOR, f"{self.name} all-gather")
 
-    def backward(self, work: Work) -> None:
+    def backward(self, work: RankWork) -> None:
         kind = "reduce_scatter" if self.is_scattered else "all_reduce"
         stream = TENSOR_STREAM if work.plan.overlap_tensor else MAIN
         name = f"{self.name} {kind.replace('_', '-')}"
@@ -295,11 +296,11 @@ class Leave(Struct, frozen=True):
     is_scattered: bool
     datatype: str = ""  # datatype of shares of gradients when they are gathered, if they are cast
 
-    def forward(self, work: Work) -> None:
+    def forward(self, work: RankWork) -> None:
         kind = "reduce_scatter" if self.is_scattered else "all_reduce"
         work.exchange(kind, self.bytes, TENSOR, f"{self.name} {kind.replace('_', '-')}")
 
-    def backward(self, work: Work) -> None:
+    def backward(self, work: RankWork) -> None:
         if self.is_scattered:
             cast_share(work, self, "gradients")
             size = gathered_bytes(work.plan, self)
@@ -312,7 +313,7 @@ def gathered_bytes(plan: Plan, of: Enter | Leave) -> int:
     return stored_bytes(share // plan.value_bytes, of.datatype) if of.datatype else share
 
 
-def cast_share(work: Work, of: Enter | Leave, tensor: str) -> None:
+def cast_share(work: RankWork, of: Enter | Leave, tensor: str) -> None:
     """Cast the share of the rank before it is gathered, if it has a datatype for that."""
     if of.datatype:
         by, size = work.plan.by.casts, work.plan.value_bytes
@@ -335,13 +336,13 @@ class ToExperts(Struct, frozen=True):
     there: tuple[Transfer, ...]
     back: tuple[Transfer, ...]  # in the backward pass
 
-    def forward(self, work: Work) -> None:
+    def forward(self, work: RankWork) -> None:
         self._exchange(work, self.there)
 
-    def backward(self, work: Work) -> None:
+    def backward(self, work: RankWork) -> None:
         self._exchange(work, self.back)
 
-    def _exchange(self, work: Work, transfers: tuple[Transfer, ...]) -> None:
+    def _exchange(self, work: RankWork, transfers: tuple[Transfer, ...]) -> None:
         """Add the exchanges, beside kernels if passes or several exchanges run side by side."""
         given, done = work.at, dict[int, None]()
         for transfer in transfers:
@@ -368,13 +369,13 @@ class Shared(Struct, frozen=True):
     reduced: int  # bytes of the sums of all
     gathers: bool
 
-    def forward(self, work: Work) -> None:
+    def forward(self, work: RankWork) -> None:
         self._exchange(work, gathers=self.gathers)
 
-    def backward(self, work: Work) -> None:
+    def backward(self, work: RankWork) -> None:
         self._exchange(work, gathers=not self.gathers)
 
-    def _exchange(self, work: Work, *, gathers: bool) -> None:
+    def _exchange(self, work: RankWork, *, gathers: bool) -> None:
         kind, size = ("all_gather", self.gathered) if gathers else ("reduce_scatter", self.reduced)
         work.exchange(kind, size, self.over, f"{self.name} {kind.replace('_', '-')}")
 
@@ -383,17 +384,17 @@ class GatheredProduct(Struct, frozen=True):
     """A product whose inputs are gathered."""
 
     enter: Enter
-    product: Product
+    product: WeightProduct
     chunks: int
 
-    def forward(self, work: Work) -> None:
+    def forward(self, work: RankWork) -> None:
         self.product.cast_weights(work)
         if not self.enter.is_cast_before:
             cast_share(work, self.enter, "inputs")
         size, kernels = gathered_bytes(work.plan, self.enter), self.product.forward_kernels(work, self.chunks)
         _gather(work, self.enter.name, size, kernels, self.chunks)
 
-    def backward(self, work: Work) -> None:
+    def backward(self, work: RankWork) -> None:
         """Reduce gradients of inputs in chunks, or as a whole beside the gradients of weights."""
         if work.plan.by.reduces_whole:
             self.product.backward(work)
@@ -407,15 +408,15 @@ class GatheredProduct(Struct, frozen=True):
 class ReducedProduct(Struct, frozen=True):
     """A product whose outputs are summed over ranks and scattered."""
 
-    product: Product
+    product: WeightProduct
     leave: Leave
     chunks: int
 
-    def forward(self, work: Work) -> None:
+    def forward(self, work: RankWork) -> None:
         self.product.cast_weights(work)
         _reduce(work, self.leave, self.product.forward_kernels(work, self.chunks), self.chunks)
 
-    def backward(self, work: Work) -> None:
+    def backward(self, work: RankWork) -> None:
         self.product.cast_weights(work)
         cast_share(work, self.leave, "gradients")
         size, kernels = gathered_bytes(work.plan, self.leave), self.product.inputs_kernels(work, self.chunks)
@@ -428,16 +429,16 @@ def overlapped(parts: Sequence[ModelPart], chunks: int) -> tuple[ModelPart, ...]
     overlapped_parts: list[ModelPart] = []
     for part in parts:
         last = overlapped_parts[-1] if overlapped_parts else None
-        if isinstance(part, Product) and isinstance(last, Enter):
+        if isinstance(part, WeightProduct) and isinstance(last, Enter):
             overlapped_parts[-1] = GatheredProduct(last, part, chunks)
-        elif isinstance(part, Leave) and part.is_scattered and isinstance(last, Product):
+        elif isinstance(part, Leave) and part.is_scattered and isinstance(last, WeightProduct):
             overlapped_parts[-1] = ReducedProduct(last, part, chunks)
         else:
             overlapped_parts.append(part)
     return tuple(overlapped_parts)
 
 
-def _gather(work: Work, name: str, size: int, kernels: Sequence[Kernel], chunks: int) -> Nodes:
+def _gather(work: RankWork, name: str, size: int, kernels: Sequence[Kernel], chunks: int) -> Nodes:
     """Gather each chunk before the product that needs it, and return the last nodes of these exchanges.
 
     The first products use the rank's own share, while the others are gathered.
@@ -455,7 +456,7 @@ def _gather(work: Work, name: str, size: int, kernels: Sequence[Kernel], chunks:
     return gathered
 
 
-def _reduce(work: Work, of: Enter | Leave, kernels: Sequence[Kernel], chunks: int) -> None:
+def _reduce(work: RankWork, of: Enter | Leave, kernels: Sequence[Kernel], chunks: int) -> None:
     """Reduce each chunk after its product."""
     given = work.at
     for number in range(chunks):
@@ -466,10 +467,12 @@ def _reduce(work: Work, of: Enter | Leave, kernels: Sequence[Kernel], chunks: in
         work.at = _exchange(work, "reduce_scatter", of.bytes // chunks, name, number, chunks, done)
 
 
-def _exchange(work: Work, kind: str, size: int, name: str, number: int, chunks: int, after: Nodes) -> Nodes:
+def _exchange(
+    work: RankWork, kind: str, size: int, name: str, number: int, chunks: int, after: Nodes
+) -> Nodes:
     text = work.name(f"{name} {number + 1}/{chunks}")
     return work.rank.collective(kind, size, TENSOR, name=text, after=after, stream=TENSOR_STREAM)
 
 
 def _named(kernel: Kernel, number: int, chunks: int) -> Kernel:
-    return kernel._replace(name=f"{kernel.name} {number + 1}/{chunks}")
+    return replace(kernel, name=f"{kernel.name} {number + 1}/{chunks}")

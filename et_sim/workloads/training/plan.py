@@ -7,18 +7,20 @@ are spread over the ranks of tensor, context and data together, which are then `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from operator import not_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 from et_sim.documents.keys import check_fields
 from et_sim.documents.kinds import choice, count, counts, flag, number, text
 from et_sim.workloads import exchange_names
-from et_sim.workloads.pipeline import DUAL, SCHEDULES, Shape, schedule
+from et_sim.workloads.pipeline import DUAL, SCHEDULES, PipelineShape, schedule
 from et_sim.workloads.software import DEFAULT
 from et_sim.workloads.training import expert_plan
 from et_sim.workloads.training.expert_loads import is_zipf
@@ -33,7 +35,7 @@ from et_sim.workloads.training.recomputation import (
 from et_sim.workloads.training.value_types import BF16, BY_BYTES, HALVES, check_value_type
 
 if TYPE_CHECKING:
-    from et_sim.workloads.axes import Axes
+    from et_sim.workloads.axes import RankAxes
     from et_sim.workloads.models.model import Model
     from et_sim.workloads.software import Software
 
@@ -55,7 +57,7 @@ MOST = 10**9
 SMALLEST = 1e-9
 
 
-class Piece(NamedTuple):
+class Piece(Struct, frozen=True):
     """Layers that one chunk of one place of the pipeline has."""
 
     first: int
@@ -106,8 +108,7 @@ def _can_exchange(chosen: Mapping[str, Any]) -> bool:
     return bool(ranks > 1 and (ranks % node == 0 or node % ranks == 0))
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The distribution of one step of training over ranks and time."""
 
     tensor: int = _positive("ranks that share every layer (tensor parallelism)", 1, name="tp")
@@ -280,8 +281,8 @@ class Plan:
                 f" {plural(self.data, 'replica')} times {plural(self.batch, 'sequence')} of a micro-batch",
                 remedy=f"give a multiple of {each}, such as {near}",
             )
-        object.__setattr__(self, "micro_batches", self.global_batch // each)
-        object.__setattr__(self, "global_batch", 0)  # a changed copy has its own number of micro-batches
+        force_setattr(self, "micro_batches", self.global_batch // each)
+        force_setattr(self, "global_batch", 0)  # a changed copy has its own number of micro-batches
 
     @property
     def by(self) -> Software:
@@ -409,9 +410,9 @@ class Plan:
         return "" if self.products == AS_VALUES else self.products
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> PipelineShape:
         """Return the shape of the pipeline that its schedule needs."""
-        return Shape(self.pipeline, self.micro_batches, self.chunks, self.overlap_experts)
+        return PipelineShape(self.pipeline, self.micro_batches, self.chunks, self.overlap_experts)
 
     @property
     def spreads_experts(self) -> bool:
@@ -457,7 +458,7 @@ class Plan:
         return int(getattr(self, name.replace("-", "_")))
 
     @property
-    def axes(self) -> Axes:
+    def axes(self) -> RankAxes:
         """Return the axes of the ranks, with the expert axis split by nodes."""
         axes = self.axes_of_experts
         if self.expert > 1:
@@ -474,11 +475,11 @@ class Plan:
         return expert_plan.ExpertPlaces(self.expert_exchange, *axis, self.node_ranks)
 
     @property
-    def axes_of_experts(self) -> Axes:
+    def axes_of_experts(self) -> RankAxes:
         """Return the axes of the ranks, without nodes."""
-        from et_sim.workloads.axes import Axes
+        from et_sim.workloads.axes import RankAxes
 
-        axes = Axes(**{name: self.size(name) for name in self._counted if name != EXPERT})
+        axes = RankAxes(**{name: self.size(name) for name in self._counted if name != EXPERT})
         if self.spreads_experts:
             for dense, experts in self._sides:
                 if dense:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from et_sim.workloads.kernels import cast, optimizer, passing
 from et_sim.workloads.rank import MAIN
@@ -24,7 +23,7 @@ from et_sim.workloads.recording import Nodes
 from et_sim.workloads.software.description import GRADIENTS, WEIGHTS
 from et_sim.workloads.training.plan import PIPELINE, Plan
 from et_sim.workloads.training.states import KINDS, Sharing, States, Weights
-from et_sim.workloads.training.work import FIRST_RING_TAG, NOTHING, Work
+from et_sim.workloads.training.work import FIRST_RING_TAG, NOTHING, RankWork
 
 GRADIENT_STREAM, WEIGHT_STREAM = "gradients", "weights"
 LOSS_BYTES = 4
@@ -32,19 +31,16 @@ MIRROR_TAG = 3 * FIRST_RING_TAG
 MASTER_COPY_BYTES = 4  # read once more to write weights in the datatype of values
 
 
-@dataclass(slots=True)
 class Replicas:
     """The exchanges of one rank with the other replicas during a step."""
 
-    work: Work
-    waiting: list[tuple[Weights, Nodes]] = field(default_factory=list)
-    reduced: Nodes = ()
-    reduced_shares: dict[str, Nodes] = field(default_factory=dict)  # by unit, of the latest micro-batch
-    added: set[str] = field(default_factory=set)  # units whose reduced shares are added to earlier ones
-    updated: list[Weights] = field(default_factory=list)
-    states: States = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, work: RankWork) -> None:
+        self.work = work
+        self.waiting: list[tuple[Weights, Nodes]] = []
+        self.reduced: Nodes = ()
+        self.reduced_shares: dict[str, Nodes] = {}  # by unit, of the latest micro-batch
+        self.added: set[str] = set()  # units whose reduced shares are added to earlier ones
+        self.updated: list[Weights] = []
         self.states = States.of(self._plan)
 
     @property

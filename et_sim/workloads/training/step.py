@@ -6,7 +6,6 @@ The plan is checked against the model first: quantities that ranks share must di
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 
@@ -20,7 +19,7 @@ from et_sim.workloads.pipeline import Direction, Pass, pass_label, schedule
 from et_sim.workloads.rank import MAIN, Program, Rank, make_workload
 from et_sim.workloads.recording import MOST_NODES, Nodes
 from et_sim.workloads.training.again import check_modules
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.operations import step_of
 from et_sim.workloads.training.parts import Enter, ModelPart, ToExperts
 from et_sim.workloads.training.plan import (
@@ -38,7 +37,7 @@ from et_sim.workloads.training.plan import (
 from et_sim.workloads.training.replicas import LOSS_BYTES, Replicas
 from et_sim.workloads.training.uneven import UnevenSteps
 from et_sim.workloads.training.units import Unit, units_of
-from et_sim.workloads.training.work import FIRST_RING_TAG, NOTHING, Work
+from et_sim.workloads.training.work import FIRST_RING_TAG, NOTHING, RankWork
 
 SECOND_RING_TAG = 2 * FIRST_RING_TAG
 
@@ -87,7 +86,7 @@ def check_plan(model: Model, plan: Plan) -> None:
     if experts is not None:
         width = experts.expert.width
         _check_share("the width of an expert", width, plan.expert_tensor, "ranks that share every expert")
-        Layers(model, plan).routed(experts)  # refuses loads for too few experts
+        ModelLayers(model, plan).routed(experts)  # refuses loads for too few experts
 
 
 def _check_context(model: Model, plan: Plan) -> None:
@@ -158,41 +157,37 @@ def made_for(plan: Plan) -> MadeFor:
 def training_program(model: Model, plan: Plan) -> Program:
     """Return the program of each rank in the step."""
     check_plan(model, plan)
-    layers = Layers(model, plan)
+    layers = ModelLayers(model, plan)
     if plan.expert_skew and plan.expert > 1:
         return UnevenSteps(layers, _run_step)
     return lambda rank: _run_step(layers, rank)
 
 
-def _run_step(layers: Layers, rank: Rank) -> dict[int, tuple[Unit, ...]]:
+def _run_step(layers: ModelLayers, rank: Rank) -> dict[int, tuple[Unit, ...]]:
     """Record the step of a rank, and return the units of its chunks."""
     step = _Step(layers, rank)
     step.run()
     return step.units
 
 
-@dataclass(slots=True)
 class _Step:
     """The step of one rank."""
 
-    layers: Layers
-    rank: Rank
-    work: Work = field(init=False)
-    ahead: Work = field(init=False)  # for a forward pass that runs beside another pass
-    replicas: Replicas = field(init=False)
-    outputs: dict[tuple[int, int], Nodes] = field(default_factory=dict)  # micro-batch, chunk
-    put_off: dict[tuple[int, int], list[Callable[[], None]]] = field(default_factory=dict)
-    gathered: dict[str, Nodes] = field(default_factory=dict)
-    kept: frozenset[str] = frozenset()  # gathered weights that stay from the previous pass
-    sent: Nodes = ()  # sends that the next pass waits for
-    begun: Nodes = ()  # nodes after which this pass began
-    begun_before: Nodes = ()  # nodes after which the previous pass began
-    units: dict[int, tuple[Unit, ...]] = field(default_factory=dict)  # by chunk
-
-    def __post_init__(self) -> None:
-        self.work = Work(self.rank, self.plan)
-        self.ahead = Work(self.rank, self.plan, cast=self.work.cast, _tag=SECOND_RING_TAG)
+    def __init__(self, layers: ModelLayers, rank: Rank) -> None:
+        self.layers = layers
+        self.rank = rank
+        self.work = RankWork(rank, layers.plan)
+        # for a forward pass that runs beside another pass
+        self.ahead = RankWork(rank, layers.plan, cast=self.work.cast, _tag=SECOND_RING_TAG)
         self.replicas = Replicas(self.work)
+        self.outputs: dict[tuple[int, int], Nodes] = {}  # micro-batch, chunk
+        self.put_off: dict[tuple[int, int], list[Callable[[], None]]] = {}
+        self.gathered: dict[str, Nodes] = {}
+        self.kept: frozenset[str] = frozenset()  # gathered weights that stay from the previous pass
+        self.sent: Nodes = ()  # sends that the next pass waits for
+        self.begun: Nodes = ()  # nodes after which this pass began
+        self.begun_before: Nodes = ()  # nodes after which the previous pass began
+        self.units: dict[int, tuple[Unit, ...]] = {}  # by chunk
 
     @property
     def plan(self) -> Plan:
@@ -216,7 +211,7 @@ class _Step:
             beside = iter(())
         self._finish(place)
 
-    def _steps(self, work: Work, pass_: Pass, piece: Piece) -> Iterator[None]:
+    def _steps(self, work: RankWork, pass_: Pass, piece: Piece) -> Iterator[None]:
         """Record a pass, and pause at each exchange with experts."""
         if pass_.direction is Direction.FORWARD:
             yield from self._forward(work, pass_, piece)
@@ -248,7 +243,7 @@ class _Step:
 
     # Passes.
 
-    def _forward(self, work: Work, pass_: Pass, piece: Piece) -> Iterator[None]:
+    def _forward(self, work: RankWork, pass_: Pass, piece: Piece) -> Iterator[None]:
         self._begin(work)
         if not piece.has_embedding:
             self._receive(work, pass_, -1)
@@ -266,11 +261,11 @@ class _Step:
             self._send(work, pass_, 1)
         self.outputs[pass_.micro_batch, pass_.chunk] = work.at
 
-    def _begin(self, work: Work) -> None:
+    def _begin(self, work: RankWork) -> None:
         work.at, self.sent = self.sent, ()
         self.begun_before, self.begun = self.begun, self.rank.last()
 
-    def _through(self, work: Work, parts: Sequence[ModelPart], name: str) -> Iterator[None]:
+    def _through(self, work: RankWork, parts: Sequence[ModelPart], name: str) -> Iterator[None]:
         work.where = name
         for part in parts:
             part.forward(work)
@@ -278,7 +273,7 @@ class _Step:
                 yield
         work.where = ""
 
-    def _backward(self, work: Work, pass_: Pass, piece: Piece) -> Iterator[None]:
+    def _backward(self, work: RankWork, pass_: Pass, piece: Piece) -> Iterator[None]:
         kept = self.outputs.pop((pass_.micro_batch, pass_.chunk))
         self._begin(work)
         if not piece.has_head:
@@ -300,14 +295,14 @@ class _Step:
             self._send(work, pass_, -1)
         self.replicas.flush()  # buckets hold gradients of one pass
 
-    def _again(self, work: Work, units: Sequence[Unit]) -> Iterator[None]:
+    def _again(self, work: RankWork, units: Sequence[Unit]) -> Iterator[None]:
         """Recompute parts of units before gradients need their outputs."""
         gradients = work.at
         for unit in units:
             yield from self._through(work, unit.parts_again, f"{unit.label} again")
         work.at = (*work.at, *(node for node in gradients if node not in work.at))
 
-    def _back(self, work: Work, unit: Unit, pass_: Pass) -> Iterator[None]:
+    def _back(self, work: RankWork, unit: Unit, pass_: Pass) -> Iterator[None]:
         """Run parts backward; gradients of weights are computed during exchanges, or later."""
         since = len(work.kernels)
         is_split = work.has_weights_pass = pass_.direction is Direction.INPUTS
@@ -353,13 +348,13 @@ class _Step:
 
     # Remote memory.
 
-    def _store(self, work: Work, unit: Unit, pass_: Pass) -> None:
+    def _store(self, work: RankWork, unit: Unit, pass_: Pass) -> None:
         """Store kept activations of a unit while the next one computes."""
         name = f"{work.during} {unit.label} activations store"
         stored = self.rank.store(unit.left_bytes, name=name, after=work.at, stream=OFFLOAD_STREAM)
         work.name_tensors(stored, unit.left(pass_.micro_batch), NOTHING)
 
-    def _load(self, work: Work, unit: Unit, pass_: Pass) -> Nodes:
+    def _load(self, work: RankWork, unit: Unit, pass_: Pass) -> Nodes:
         """Load activations of a unit for its backward pass while the unit after it computes."""
         name = f"{work.during} {unit.label} activations load"
         loaded = self.rank.load(unit.left_bytes, name=name, after=work.at, stream=OFFLOAD_STREAM)
@@ -428,7 +423,7 @@ class _Step:
         turns_back = self.plan.is_dual and pass_.chunk == 1
         return self.rank.next(PIPELINE, -way if turns_back else way, wraps=True)
 
-    def _receive(self, work: Work, pass_: Pass, way: int) -> None:
+    def _receive(self, work: RankWork, pass_: Pass, way: int) -> None:
         """Receive from the piece `way` places ahead.
 
         Stages that overlap post a receive when the previous pass begins; others post it with their last send.
@@ -444,7 +439,7 @@ class _Step:
             work.exchange("all_gather", self._size(), TENSOR, "received all-gather")
         work.at += before
 
-    def _send(self, work: Work, pass_: Pass, way: int) -> None:
+    def _send(self, work: RankWork, pass_: Pass, way: int) -> None:
         target = self._neighbour(pass_, way)
         tag = self._tag(pass_, self._piece(pass_) + way, is_backward=way < 0)
         sent = self.rank.send(target, self._size(), tag, name=work.name("send"), after=work.at)

@@ -11,24 +11,23 @@ one, or an operation outside of layers equals one that changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from et_sim.trace.columns import Trace
 from et_sim.workloads.rank import Rank
-from et_sim.workloads.recording import Key, Operation, Recording
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.recording import Key, NodeOperation, NodeRecording
+from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.parts import ModelPart
 from et_sim.workloads.training.plan import EXPERT, PIPELINE
 from et_sim.workloads.training.units import Unit, units_of
-from et_sim.workloads.training.work import Work
+from et_sim.workloads.training.work import RankWork
 
 Parts = tuple[ModelPart, ...]
-Operations = list[tuple[str, Operation]]  # a layer's operations, each with the end of its node's name
+Operations = list[tuple[str, NodeOperation]]  # a layer's operations, each with the end of its node's name
 
 
-@dataclass(slots=True)
-class _First:
+class _First(Struct):
     """A rank whose step was run."""
 
     rank: Rank
@@ -36,20 +35,19 @@ class _First:
     names: dict[Key, set[str]] = field(default_factory=dict)  # names of nodes, by operation
 
 
-class _Change(NamedTuple):
+class _Change(Struct, frozen=True):
     """Operations of layers that differ on another rank."""
 
-    becomes: Mapping[Key, Operation]  # the operation on the other rank
+    becomes: Mapping[Key, NodeOperation]  # the operation on the other rank
     ends: Mapping[Key, tuple[str, ...]]  # ends of the names of its nodes
 
 
-@dataclass(slots=True)
-class UnevenSteps:
+class UnevenSteps(Struct):
     """Steps of ranks by the place of their experts; `run` runs the step of one rank."""
 
-    layers: Layers
-    run: Callable[[Layers, Rank], Mapping[int, Sequence[Unit]]]
-    _layers: dict[int, Layers] = field(default_factory=dict)  # by place
+    layers: ModelLayers
+    run: Callable[[ModelLayers, Rank], Mapping[int, Sequence[Unit]]]
+    _layers: dict[int, ModelLayers] = field(default_factory=dict)  # by place
     _firsts: list[_First] = field(default_factory=list)
     _operations: dict[Parts, Operations] = field(default_factory=dict)
     _changes: dict[tuple[tuple[int, int], ...], _Change | None] = field(default_factory=dict)
@@ -69,7 +67,7 @@ class UnevenSteps:
                     return
         self._firsts.append(_First(rank, self.run(layers, rank)))
 
-    def _resized(self, first: _First, layers: Layers) -> Recording | None:
+    def _resized(self, first: _First, layers: ModelLayers) -> NodeRecording | None:
         """Return the first rank's step in the sizes of other layers; None if it is ambiguous."""
         sizes: dict[str, int] = {}
         differ: list[tuple[Parts, Parts]] = []
@@ -107,7 +105,7 @@ class UnevenSteps:
         return self._changes[pairs]
 
     def _found_change(self, of: Sequence[tuple[Parts, Parts]]) -> _Change | None:
-        becomes: dict[Key, Operation] = {}
+        becomes: dict[Key, NodeOperation] = {}
         ends: dict[Key, set[str]] = {}
         for parts, others in of:
             for (end, before), (_, now) in zip(self._of(parts), self._of(others), strict=True):
@@ -120,7 +118,7 @@ class UnevenSteps:
     def _of(self, parts: Parts) -> Operations:
         """Return all operations of parts, forward and backward."""
         if parts not in self._operations:
-            work = Work(Rank(self.layers.plan.axes, 0, {}, ""), self.layers.plan)
+            work = RankWork(Rank(self.layers.plan.axes, 0, {}, ""), self.layers.plan)
             for part in parts:
                 part.forward(work)
             for part in parts[::-1]:

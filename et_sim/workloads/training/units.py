@@ -10,13 +10,15 @@ Models" (2022), section 4, for layers of any form. Inputs of products alone are 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.workloads.kernels import MASK_BYTES, stored_bytes
 from et_sim.workloads.models.model import RECURRENCE, Experts, FeedForward, Model
 from et_sim.workloads.training.again import outputs, parts_again
 from et_sim.workloads.training.attention import Core
-from et_sim.workloads.training.layers import LOGIT_BYTES, Layers
+from et_sim.workloads.training.layers import LOGIT_BYTES, ModelLayers
 from et_sim.workloads.training.parts import ModelPart
 from et_sim.workloads.training.plan import Piece, Plan
 from et_sim.workloads.training.recomputation import (
@@ -37,7 +39,7 @@ from et_sim.workloads.training.recomputation import (
 from et_sim.workloads.training.states import Tensors, Weights
 
 
-class Kept(NamedTuple):
+class Kept(Struct, frozen=True):
     """Values that a layer keeps, and the modules whose recomputation computes them again."""
 
     values: int
@@ -46,7 +48,7 @@ class Kept(NamedTuple):
     is_cast: bool = False  # kept also in the datatype of products
 
 
-def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -> int:
+def activation_bytes(layers: ModelLayers, layer: int, recompute: str | None = None) -> int:
     """Return the bytes that a micro-batch keeps in a layer until its backward pass.
 
     `recompute` replaces the plan's mode.
@@ -74,7 +76,7 @@ def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -
     return size + values * plan.value_bytes + stored_bytes(cast, plan.cast_to)
 
 
-def _kept(layers: Layers, layer: int) -> Iterator[Kept]:
+def _kept(layers: ModelLayers, layer: int) -> Iterator[Kept]:
     """Yield all values that a layer keeps, without scores and masks of dropout."""
     plan, model = layers.plan, layers.model
     kind, kept = model.kind(layer), layers.kept_tokens * model.hidden
@@ -103,7 +105,7 @@ def _of_mixer(model: Model, layer: int) -> tuple[int, int]:
     return kept + attention.normed_size + 2 * outputs * attention.has_gate, outputs
 
 
-def _operator_values(layers: Layers) -> int:
+def _operator_values(layers: ModelLayers) -> int:
     """Return the kept outputs of products and of attention."""
     attention, tokens = layers.model.attention, layers.tokens
     columns = sum(output.columns for output in outputs(layers) if output.is_kept)
@@ -111,7 +113,7 @@ def _operator_values(layers: Layers) -> int:
 
 
 def _feed_forward(
-    layers: Layers, part: FeedForward, modules: frozenset[str], copies: int = 1
+    layers: ModelLayers, part: FeedForward, modules: frozenset[str], copies: int = 1
 ) -> Iterator[Kept]:
     """Yield the inputs of the activation function, and its outputs, which only a product reads."""
     each = layers.tokens * copies
@@ -120,7 +122,7 @@ def _feed_forward(
     yield Kept(out, modules | {ACTIVATION}, is_input=True)
 
 
-def _of_experts(layers: Layers, experts: Experts) -> Iterator[Kept]:
+def _of_experts(layers: ModelLayers, experts: Experts) -> Iterator[Kept]:
     """Yield the inputs, the intermediate values and the outputs that experts keep."""
     hidden, expert, sharers = layers.model.hidden, experts.expert, layers.plan.expert_tensor
     rows = sum(layers.rows_here(experts))
@@ -133,20 +135,20 @@ def _of_experts(layers: Layers, experts: Experts) -> Iterator[Kept]:
     yield Kept(rows * (expert.width // sharers), frozenset({MOE, ACTIVATION}), is_input=True)
 
 
-def _scores(core: Core, value_bytes: int, layers: Layers) -> int:
+def _scores(core: Core, value_bytes: int, layers: ModelLayers) -> int:
     """Return the bytes of scores before and after softmax and dropout; 0 for fused attention."""
     plan, model = layers.plan, layers.model
     every = plan.batch * model.sequence**2 // plan.context * (model.attention.heads // plan.tensor)
     return every * (2 * value_bytes + (MASK_BYTES if layers.has_dropout else 0)) if not core.is_fused else 0
 
 
-def head_bytes(layers: Layers) -> int:
+def head_bytes(layers: ModelLayers) -> int:
     """Return the bytes of the head in a micro-batch: scores of all words, and their inputs."""
     kept = layers.kept_tokens * layers.model.hidden * layers.plan.value_bytes
     return 2 * kept + layers.tokens * layers.vocabulary * LOGIT_BYTES
 
 
-class Unit(NamedTuple):
+class Unit(Struct, frozen=True):
     """Parts of a model that run one after the other."""
 
     label: str  # in names of nodes
@@ -182,7 +184,7 @@ class Unit(NamedTuple):
         return {name: size for unit in units for name, size in unit.again(micro_batch).items()}
 
 
-def units_of(layers: Layers, piece: Piece) -> tuple[Unit, ...]:
+def units_of(layers: ModelLayers, piece: Piece) -> tuple[Unit, ...]:
     """Return the units of a piece, in the order of the forward pass."""
     plan = layers.plan
     units = [
@@ -192,7 +194,7 @@ def units_of(layers: Layers, piece: Piece) -> tuple[Unit, ...]:
     length = run_length(plan.recompute_layers)
     units = [unit for at in range(0, len(units), length) for unit in _run(units[at : at + length])]
     if plan.offload_activations:  # the backward pass begins with the last one
-        units[:-1] = [unit._replace(is_offloaded=True) for unit in units[:-1]]
+        units[:-1] = [replace(unit, is_offloaded=True) for unit in units[:-1]]
     if piece.has_embedding:
         weights = Weights("embedding", layers.embedding_weights, 0, adapters=_none_trained(plan))
         units.insert(0, Unit("embedding", weights, layers.embedding()))
@@ -206,18 +208,18 @@ def units_of(layers: Layers, piece: Piece) -> tuple[Unit, ...]:
 def _run(units: list[Unit]) -> list[Unit]:
     """Return units that are recomputed together: the first keeps its input, the last recomputes all."""
     from_first = [
-        unit._replace(left_bytes=0, again_bytes=unit.again_bytes + unit.left_bytes) for unit in units[1:]
+        replace(unit, left_bytes=0, again_bytes=unit.again_bytes + unit.left_bytes) for unit in units[1:]
     ]
     *earlier, last = (units[0], *from_first)
-    gone = [unit._replace(parts_again=(), is_again_earlier=True) for unit in earlier]
-    return [*gone, last._replace(before=tuple(earlier))]
+    gone = [replace(unit, parts_again=(), is_again_earlier=True) for unit in earlier]
+    return [*gone, replace(last, before=tuple(earlier))]
 
 
 def _none_trained(plan: Plan) -> int | None:
     return 0 if plan.lora_rank else None
 
 
-def _layer(layers: Layers, layer: int, recompute: str) -> Unit:
+def _layer(layers: ModelLayers, layer: int, recompute: str) -> Unit:
     name, left = f"layer {layer}", activation_bytes(layers, layer, recompute)
     return Unit(
         name,
@@ -237,7 +239,7 @@ def _layer(layers: Layers, layer: int, recompute: str) -> Unit:
     )
 
 
-def _further_tokens(layers: Layers, number: int) -> Unit:
+def _further_tokens(layers: ModelLayers, number: int) -> Unit:
     """Return a layer that predicts one more token, with the embedding and the head of the model.
 
     The outputs of the previous layer and the embedding of the next token, both normed, are projected

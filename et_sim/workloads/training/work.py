@@ -1,6 +1,6 @@
 """The state of a rank's program in a step: the pass, the layer, and the last nodes.
 
-Parts of a layer describe kernels and exchanges; `Work` adds them as named nodes in their streams.
+Parts of a layer describe kernels and exchanges; `RankWork` adds them as named nodes in their streams.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIRST_RING_TAG = 1 << 28
 NOTHING: Tensors = MappingProxyType({})
 
 
-class Work(Struct):
+class RankWork(Struct):
     """The program of a rank so far."""
 
     rank: Rank

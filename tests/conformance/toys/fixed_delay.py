@@ -14,7 +14,7 @@ from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs, end_sending
 from et_sim.machine.model import Network
-from et_sim.plan.records import Plan
+from et_sim.plan.records import LoweredPlan
 
 HAS_CONTENTION = False
 DELAY_NS = 1234
@@ -45,11 +45,11 @@ def check(_network: Network, _most_bytes: int = 0) -> None:
     """It can do everything."""
 
 
-def tables(network: Network, _plan: Plan) -> FixedDelayTables:
+def tables(network: Network, _plan: LoweredPlan) -> FixedDelayTables:
     return FixedDelayTables(np.array([DELAY_NS << network.fraction_bits], np.int64))
 
 
-def resources(_network: Network, plan: Plan) -> ResourceTable:
+def resources(_network: Network, plan: LoweredPlan) -> ResourceTable:
     return sendings(1, len(plan.actors), ("dimension 0",))
 
 

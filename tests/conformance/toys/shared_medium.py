@@ -21,7 +21,7 @@ from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs, end_sending, new_message
 from et_sim.machine.model import Network
-from et_sim.plan.records import Plan, record, table
+from et_sim.plan.records import LoweredPlan, record, table
 
 HAS_CONTENTION = True
 BYTES_PER_NS = 50.0
@@ -47,7 +47,7 @@ def check(_network: Network, _most_bytes: int = 0) -> None:
     """It can do everything."""
 
 
-def tables(network: Network, _plan: Plan) -> MediumTables:
+def tables(network: Network, _plan: LoweredPlan) -> MediumTables:
     state = table(STATE, 1)
     state["head"] = state["free_flows"]["head"] = NONE
     return MediumTables(state, table(FLOW, 0), np.array([BYTES_PER_NS / (1 << network.fraction_bits)]))
@@ -60,7 +60,7 @@ def grown(tables: MediumTables, rows: int) -> MediumTables:
     return replace(tables, flows=grow_pool(tables.flows, state.free_flows, rows))
 
 
-def resources(_network: Network, plan: Plan) -> ResourceTable:
+def resources(_network: Network, plan: LoweredPlan) -> ResourceTable:
     return sendings(1, len(plan.actors), ("dimension 0",))
 
 

@@ -29,7 +29,7 @@ from et_sim.engine.stall import explain_stall
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.bars import activity_picture, waits_picture
-from et_sim.views.drawing.planes import ACROSS, GAP, PANEL, Kind, bandwidth_picture, measured_picture
+from et_sim.views.drawing.planes import ACROSS, GAP, PANEL, MeasuredKind, bandwidth_picture, measured_picture
 from et_sim.views.drawing.scene import LEFT, PART_COLOURS, PIXELS, NothingToDrawError, Scene
 from et_sim.views.drawing.timeline import picture
 from et_sim.views.run.selection import EVERYTHING, selection
@@ -380,7 +380,7 @@ def test_text_shows_the_longest_part_of_a_column(tmp_path: Path, capsys: pytest.
 
 def test_panels_of_measured_kinds_stand_in_rows_side_by_side_within_the_picture() -> None:
     for count in (1, ACROSS, ACROSS + 1, 2 * ACROSS + 1):
-        kinds = [Kind(f"kind {number}", 5.0, [(10.0, 11.0)]) for number in range(count)]
+        kinds = [MeasuredKind(f"kind {number}", 5.0, [(10.0, 11.0)]) for number in range(count)]
         root = ElementTree.fromstring(measured_picture(kinds))
         panels = [one for one in root.findall(".//{*}rect") if one.get("fill") == "none"]
         places = [(float(one.get("x", "")), float(one.get("y", ""))) for one in panels]

@@ -24,21 +24,21 @@ from et_sim.views.drawing.schedule import COLLECTIVE, COLOURS, OTHER, SENT
 from et_sim.views.report.page import report
 from et_sim.views.summary.schedule import (
     DIRECTIONS,
-    Pass,
     PipelineSchedule,
+    ScheduledPass,
     ScheduleRow,
     Stages,
     WorkBlock,
     named_pass,
 )
-from et_sim.workloads import Axes, Rank, make_workload
-from et_sim.workloads.pipeline import Direction, Shape, pass_label, schedule
+from et_sim.workloads import Rank, RankAxes, make_workload
+from et_sim.workloads.pipeline import Direction, PipelineShape, pass_label, schedule
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 MICROS = {Direction.FORWARD: 40, Direction.BACKWARD: 80, Direction.INPUTS: 40, Direction.WEIGHTS: 40}
 
 
-def equal_stages(name: str, shape: Shape, data: int = 2) -> Workload:
+def equal_stages(name: str, shape: PipelineShape, data: int = 2) -> Workload:
     """Passes that are one kernel each, and as long in every stage."""
     of_place, parts = schedule(name, shape), shape.stages * shape.chunks
 
@@ -57,7 +57,7 @@ def equal_stages(name: str, shape: Shape, data: int = 2) -> Workload:
             if moves and 0 <= piece + way < parts:
                 rank.send(rank.next("stage", way, wraps=True), 1, tag + 2 * (piece + way), after=done)
 
-    return make_workload(Axes(data=data, stage=shape.stages), program)
+    return make_workload(RankAxes(data=data, stage=shape.stages), program)
 
 
 def shown(workload: Workload, folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
@@ -71,15 +71,15 @@ def shown(workload: Workload, folder: Path, capsys: pytest.CaptureFixture[str], 
 @pytest.mark.parametrize(
     ("name", "shape"),
     [
-        ("gpipe", Shape(3, 4)),
-        ("1f1b", Shape(4, 4)),
-        ("interleaved", Shape(2, 4, 2)),
-        ("zero-bubble", Shape(4, 6)),
-        ("1f1b", Shape(1, 2)),
+        ("gpipe", PipelineShape(3, 4)),
+        ("1f1b", PipelineShape(4, 4)),
+        ("interleaved", PipelineShape(2, 4, 2)),
+        ("zero-bubble", PipelineShape(4, 6)),
+        ("1f1b", PipelineShape(1, 2)),
     ],
 )
 def test_equal_stages_on_an_ideal_network_have_the_bubble_of_the_textbook(
-    name: str, shape: Shape, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, shape: PipelineShape, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = json.loads(shown(equal_stages(name, shape), tmp_path, capsys, "--json"))
     assert data["bubble"] == pytest.approx(data["textbook_bubble"], abs=1e-4)
@@ -100,7 +100,7 @@ def test_the_text_is_a_grid_of_ranks_and_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "68")
-    lines = shown(equal_stages("1f1b", Shape(2, 3)), tmp_path, capsys).splitlines()
+    lines = shown(equal_stages("1f1b", PipelineShape(2, 3)), tmp_path, capsys).splitlines()
     assert lines[0] == f"{'ranks':62}bubble"
     assert lines[1:3] == [
         "0-1   0>>>1>>>>.........0<<<<<<<<2>>>>1<<<<<<<.....2<<<<<<<<   25.0%",
@@ -110,7 +110,7 @@ def test_the_text_is_a_grid_of_ranks_and_time(
 
 
 NAMES = st.builds(
-    lambda way, number, chunk, rest: (Pass(way, number, chunk), rest),
+    lambda way, number, chunk, rest: (ScheduledPass(way, number, chunk), rest),
     st.sampled_from(DIRECTIONS),
     st.integers(0, 999),
     st.integers(0, 30),
@@ -120,7 +120,7 @@ NAMES = st.builds(
 
 @given(NAMES)
 @settings(max_examples=30)
-def test_a_name_begins_with_direction_micro_batch_and_chunk(given_name: tuple[Pass, str]) -> None:
+def test_a_name_begins_with_direction_micro_batch_and_chunk(given_name: tuple[ScheduledPass, str]) -> None:
     work, rest = given_name
     chunk = f" chunk {work.chunk}" if work.chunk else ""
     assert named_pass(f"{work.direction} {work.micro_batch}{chunk}{rest}") == work
@@ -208,7 +208,7 @@ def test_what_has_no_passes_is_refused_in_one_sentence(
     if kind == "run":
         given_path = side_by_side(tmp_path / "run")
     else:
-        workload = make_workload(Axes(data=2), lambda rank: rank.compute("layer", micros=5))
+        workload = make_workload(RankAxes(data=2), lambda rank: rank.compute("layer", micros=5))
         given_path = write_manifest(workload, tmp_path / "job.workload.json")[0]
     capsys.readouterr()
     assert main(["show", str(given_path)]) == 2
@@ -271,7 +271,7 @@ def test_a_pipeline_that_is_fed_from_both_ends_has_no_textbook_bubble(
             if number == own:
                 rank.send(way, 1, number, after=done)
 
-    data = json.loads(shown(make_workload(Axes(stage=2), program), tmp_path, capsys, "--json"))
+    data = json.loads(shown(make_workload(RankAxes(stage=2), program), tmp_path, capsys, "--json"))
     assert data["textbook_bubble"] is None
     assert [[block["micro_batch"] for block in row["blocks"]] for row in data["rows"]] == [[0, 1], [1, 0]]
 
@@ -305,7 +305,7 @@ def test_a_run_without_passes_has_no_card(tmp_path: Path) -> None:
 
 
 def test_the_ideal_machine_is_one_that_the_machine_room_takes_without_a_remark() -> None:
-    workload = equal_stages("1f1b", Shape(2, 2))
+    workload = equal_stages("1f1b", PipelineShape(2, 2))
     result = et_sim.simulate(workload, system=IDEAL_SYSTEM, network={**IDEAL_NETWORK, "npus_count": [4]})
     assert result.manifest["warnings"] == []
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from test_sweep_pictures import write_sweep
 
-from et_sim.basics.uncertainty import Composition, Term
+from et_sim.basics.uncertainty import Composition, ErrorTerm
 from et_sim.cli import main
 
-WHOLE, TERM = Term("assumed", 0.02, 0.05), Term("modelled", 0.2, 0.1)
+WHOLE, TERM = ErrorTerm("assumed", 0.02, 0.05), ErrorTerm("modelled", 0.2, 0.1)
 
 
 def made_of(*items: str) -> str:

@@ -14,14 +14,13 @@ network. Every port but the last kind has channels at its end, in the router the
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_at_end
 from et_sim.engine.containers import FREE, QUEUE, Heap, first_of, grow_pool, heap_for, take_out
@@ -51,7 +50,7 @@ from et_sim.network.packet.credit.router import (
     time_of,
     wake,
 )
-from et_sim.plan.records import Plan, record, table
+from et_sim.plan.records import LoweredPlan, record, table
 
 SETTINGS = record(
     ("free_flits", FREE),
@@ -127,8 +126,7 @@ CYCLES_AT_A_TIME = 1 << 8  # of single routers, before the engine may process ot
 FIRST_IN_NETWORK = np.iinfo(np.int32).min  # the order of ports from NPUs: no dateline comes after them
 
 
-@quick_dataclass(frozen=True)
-class CreditTables(Tables):
+class CreditTables(Tables, Struct, frozen=True):
     """Tables of this model for compiled code."""
 
     hops: Any  # the tables of the link model
@@ -171,7 +169,7 @@ def check(network: Network, most_bytes: int = 0) -> None:
         )
 
 
-def tables(network: Network, _plan: Plan) -> CreditTables:
+def tables(network: Network, _plan: LoweredPlan) -> CreditTables:
     """Return the tables with all routers idle."""
     on_graph = with_single_ways(network)
     credits = _credits(on_graph)
@@ -278,7 +276,7 @@ def grown(tables: CreditTables, rows: int) -> CreditTables:
     return replace(tables, flits=grow_pool(tables.flits, settings.free_flits, wanted))
 
 
-def resources(network: Network, _plan: Plan) -> ResourceTable:
+def resources(network: Network, _plan: LoweredPlan) -> ResourceTable:
     """Return every link with its capacity in whole cycles."""
     on_graph = with_single_ways(network)
     links, figures = graph.link_resources(on_graph), _figures(on_graph)

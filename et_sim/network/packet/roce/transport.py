@@ -9,17 +9,18 @@ same size, the two change places: the receive of the first ends with the second,
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.containers import longer
 from et_sim.engine.repeats.description import put
 from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.records import PHASE_KEY_BITS
 from et_sim.engine.state.run import NONE
-from et_sim.machine.transports import Protocol
+from et_sim.machine.transports import PacketProtocol
 from et_sim.network.packet.records import NEVER
 from et_sim.network.packet.repeats import describe_packets, pass_packets
 from et_sim.network.packet.roce import pairs
@@ -156,8 +157,7 @@ timer_rings, sends_nothing = pairs.timer_rings, pairs.sends_nothing
 FLOWS_PER_MESSAGE = 1
 
 
-@quick_dataclass(frozen=True)
-class RoceTables(Tables):
+class RoceTables(Tables, Struct, frozen=True):
     """Tables of RoCE for compiled code."""
 
     rules: Any  # one row
@@ -165,7 +165,7 @@ class RoceTables(Tables):
     nics: Any  # by port
 
 
-def new_tables(protocol: Protocol, ports: int, longest_ps: int, most_bytes: int) -> RoceTables:
+def new_tables(protocol: PacketProtocol, ports: int, longest_ps: int, most_bytes: int) -> RoceTables:
     """Return the tables before any message; the last two arguments set a window that all pairs share."""
     packets, nics = protocol.packets, table(NIC, ports)
     nics["head"] = nics["tail"] = nics["last_row"] = NONE

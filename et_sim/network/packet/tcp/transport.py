@@ -7,12 +7,12 @@ in it. With short messages, later receives end early, and bytes after the last r
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.containers import FREE, NONE, grow_pool, longer
@@ -21,7 +21,7 @@ from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.records import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import Run
 from et_sim.engine.transport.network_seam import release_message
-from et_sim.machine.transports import PS_PER_NS, Protocol
+from et_sim.machine.transports import PS_PER_NS, PacketProtocol
 from et_sim.network.packet.tcp import connections, receiver, sender
 from et_sim.network.packet.tcp.records import (
     BLOCK,
@@ -87,8 +87,7 @@ next_packet, wants_port = sender.next_packet, sender.wants_port
 FLOWS_PER_MESSAGE = 2  # the second one is for a new connection
 
 
-@quick_dataclass(frozen=True)
-class TcpTables(Tables):
+class TcpTables(Tables, Struct, frozen=True):
     """Tables of TCP for compiled code."""
 
     rules: Any  # one row
@@ -102,7 +101,7 @@ class TcpTables(Tables):
     free_ranges: Any  # one row
 
 
-def new_tables(protocol: Protocol, ports: int, ranks: int) -> TcpTables:
+def new_tables(protocol: PacketProtocol, ports: int, ranks: int) -> TcpTables:
     """Return the tables before any message."""
     settings = protocol.packets.tcp
     assert settings is not None

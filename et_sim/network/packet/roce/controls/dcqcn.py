@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.documents.kinds import count, flag
 from et_sim.machine.transports import span
@@ -21,8 +22,7 @@ from et_sim.network.packet.roce.records import TIMERS
 from et_sim.plan.records import record
 
 
-@quick_dataclass(frozen=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """Keys of DCQCN."""
 
     alpha_ns: float = span("Interval of alpha's updates (DCQCN).", 1000.0, name="alpha-interval")
@@ -48,7 +48,7 @@ ALPHA, DECREASE, INCREASE = range(3)  # timers
 ONE_NS = 1000  # rates are reduced after alpha was updated
 
 
-class Senders(ControlTables):
+class Senders(ControlTables, frozen=True):
     """Senders with DCQCN."""
 
 

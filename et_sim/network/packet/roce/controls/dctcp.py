@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.machine.transports import rate
 from et_sim.network.packet.controls import ControlTables
 from et_sim.plan.records import record
 
 
-@quick_dataclass(frozen=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """Keys of DCTCP."""
 
     dctcp_step: int = rate("Step by which DCTCP's rates rise.", 1_000_000_000)
@@ -32,7 +32,7 @@ SENDER = record(
 )
 
 
-class Senders(ControlTables):
+class Senders(ControlTables, frozen=True):
     """Senders with DCTCP."""
 
 

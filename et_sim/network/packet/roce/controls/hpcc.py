@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.documents.kinds import count, flag, number
 from et_sim.network.packet.roce.control import set_rate
@@ -28,8 +29,7 @@ from et_sim.network.packet.telemetry import TELEMETRY as TELEMETRY
 from et_sim.plan.records import record
 
 
-@quick_dataclass(frozen=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """Keys of HPCC."""
 
     wanted_use: float = number(
@@ -54,7 +54,7 @@ SENDER = record(
 )
 
 
-class Senders(TelemetryTables):
+class Senders(TelemetryTables, frozen=True):
     """Senders with HPCC."""
 
 

@@ -8,7 +8,7 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.network.packet.controls import ControlTables
 
 
-class Senders(ControlTables):
+class Senders(ControlTables, frozen=True):
     """Senders without a state."""
 
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.documents.kinds import count, number
 from et_sim.network.packet.roce.control import set_rate
@@ -36,8 +37,7 @@ from et_sim.network.packet.telemetry import TELEMETRY as TELEMETRY
 from et_sim.plan.records import record
 
 
-@quick_dataclass(frozen=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """Keys of PowerTCP."""
 
     power_weight: float = number("Weight of the newest rate (PowerTCP).", 0.9, above_minimum=True, maximum=1)
@@ -55,7 +55,7 @@ SENDER = record(
 )
 
 
-class Senders(TelemetryTables):
+class Senders(TelemetryTables, frozen=True):
     """Senders with PowerTCP."""
 
 

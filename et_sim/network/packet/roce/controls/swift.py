@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.documents.keys import Remarks, Section
 from et_sim.documents.kinds import count, number, picoseconds
@@ -28,8 +29,7 @@ from et_sim.plan.records import record
 window = partial(number, unit="packets", above_minimum=True, maximum=1 << 30)
 
 
-@quick_dataclass(frozen=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """Keys of Swift; windows in packets."""
 
     target_ns: float = span(
@@ -68,7 +68,7 @@ SENDER = record(
 )
 
 
-class Senders(ControlTables):
+class Senders(ControlTables, frozen=True):
     """Senders with Swift."""
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.documents.keys import Remarks, Section
 from et_sim.machine.transports import span
@@ -20,8 +21,7 @@ from et_sim.plan.records import record
 TELEMETRY = (8, 0)
 
 
-@quick_dataclass(frozen=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """Keys of TIMELY."""
 
     timely_alpha: float = 0.875
@@ -50,7 +50,7 @@ SENDER = record(
 STEPS_TO_LARGE = 5  # rises by small steps before larger ones
 
 
-class Senders(ControlTables):
+class Senders(ControlTables, frozen=True):
     """Senders with TIMELY."""
 
 

@@ -39,7 +39,7 @@ SENDER = record(
 )
 
 
-class Senders(ControlTables):
+class Senders(ControlTables, frozen=True):
     """Senders with CUBIC."""
 
 

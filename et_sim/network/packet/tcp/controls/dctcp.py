@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from msgspec import Struct
+
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.documents.kinds import number
 from et_sim.network.packet.controls import ControlTables
@@ -12,8 +13,7 @@ from et_sim.network.packet.tcp.controls import reno
 from et_sim.plan.records import record
 
 
-@quick_dataclass(frozen=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """Keys of DCTCP."""
 
     gain: float = number("Gain of alpha from marks (DCTCP).", 1 / 16, maximum=1)
@@ -28,7 +28,7 @@ SENDER = record(
 )
 
 
-class Senders(ControlTables):
+class Senders(ControlTables, frozen=True):
     """Senders with DCTCP."""
 
 

@@ -11,7 +11,7 @@ from et_sim.plan.records import record
 SENDER = record(("count", "i8"))  # packets acknowledged since the window grew
 
 
-class Senders(ControlTables):
+class Senders(ControlTables, frozen=True):
     """Senders with Reno."""
 
 
