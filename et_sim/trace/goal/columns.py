@@ -248,7 +248,8 @@ def _value_of_digits(words: Any, length: Any) -> IntColumn:
     _require(((digits + _SIXES) & digits & _HIGH_HALVES == _ZEROS).all())
     digits = ((digits & _LOW_HALVES) * np.uint64(10 * 2**8 + 1)) >> np.uint64(8)
     digits = ((digits & _PAIRS) * np.uint64(100 * 2**16 + 1)) >> np.uint64(16)
-    return (((digits & _FOURS) * np.uint64(10_000 * 2**32 + 1)) >> np.uint64(32)).astype(np.int64)
+    values = ((digits & _FOURS) * np.uint64(10_000 * 2**32 + 1)) >> np.uint64(32)
+    return np.asarray(values, np.int64)
 
 
 class _Labels:
