@@ -254,6 +254,12 @@ def left_of_chunk(chunk_row: int) -> int:
 
 
 @works_on_tables
+def chunk_that_waits(done: int) -> int:
+    """Return the chunk that waits for the end of sending a step's message, by its `done`; or NONE."""
+    return NONE if done == NONE else (done >> KIND_BITS) - 1
+
+
+@works_on_tables
 def sending_end(done: int, b: int, c: int) -> tuple[int, int, int]:
     """Return the event (kind, a, b) of the end of sending a message whose `done` is not NONE.
 
