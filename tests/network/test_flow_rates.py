@@ -130,7 +130,7 @@ def test_times_do_not_depend_on_the_number_of_updated_rates(
 def times_without_rates_at_once(
     case: list[TraceBuilder], network: dict[str, Any], monkeypatch: pytest.MonkeyPatch, **detail: Any
 ) -> tuple[list[Any], int]:
-    """Return the times of all nodes with and without rates that are set at once, and the number of such rates."""
+    """Return the times of nodes with and without rates that are set at once, and the number of such rates."""
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     is_alone, at_once, found = shares._is_alone, [0], []
     for can_be_alone in (True, False):
