@@ -88,7 +88,7 @@ def test_ranks_beside_a_straggler_differ_only_by_messages(monkeypatch: pytest.Mo
     assert sum(results) >= 4
 
 
-@pytest.mark.seeds(deep=100, exhaustive=4000, at_a_time=100)
+@pytest.mark.seeds(deep=50, exhaustive=4000, at_a_time=50)
 def test_many_ranks_beside_stragglers_differ_only_by_messages(
     seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +96,7 @@ def test_many_ranks_beside_stragglers_differ_only_by_messages(
         assert_coarsest(without_queues(straggling_case(seed)), monkeypatch)
 
 
-@pytest.mark.seeds(deep=200, exhaustive=5000, at_a_time=100)
+@pytest.mark.seeds(deep=100, exhaustive=5000, at_a_time=100)
 def test_many_random_cases_with_stragglers_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         case = straggling_case(seed)

@@ -74,7 +74,7 @@ def test_messages_of_old_and_new_routes_begin_at_the_same_fraction_of_a_nanoseco
     assert_same(81_045_496_450)
 
 
-@pytest.mark.seeds(deep=160, exhaustive=4000, at_a_time=80)
+@pytest.mark.seeds(deep=80, exhaustive=4000, at_a_time=80)
 def test_many_random_cases_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         assert_same(seed)

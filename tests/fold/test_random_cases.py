@@ -39,7 +39,7 @@ def test_many_random_cases_of_groups_on_parts_of_machines_fold_exactly(seeds: ra
         assert outcome(case, fold=True) == outcome(case, fold=False), seed
 
 
-@pytest.mark.seeds(deep=500, exhaustive=20_000, at_a_time=250)
+@pytest.mark.seeds(deep=250, exhaustive=20_000, at_a_time=250)
 def test_many_random_cases_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         assert outcome(random_case(seed), fold=True) == outcome(random_case(seed), fold=False), seed
