@@ -37,7 +37,11 @@ def set_rates(run: Run) -> None:
     """Set the rates of all flows that are affected by changes since the last call."""
     network, state = run.network, run.network.state[0]
     state.part += 1
-    routes, links = _take_opened(run)
+    routes, links = state.opened, 0
+    state.opened = 0
+    for at in range(routes):
+        serve(network.routes[network.part_routes[at]], state.changes_ns)
+        links = _count_links(run, network.part_routes[at], links)
     routes, links = _take_changed(run, routes, links)
     rounds, before = 0, -1
     while routes > before:
@@ -52,60 +56,6 @@ def set_rates(run: Run) -> None:
     for at in range(links):
         link = network.shared[network.part_links[at]]
         link.rate = link.capacity - link.left
-
-
-@works_on_tables
-def _take_opened(run: Run) -> tuple[int, int]:
-    """Take the routes that were opened, except those without neighbours, whose rates are set at once; return
-    the numbers of routes and links.
-    """
-    network, state = run.network, run.network.state[0]
-    opened, routes, links = state.opened, 0, 0
-    state.opened = 0
-    for at in range(opened):
-        row = network.part_routes[at]
-        serve(network.routes[row], state.changes_ns)
-        if _is_alone(network, row):
-            _set_alone(run, row)
-        else:
-            network.part_routes[routes] = row
-            routes += 1
-            links = _count_links(run, row, links)
-    return routes, links
-
-
-@works_on_tables
-def _is_alone(network: Any, row: int) -> bool:
-    """Return whether no other flow uses a link of a route."""
-    at = network.routes[row].uses.head
-    while at != NONE:
-        use = network.uses[at]
-        if network.shared[use.link].head != at or use.after != NONE or use.is_back:
-            return False
-        at = use.next
-    return True
-
-
-@works_on_tables
-def _set_alone(run: Run, row: int) -> None:
-    """Set the rate of a route that shares no link: the least share of its links, as `_fill` would."""
-    network, route = run.network, run.network.routes[row]
-    at, route.bottleneck = route.uses.head, NONE
-    while at != NONE:
-        use = network.uses[at]
-        link, at = network.shared[use.link], use.next
-        carry(run, use.link, network.state[0].changes_ns)
-        share = link.capacity / max(use.weight, LEAST_SHARE)
-        is_first = share == route.rate and use.link < route.bottleneck
-        if route.bottleneck == NONE or share < route.rate or is_first:
-            route.bottleneck, route.rate = use.link, share
-    at = route.uses.head
-    while at != NONE:
-        use = network.uses[at]
-        link, at = network.shared[use.link], use.next
-        link.rate = link.capacity - (link.capacity - route.rate * use.weight)
-    network.shared[route.bottleneck].bound += 1
-    plan_end(run, row)
 
 
 @works_on_tables
