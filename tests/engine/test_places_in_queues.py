@@ -129,7 +129,7 @@ def blocked(monkeypatch: pytest.MonkeyPatch) -> Blocked:
         )
         rows = iter(range(len(chunks)))
         for queue, queued in enumerate(sequences):
-            run.queues.append(SimpleNamespace(head=NONE, tail=NONE, waiting=NONE, running=1))
+            run.queues.append(SimpleNamespace(head=NONE, tail=NONE, waiting=NONE, running=1, started=0))
             for row in islice(rows, len(queued)):
                 run.visits[row].queue = queue
                 queues._link(run, row, NONE)

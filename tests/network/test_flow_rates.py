@@ -127,51 +127,6 @@ def test_times_do_not_depend_on_the_number_of_updated_rates(
     assert outcome[0] == outcome[1] == outcome[2]
 
 
-def times_without_rates_at_once(
-    case: list[TraceBuilder], network: dict[str, Any], monkeypatch: pytest.MonkeyPatch, **detail: Any
-) -> tuple[list[Any], int]:
-    """Return the times of nodes with and without rates that are set at once, and the number of such rates."""
-    monkeypatch.setenv("ET_SIM_COMPILE", "never")
-    is_alone, at_once, found = shares._is_alone, [0], []
-    for can_be_alone in (True, False):
-
-        def checked(tables: Any, row: int, possible: bool = can_be_alone) -> bool:
-            alone = possible and is_alone(tables, row)
-            at_once[0] += alone
-            return alone
-
-        monkeypatch.setattr(shares, "_is_alone", checked)
-        result = simulate(case, network, system(profile="corrected"), model="flow", **detail)
-        nodes, links = result.outcome.nodes, result.outcome.run.network.shared
-        found.append([nodes[name].tolist() for name in ("ready_ns", "start_ns", "end_ns")])
-        found[-1].append(links["bytes"].tolist())
-    monkeypatch.setattr(shares, "_is_alone", is_alone)
-    return found, at_once[0]
-
-
-@pytest.mark.parametrize("detail", [None, "links"])
-@pytest.mark.parametrize("name", NETWORKS)
-def test_a_rate_that_is_set_at_once_is_the_one_of_all_flows(
-    name: str, detail: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = traffic(seed=3, messages=40)
-    (first, second), at_once = times_without_rates_at_once(
-        case, NETWORKS[name], monkeypatch, **({} if detail is None else {"detail": detail})
-    )
-    assert first == second
-    assert at_once > 5
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("seed", range(20))
-def test_rates_that_are_set_at_once_change_no_time(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = sorted(NETWORKS)[seed % len(NETWORKS)]
-    case = traffic(seed, messages=10 + 3 * seed)
-    (first, second), at_once = times_without_rates_at_once(case, NETWORKS[name], monkeypatch)
-    assert first == second
-    assert at_once > 0
-
-
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from([None, 0.0, 1.0, 2.5, 3.0])), max_size=60))
 def test_a_heap_always_has_the_smallest_key_first(changes: list[tuple[int, float | None]]) -> None:
     heap, keys = heap_for(4), dict[int, float]()

@@ -14,6 +14,7 @@ from et_sim.plan.dimension_order import (
     DimensionLoad,
     Order,
     OrderedDimension,
+    Route,
     empty_loads,
     greedy_chunks,
     routes,
@@ -163,7 +164,7 @@ def test_an_all_to_all_is_never_reordered_by_load() -> None:
     [route] = routes(
         DimensionOrder.OFFLINE_GREEDY, PhaseOperation.ALL_TO_ALL, 4 * MIB, [Chunks(4, MIB)], machine, GAP
     )
-    assert route == (Chunks(4, MIB), ((0, 1),))
+    assert route == Route(Chunks(4, MIB), ((0, 1),))
 
 
 @given(size=st.integers(0, 10_000), splits=st.integers(1, 200))

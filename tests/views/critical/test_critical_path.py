@@ -276,7 +276,7 @@ def test_a_run_that_holds_only_some_nodes_has_no_critical_path(tmp_path: Path) -
     write_run(
         _simulated([build] * 4, fold=False), tmp_path / "run", output_filter=OutputFilter(ranks=(range(1),))
     )
-    with pytest.raises(UsageError, match="holds only the nodes of ranks 0") as error:
+    with pytest.raises(UsageError, match="holds only the nodes of rank 0") as error:
         critical_path_text(tmp_path / "run")
     assert "without --ranks and --window" in str(error.value)
     main(["report", str(tmp_path / "run"), "--html", str(tmp_path / "page.html")])
