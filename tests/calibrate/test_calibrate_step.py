@@ -68,7 +68,7 @@ MIXED = ("gemm 2048 2048 2048", "elementwise 67108864 2", "softmax 8192 8192")
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [(DEVICE_RATE, 0.7), (MEMORY_RATE, 0.6), (HOST_TIME, 300_000.0), (POWER_RATE, 0.6)]
+    ("name", "value"), [(HOST_TIME, 300_000.0), (MEMORY_RATE, 0.6), (DEVICE_RATE, 0.7), (POWER_RATE, 0.6)]
 )
 def test_several_jobs_give_the_figure_that_predicts_the_other_one(
     name: str, value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]

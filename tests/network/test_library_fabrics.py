@@ -81,6 +81,7 @@ def test_the_library_sees_the_same_nodes_and_cards_on_every_fabric(name: str, fa
         assert structs.replace(node, bandwidth=first.bandwidth) == first
 
 
+@pytest.mark.deep
 @given(
     name=st.sampled_from(NAMES),
     kind=st.sampled_from(KINDS),
