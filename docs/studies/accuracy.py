@@ -43,7 +43,7 @@ from et_sim.views.drawing.planes import MeasuredKind, measured_picture
 FOLDER = Path(__file__).parents[1]
 PAGE, KEPT, PICTURE = FOLDER / "accuracy.md", FOLDER / "accuracy.json", "accuracy.svg"
 README = FOLDER.parent / "README.md"
-QUICK, EVERY = 64, 60  # the test predicts every sixtieth training step of fewer GPUs
+QUICK, EVERY = 64, 30  # the test predicts every thirtieth training step of fewer GPUs
 
 
 def quick_rows() -> list[Row]:

@@ -69,7 +69,7 @@ def test_sizes_do_not_depend_on_the_type_of_two_bytes() -> None:
         ("a100-dgx-80gb:4", ("--products", "fp8"), "compute in fp8, for which a100-dgx-80gb has no rate"),
         ("tpu-v4-pod:64", ("--value-bytes", "4"), "values are fp32, for which tpu-v4-pod has no rate"),
         (DGX_1, ("--value-bytes", "4", "--value-type", "fp16"), "whose values have 2 bytes"),
-        (DGX_1, ("--value-type", "fp8"), "value_type is 'fp8' (known: bf16, fp16)"),
+        (DGX_1, ("--value-type", "fp8"), "--value-type is 'fp8' (known: bf16, fp16)"),
     ],
 )
 def test_other_types_are_refused_before_anything_is_written(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from correction_examples import EXAMPLES, NEVER, Example
-from msgspec.structs import replace
 
 import et_sim
 from et_sim.machine.corrections import Correction

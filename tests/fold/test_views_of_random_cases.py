@@ -105,7 +105,7 @@ def test_views_of_folded_runs_are_those_of_unfolded_ones(alike: Callable[[range]
     assert alike(range(A_FEW)) >= A_FEW // 4
 
 
-@pytest.mark.seeds(deep=50, exhaustive=1000, at_a_time=25)
+@pytest.mark.seeds(deep=25, exhaustive=1000, at_a_time=25)
 def test_views_of_many_folded_runs_are_those_of_unfolded_ones(
     seeds: range, alike: Callable[[range], int]
 ) -> None:

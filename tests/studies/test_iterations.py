@@ -38,6 +38,6 @@ def test_errors_are_stated_with_and_without_their_common_factor() -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("name", [MEGATRON, VTRAIN])
 def test_measured_jobs_fit_the_memory_of_their_machine(name: str) -> None:
-    for run in runs(name):
+    for run in runs(name)[::4]:
         ends = {0, run.job.plan.ranks - 1}  # ranks of the first and the last stage
         assert max(memory(run.job.model, run.job.plan, rank).total for rank in ends) < 80e9, run.job.label

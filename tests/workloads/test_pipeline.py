@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from et_sim.api import run
 from et_sim.basics.errors import UsageError
-from et_sim.workloads import Rank, RankAxes, make_workload
+from et_sim.workloads import Axes, Rank, make_workload
 from et_sim.workloads.pipeline import Direction, Pass, PipelineShape, schedule
 
 FORWARD, BACKWARD, HALF = 100, 200, 100  # microseconds of a rank's whole part
@@ -46,7 +46,7 @@ def makespan_us(name: str, shape: PipelineShape) -> float:
             if has_target:
                 rank.send(rank.next("stage", way, wraps=True), 1, tag + 2 * (piece + way), after=done)
 
-    workload = make_workload(RankAxes(stage=shape.stages), program)
+    workload = make_workload(Axes(stage=shape.stages), program)
     machine = network(["FullyConnected"], [shape.stages], bandwidth=1e6, latency=0.0)
     return (
         run(

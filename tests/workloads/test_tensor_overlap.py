@@ -10,7 +10,7 @@ from machines import network, system
 from training_jobs import decoder, transformer
 
 from et_sim.api import run
-from et_sim.workloads import Plan, Rank, RankAxes, make_workload
+from et_sim.workloads import Axes, Plan, Rank, make_workload
 from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.parts import GatheredProduct, ModelPart, ReducedProduct
 from et_sim.workloads.training.work import RankWork
@@ -26,7 +26,7 @@ def rows_of(part: ModelPart, plan: Plan, bandwidth: float, *, is_forward: bool) 
         (part.forward if is_forward else part.backward)(work)
 
     done = run(
-        make_workload(RankAxes(tensor=4), alone),
+        make_workload(Axes(tensor=4), alone),
         system=system(profile="corrected"),
         network=network(["Ring"], [4], bandwidth),
     )
@@ -86,7 +86,7 @@ def test_software_may_reduce_gradients_of_inputs_whole(tmp_path: Path) -> None:
         work.catch_up()
 
     done = run(
-        make_workload(RankAxes(tensor=4), alone),
+        make_workload(Axes(tensor=4), alone),
         system=system(profile="corrected"),
         network=network(["Ring"], [4], 50.0),
     )

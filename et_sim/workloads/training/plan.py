@@ -36,7 +36,7 @@ from et_sim.workloads.training.recomputation import (
 from et_sim.workloads.training.value_types import BF16, BY_BYTES, HALVES, check_value_type
 
 if TYPE_CHECKING:
-    from et_sim.workloads.axes import RankAxes
+    from et_sim.workloads.axes import Axes
     from et_sim.workloads.models.model import Model
     from et_sim.workloads.software import Software
 
@@ -470,7 +470,7 @@ class Plan(Struct, frozen=True):
         return int(getattr(self, name.replace("-", "_")))
 
     @property
-    def axes(self) -> RankAxes:
+    def axes(self) -> Axes:
         """Return the axes of the ranks, with the expert axis split by nodes."""
         axes = self.axes_of_experts
         if self.expert > 1:
@@ -487,11 +487,11 @@ class Plan(Struct, frozen=True):
         return expert_plan.ExpertPlaces(self.expert_exchange, *axis, self.node_ranks)
 
     @property
-    def axes_of_experts(self) -> RankAxes:
+    def axes_of_experts(self) -> Axes:
         """Return the axes of the ranks, without nodes."""
-        from et_sim.workloads.axes import RankAxes
+        from et_sim.workloads.axes import Axes
 
-        axes = RankAxes(**{name: self.size(name) for name in self._counted if name != EXPERT})
+        axes = Axes(**{name: self.size(name) for name in self._counted if name != EXPERT})
         if self.spreads_experts:
             for dense, experts in self._sides:
                 if dense:

@@ -32,7 +32,7 @@ from et_sim.views.summary.schedule import (
     WorkBlock,
     named_pass,
 )
-from et_sim.workloads import Rank, RankAxes, make_workload
+from et_sim.workloads import Axes, Rank, make_workload
 from et_sim.workloads.pipeline import Direction, PipelineShape, pass_label, schedule
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
@@ -58,7 +58,7 @@ def equal_stages(name: str, shape: PipelineShape, data: int = 2) -> Workload:
             if moves and 0 <= piece + way < parts:
                 rank.send(rank.next("stage", way, wraps=True), 1, tag + 2 * (piece + way), after=done)
 
-    return make_workload(RankAxes(data=data, stage=shape.stages), program)
+    return make_workload(Axes(data=data, stage=shape.stages), program)
 
 
 def shown(workload: Workload, folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
@@ -212,7 +212,7 @@ def test_runs_and_jobs_without_passes_are_refused_in_one_sentence(
     if kind == "run":
         given_path = side_by_side(tmp_path / "run")
     else:
-        workload = make_workload(RankAxes(data=2), lambda rank: rank.compute("layer", micros=5))
+        workload = make_workload(Axes(data=2), lambda rank: rank.compute("layer", micros=5))
         given_path = write_manifest(workload, tmp_path / "job.workload.json")[0]
     capsys.readouterr()
     assert main(["show", str(given_path)]) == 2
@@ -275,7 +275,7 @@ def test_a_pipeline_that_is_fed_from_both_ends_has_no_textbook_bubble(
             if number == own:
                 rank.send(way, 1, number, after=done)
 
-    data = json.loads(shown(make_workload(RankAxes(stage=2), program), tmp_path, capsys, "--json"))
+    data = json.loads(shown(make_workload(Axes(stage=2), program), tmp_path, capsys, "--json"))
     assert data["textbook_bubble"] is None
     assert [[block["micro_batch"] for block in row["blocks"]] for row in data["rows"]] == [[0, 1], [1, 0]]
 
