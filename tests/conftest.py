@@ -25,8 +25,8 @@ from hypothesis.internal.conjecture import providers
 
 EXAMPLES = {"default": 6, "deep": 40, "exhaustive": 2000}
 FIRST_SEED = 1_000_000  # of the random cases that `--deep` adds
-# of a test with more than 2 cases, the shorter suites run the first case and one in eight
-FEW_CASES, ONE_IN = 2, 8
+# of a test with more than 2 cases, the shorter suites run the first case and one in ten
+FEW_CASES, ONE_IN = 2, 10
 IN_FULL = ("golden", "docs", "recorder")  # folders that choose for themselves
 COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
 # As estimated, interpreted: a call that takes longer waits for machine code, which others need with --deep.
