@@ -19,6 +19,7 @@ from et_sim.plan.lowering import Lowering
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
 from et_sim.serving.batcher import Policy
+from et_sim.serving.engines.description import EngineMemory
 from et_sim.tables.summary import Scope
 from et_sim.trace import Workload
 from et_sim.workloads.inference.batch import Batch, cache_bytes_of_stage, check, weight_bytes_of_stage
@@ -54,25 +55,40 @@ class CachePool(Struct, frozen=True):
         return ReplicaPlace(self.plan, self.first_rank + replica * self.ranks)
 
 
+class CacheRoom(Struct, frozen=True):
+    """The memory of an NPU, and the rule by which an engine gives a part of it to the cache."""
+
+    rule: EngineMemory
+    whole_bytes: int
+    reserved_bytes: int = 0  # of the whole, which no engine can use
+    tokens: int = 0  # of a replica's cache, if they are given in place of the rule
+
+    def of(self, weights: int, activations: int) -> int:
+        """Return the bytes for the cache beside these weights and activations."""
+        return self.rule.cache_bytes(self.whole_bytes, weights, activations + self.reserved_bytes)
+
+
 def make_pool(
-    model: Model, plan: Plan, work: str, replicas: int, after: int, capacity_bytes: int, policy: Policy
+    model: Model, plan: Plan, work: str, replicas: int, after: int, room: CacheRoom, policy: Policy
 ) -> CachePool:
-    """Return a pool behind the ranks before `after`; `capacity_bytes`: of weights and cache, on an NPU."""
+    """Return a pool behind the ranks before `after`; `room`: for weights and cache, on an NPU."""
     check(model, plan)
     if not 1 <= replicas <= 10**6:
         raise UsageError(f"the number of replicas is {replicas}", remedy="give a number from 1 to 1,000,000")
     stages = range(plan.pipeline)
     weights = [weight_bytes_of_stage(model, plan, place) for place in stages]
     tokens = [cache_bytes_of_stage(model, plan, place) for place in stages]
-    blocks = min(
-        (capacity_bytes - weight) // (policy.block * token)
+    activations = room.rule.activation_bytes(model, plan, policy.token_budget)
+    blocks = room.tokens // policy.block or min(
+        room.of(weight, activations) // (policy.block * token)
         for weight, token in zip(weights, tokens, strict=True)
         if token
     )
     if blocks < 1:
+        available = max(room.of(0, activations), 0)
         raise UsageError(
             f"the weights of {model.name} take {format_bytes(max(weights))} of each NPU, but"
-            f" {format_bytes(capacity_bytes)} are available for weights and cache",
+            f" {format_bytes(available)} are available for weights and cache",
             remedy="give more ranks to a replica with --tp or --pp, or more memory with --capacity",
         )
     each = plan.ranks
