@@ -171,6 +171,8 @@ def _with_exchanges(machine: Machine, workload: Workload) -> Machine:
         library = replace(library, most_processors=software.processors)
     if software.engine and not library.engine:
         library = replace(library, engine=software.engine, eager=software.eager)
+    if software.expert_exchange and not library.expert_exchange:
+        library = replace(library, expert_exchange=software.expert_exchange)
     if library is system.library:
         return machine
     return replace(machine, system=replace(system, library=library))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from et_sim.basics.engine_names import ENGINES
+from et_sim.basics.engine_names import ENGINES, EXPERT_EXCHANGES
 from et_sim.basics.errors import TraceError
 from et_sim.basics.units import ranks_text
 from et_sim.documents.keys import key, keys_of
@@ -87,6 +87,12 @@ class MadeFor(Struct, frozen=True):
     )
 
     engine: str = choice("The inference engine whose own all-reduces run.", "", choices=ENGINES)
+    expert_exchange: str = choice(
+        "The kernels by which tokens reach their experts.",
+        "",
+        name="expert-exchange",
+        choices=EXPERT_EXCHANGES,
+    )
     eager: bool = flag("True if it launches kernels one by one, and not in a graph.", False)
 
     def as_written(self) -> dict[str, Any]:
@@ -95,7 +101,7 @@ class MadeFor(Struct, frozen=True):
         factor = self.kernels if self.kernels != 1 else None
         figures = (self.launch_ns, self.step_ns, self.processors, factor)
         waits = (self.is_assumed, self.host_waits)
-        values = (self.name, self.about, *figures, *waits, self.engine, self.eager)
+        values = (self.name, self.about, *figures, *waits, self.engine, self.expert_exchange, self.eager)
         return {key.name: value for key, value in zip(keys, values, strict=True) if value}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -12,11 +13,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import et_sim
-from et_sim.basics.engine_names import ENGINES
+from et_sim.basics.engine_names import DEEPEP, ENGINES, EXPERT_EXCHANGES, LOW_LATENCY
 from et_sim.basics.errors import MachineError, TraceError
 from et_sim.cli import main
 from et_sim.machine.collective_library import Call, Library
-from et_sim.machine.collective_library.engines import ENGINE_ALL_REDUCES, ONE_SHOT, TWO_SHOTS
+from et_sim.machine.collective_library.engines import ENGINE_ALL_REDUCES, ONE_SHOT, TWO_SHOTS, copies
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_machine
 from et_sim.trace.workload import MadeFor
@@ -91,6 +92,34 @@ def test_eager_launches_bound_the_time_of_short_all_reduces_only() -> None:
         time = graph.choice(all_reduce(8, size)).time_us
         assert eager.choice(all_reduce(8, size)).time_us == max(time, least)
     assert graph.choice(all_reduce(8, 8 * KIB)).time_us < 6 < least
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 4])
+@pytest.mark.parametrize("kernels", EXPERT_EXCHANGES)
+def test_tokens_reach_experts_no_faster_than_links_and_cards_carry_them(kernels: str, nodes: int) -> None:
+    ranks, found = 8 * nodes, library(ranks=8 * nodes, expert_exchange=kernels)
+    times = []
+    for size in (1, 64 * KIB, MIB, 64 * MIB, 1 << 30):
+        times.append(found.choice(Call("all_to_all", ranks, nodes, size)).time_us)
+        least = max(size * 7 / ranks / 450e3, size * (ranks - 8) / ranks / 50e3)
+        assert times[-1] > least + 10
+    assert times == sorted(times)
+    assert library(ranks=ranks).choice(Call("all_to_all", ranks, nodes, MIB)).time_us not in times
+
+
+def test_a_token_travels_once_for_each_expert_or_for_each_rank_that_has_one() -> None:
+    assert copies(LOW_LATENCY, 8, 8) == 8
+    assert copies(DEEPEP, 1, 8) == 1
+    drawn = [len({*choice}) for choice in itertools.product(range(3), repeat=4)]
+    assert math.isclose(copies(DEEPEP, 4, 3), sum(drawn) / len(drawn))
+
+
+def test_an_exchange_of_experts_takes_its_time_in_a_run() -> None:
+    workload = make_microbenchmark("all_to_all", ranks=16, size=4 * MIB)
+    workload = replace(workload, software=run_by("sglang", expert_exchange=LOW_LATENCY))
+    call = Call("all_to_all", 16, 2, 4 * MIB)
+    output = library(ranks=16, expert_exchange=LOW_LATENCY).choice(call).time_us * 1000
+    assert abs(et_sim.simulate(workload, machine="h200-dgx:16").makespan_ns - output) <= 2
 
 
 @settings(max_examples=settings.default.max_examples // 2)

@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.engine_names import ENGINES
+from et_sim.basics.engine_names import ENGINES, EXPERT_EXCHANGES
 from et_sim.documents.kinds import choice, choices, count, flag, number, section
 from et_sim.machine.collective_library.between import Between
 from et_sim.machine.collective_library.buffers import ConnectionSlots
@@ -52,6 +52,9 @@ from et_sim.machine.collective_library.engines import (
     ENGINE_PROCESSORS,
     MOST_RANKS,
     OF_ENGINES,
+)
+from et_sim.machine.collective_library.engines import (
+    EXPERT_EXCHANGES as EXPERTS,
 )
 from et_sim.machine.collective_library.falls import (
     ChoiceCurve,
@@ -292,6 +295,12 @@ class Library(Struct, frozen=True):
         "",
         choices=ENGINES,
     )
+    expert_exchange: str = choice(
+        "Kernels by which tokens reach their experts, in place of the library's all-to-all. A workload may "
+        "name them, too.",
+        "",
+        choices=EXPERT_EXCHANGES,
+    )
     eager: bool = flag(
         "The engine launches its all-reduces one by one, and not in a graph of kernels.", False, stated=True
     )
@@ -328,6 +337,17 @@ class Library(Struct, frozen=True):
         way, time = own.way(call.ranks, call.size, link)
         time = max(time, own.eager) if self.eager else time
         return LibraryChoice(way, LibraryProtocol.SIMPLE, 0, time, time)
+
+    def _of_experts(
+        self, group: LibraryGroup, size: int, message: tuple[float, float, float]
+    ) -> LibraryChoice:
+        """Return the all-to-all by the kernels that exchange tokens with experts."""
+        own, wires = EXPERTS[self.expert_exchange], self.wires
+        link = wires.line_rate * (group.ppn - 1 if wires.is_mesh else 1)
+        within = size * (group.ppn - 1) / group.ranks
+        between = size * (group.ranks - group.fewest) / group.ranks if group.nodes > 1 else 0.0
+        time = own.time_us(within, between, message[LibraryProtocol.SIMPLE], link, self._rail(group))
+        return LibraryChoice(PAIRS, LibraryProtocol.SIMPLE, self.rings(group).count, time, time)
 
     def _curve(self, call: Call) -> ChoiceCurve:
         """Return the choices for other sizes of the collective."""
@@ -400,6 +420,8 @@ class Library(Struct, frozen=True):
             if group.nodes > 1 and self.between is not None:
                 ll, ll128, simple = map(self.between.latency_us, entry)
                 entry = (ll, ll128, simple)
+            if self.expert_exchange:
+                return (self._of_experts(group, call.size, entry),)
             bus, rail = self._bus_on_node(group), self._rail(group)
             time = self.calibration.pairs_us(
                 group, call.size, bus, rail, entry, is_pci=not self.wires.is_nvlink

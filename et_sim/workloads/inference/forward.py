@@ -156,9 +156,9 @@ TOKEN_BYTES = 8  # size of a token's number
 REPLICA = "replica"
 
 
-def run_by(engine: str, *, eager: bool = False) -> MadeFor:
-    """Return an engine that runs passes with its own all-reduces; `eager`: without a graph of kernels."""
-    return MadeFor(engine, engine=engine, eager=eager)
+def run_by(engine: str, *, eager: bool = False, expert_exchange: str = "") -> MadeFor:
+    """Return an engine that runs passes with its own exchanges; `eager`: without a graph of kernels."""
+    return MadeFor(engine, engine=engine, eager=eager, expert_exchange=expert_exchange)
 
 
 def make_inference(
