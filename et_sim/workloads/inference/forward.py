@@ -29,7 +29,7 @@ from msgspec import Struct, structs
 from et_sim.basics.errors import UsageError
 from et_sim.trace import shapes
 from et_sim.trace.builder import TraceBuilder
-from et_sim.trace.workload import Workload
+from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.batch import AttentionSight, Batch, BatchLoad, cached_values, check
 from et_sim.workloads.kernels import RMS_NORM, Kernel, element_wise, linear, product
@@ -156,16 +156,26 @@ TOKEN_BYTES = 8  # size of a token's number
 REPLICA = "replica"
 
 
-def make_inference(model: Model, plan: Plan, batches: Sequence[Batch]) -> Workload:
+def run_by(engine: str, *, eager: bool = False, expert_exchange: str = "") -> MadeFor:
+    """Return an engine that runs passes with its own exchanges; `eager`: without a graph of kernels."""
+    return MadeFor(engine, engine=engine, eager=eager, expert_exchange=expert_exchange)
+
+
+def make_inference(
+    model: Model, plan: Plan, batches: Sequence[Batch], software: MadeFor | None = None
+) -> Workload:
     """Return forward passes over batches, one after the other, in every replica alike."""
     check(model, plan)
     check_batches(batches)
-    return make_workload(
+    workload = make_workload(
         plan.axes, lambda rank: run_passes(RankWork(rank, plan), model, batches), source=f"<{model.name}>"
     )
+    return structs.replace(workload, software=software)
 
 
-def make_replica(model: Model, plan: Plan, batch: Batch, *, first: int, ranks: int) -> Workload:
+def make_replica(
+    model: Model, plan: Plan, batch: Batch, *, first: int, ranks: int, software: MadeFor | None = None
+) -> Workload:
     """Return a pass of one replica, whose first rank is `first`; the other ones of `ranks` do nothing."""
     check(model, plan)
     check_batches((batch,))
@@ -184,7 +194,7 @@ def make_replica(model: Model, plan: Plan, batch: Batch, *, first: int, ranks: i
         if rank.place(REPLICA) == number:
             run_passes(RankWork(rank, plan), model, (batch,))
 
-    return make_workload(axes, program, source=f"<{model.name}>")
+    return structs.replace(make_workload(axes, program, source=f"<{model.name}>"), software=software)
 
 
 def check_batches(batches: Iterable[Batch]) -> None:
