@@ -22,8 +22,9 @@ from et_sim.serving.batcher import Policy
 from et_sim.serving.engines.description import EngineMemory
 from et_sim.tables.summary import Scope
 from et_sim.trace import Workload
+from et_sim.trace.workload import MadeFor
 from et_sim.workloads.inference.batch import Batch, cache_bytes_of_stage, check, weight_bytes_of_stage
-from et_sim.workloads.inference.forward import ReplicaPlace, make_replica, make_transfer
+from et_sim.workloads.inference.forward import ReplicaPlace, make_replica, make_transfer, run_by
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
@@ -132,13 +133,18 @@ class SimulatedTimes(Struct):
     transfers: dict[tuple[Any, ...], int] = field(default_factory=dict)
     scope: Scope = field(default_factory=lambda: Scope(includes=[], leaves_out=[]))  # of the first pass
     replayed: int = 0  # kernels of the first pass with recorded times
-    _task: Task | None = None
+    exchanges: str = ""  # the engine whose own all-reduces run; empty: those of the machine's library
+    _tasks: dict[MadeFor | None, Task] = field(default_factory=dict)
 
     def pass_ns(self, pool: CachePool, batch: Batch) -> int:
         """Return the time of a pass, simulated the first time."""
         key = (pool.first_rank, batch)
         if key not in self.passes:
-            workload = make_replica(self.model, pool.plan, batch, first=pool.first_rank, ranks=self.npus)
+            software = None
+            if self.exchanges:
+                software = run_by(self.exchanges, eager=bool(batch.prefill.segments))
+            place = {"first": pool.first_rank, "ranks": self.npus}
+            workload = make_replica(self.model, pool.plan, batch, **place, software=software)
             self.passes[key] = self._simulated(workload)
         return self.passes[key]
 
@@ -153,11 +159,14 @@ class SimulatedTimes(Struct):
 
     def _simulated(self, workload: Workload) -> int:
         """Return the time until all ranks are done."""
-        if self._task is None:
+        if not self._tasks:
             return self._first(workload)
-        machine, options = self._task.machine, self.options
-        network = self._task.network_model()
-        outcome = simulated(Lowering(workload, machine), network, options.fold, NoWatcher(), Recorder())
+        if workload.software not in self._tasks:
+            self._tasks[workload.software] = prepare(workload, self.options)
+        task = self._tasks[workload.software]
+        network = task.network_model()
+        lowering = Lowering(workload, task.machine)
+        outcome = simulated(lowering, network, self.options.fold, NoWatcher(), Recorder())
         if not outcome.is_complete:
             raise EtSimError("a forward pass does not complete", remedy="look at it with et-sim make and run")
         return int(outcome.finish_ns.max(initial=0))
@@ -170,5 +179,5 @@ class SimulatedTimes(Struct):
         self.manifest = result.manifest
         summary = result.summary()
         self.replayed, self.scope = int(summary["coverage"]["replayed"]), summary["scope"]
-        self._task = prepare(workload, self.options)
+        self._tasks[workload.software] = prepare(workload, self.options)
         return int(result.makespan_ns)

@@ -92,7 +92,7 @@ def serve(
     npus = machine.network.ranks
     pools = _pools(model, setup, machine)
     check_pools(pools, npus)
-    times = SimulatedTimes(model, options, npus)
+    times = SimulatedTimes(model, options, npus, exchanges=setup.engine.exchanges)
 
     def report_progress(now_ns: int, done: int) -> None:
         report(now_ns, done, len(requests), len(times.passes))

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from et_sim.basics.engine_names import ENGINES
 from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key
 from et_sim.documents.kinds import choice, count, counts, flag, number, section, sections, size, text, time
 from et_sim.workloads.inference.batch import Batch, Segment
@@ -119,6 +120,11 @@ class Engine(Struct, frozen=True):
         may_be_empty=True,
         minimum=1,
         maximum=10**9,
+    )
+    exchanges: str = choice(
+        "The engine whose own all-reduces run within nodes; without it, those of the machine's library.",
+        "",
+        choices=ENGINES,
     )
     memory: EngineMemory = section("The rule of the cache's memory.", EngineMemory(), of=EngineMemory)
     host: EngineHost = section("Times of the host.", EngineHost(), of=EngineHost)
