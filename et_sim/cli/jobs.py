@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.declared_options import Command, Count, Option, OptionGroup, fields_of
+from et_sim.basics.engine_names import ENGINES
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 
@@ -167,6 +168,20 @@ class InferenceOptions(JobOptions):
     steps: Annotated[
         int | None, "tokens of each sequence, one after the other (default: 1)", PASSES, TOKENS
     ] = None
+    exchanges: Annotated[
+        str | None,
+        f"inference engine whose all-reduces run within nodes: {', '.join(ENGINES)} (default: those of the "
+        "machine's library)",
+        PASSES,
+        Of(INFERENCE),
+        Option(choices=ENGINES),
+    ] = None
+    eager: Annotated[
+        bool,
+        "with --exchanges: the engine launches them one by one, and not in a graph",
+        PASSES,
+        Of(INFERENCE),
+    ] = False
 
 
 def flag_of(name: str) -> str:
@@ -298,7 +313,7 @@ def _inference(options: InferenceOptions) -> DescribedJob:
     from msgspec import to_builtins
 
     from et_sim.workloads.inference.batch import Batch, Segment, sights
-    from et_sim.workloads.inference.forward import make_inference
+    from et_sim.workloads.inference.forward import make_inference, run_by
     from et_sim.workloads.inference.numbers import check_cache_type
 
     if options.model is None:
@@ -319,9 +334,13 @@ def _inference(options: InferenceOptions) -> DescribedJob:
     each = f"{len(batches)} steps, the first of" if len(batches) > 1 else ""
     text = " ".join(filter(None, (f"{model.name}, {plan},", each, str(batches[0]))))
     tokens = {"tokens": [batch.tokens for batch in batches]}
-    return DescribedJob(
-        make_inference(model, plan, batches), plan, model.name, text, to_builtins(model), tokens
-    )
+    if options.eager and not options.exchanges:
+        raise UsageError(
+            "--eager is about the exchanges of an engine", remedy="add --exchanges, such as vllm"
+        )
+    engine = run_by(options.exchanges, eager=options.eager) if options.exchanges else None
+    workload = make_inference(model, plan, batches, engine)
+    return DescribedJob(workload, plan, model.name, text, to_builtins(model), tokens)
 
 
 def _lengths(kind: str, flag: str, lengths: Numbers, model: Model, more: int) -> tuple[int, ...]:

@@ -16,6 +16,8 @@ copies to all: S (k+1)/k. In an all-gather, S arrives; the model has no copies, 
 NVLS tree: NVLS within, a tree between.
 CollNet. Within, 2 S (k-1)/k of an all-reduce and half of it else. Switches between nodes sum: S/k up and
 S/k down; of all-gathers and reduce-scatters (N-1)/N of that.
+One shot and two shots of an engine (one node): S (n-1), as each rank reads the inputs of all others, and
+2 S (n-1)/n.
 PAT (one rank a node): all parts but one's own, S (n-1)/n.
 
 Where the way between nodes has several sides (m1 nodes in a rack, m2 racks ...), a ring or tree goes through
@@ -47,6 +49,7 @@ from et_sim.machine.collective_library.constants import (
     NVLS_TREE,
     RING,
 )
+from et_sim.machine.collective_library.engines import ONE_SHOT
 from et_sim.plan.axes import Axis
 
 ON_WIRES: Mapping[LibraryProtocol, Fraction] = MappingProxyType(
@@ -96,6 +99,8 @@ class WireBytes(Struct, frozen=True):
             return self.size * (here - 1) / (self.ranks if is_only_port else here)
         if self.algorithm == RING:
             return self._on_ring * ((here - 1) / here if self.nodes > 1 else 1)
+        if self.algorithm == ONE_SHOT:
+            return self.size * (here - 1)
         if self.algorithm in BY_SWITCH:
             return self.size * (here + 1) / here if self.passes == 2 else self.size
         return self.passes * self.size * (here - 1) / here

@@ -35,6 +35,7 @@ from et_sim.machine.collective_library.constants import (
     PAT,
     TREE,
 )
+from et_sim.machine.collective_library.engines import OF_ENGINES, ONE_SHOT
 from et_sim.machine.model import DimensionShape, Network
 from et_sim.plan.axes import SUBGROUP_ENDPOINT_NS, DimensionWay
 from et_sim.plan.groups import GroupShape
@@ -323,6 +324,9 @@ def _part(sent: WireBytes, way: DimensionWay, size: int, is_over_levels: bool) -
     others, levels = way.members - 1, ceil(log2(way.members))
     if sent.algorithm == PAIRS:
         return _WaySteps(way, others, tuple(range(1, way.members)), size, are_pairs=True)
+    if sent.algorithm in OF_ENGINES:
+        distances = _doubling(way) * (1 if sent.algorithm == ONE_SHOT else 2)
+        return _WaySteps(way, len(distances), distances, size)
     if sent.operation in FROM_OR_TO_ROOT:
         return _WaySteps(way, levels, (1,), size, links=UnlikeMessages(sent.root_side))
     if is_over_levels:

@@ -141,7 +141,7 @@ def prepare(
         profile, named_by = workload.profile, NamedBy.WORKLOAD
         machine = read_machine(**given, profile=profile)
     machine = change(_named(machine, options, tracks=names_tensors(workload)))
-    machine = _with_factor(_with_processors(machine, workload), workload)
+    machine = _with_factor(_with_exchanges(machine, workload), workload)
     if options.retime:
         machine = _retiming(machine)
     waits = workload.software is not None and workload.software.host_waits
@@ -158,12 +158,23 @@ def prepare(
     return Task(workload, machine, None, profile, named_by, model, given_workload)
 
 
-def _with_processors(machine: Machine, workload: Workload) -> Machine:
-    """Return the machine with the processors that the workload's software leaves to collectives."""
+def _with_exchanges(machine: Machine, workload: Workload) -> Machine:
+    """Return the machine with the processors and the own collectives of the workload's software.
+
+    The machine overrides the software.
+    """
     system, software = machine.system, workload.software
-    if system.library is None or system.library.most_processors or not (software and software.processors):
+    library = system.library
+    if library is None or software is None:
         return machine
-    library = replace(system.library, most_processors=software.processors)
+    if software.processors and not library.most_processors:
+        library = replace(library, most_processors=software.processors)
+    if software.engine and not library.engine:
+        library = replace(library, engine=software.engine, eager=software.eager)
+    if software.expert_exchange and not library.expert_exchange:
+        library = replace(library, expert_exchange=software.expert_exchange)
+    if library is system.library:
+        return machine
     return replace(machine, system=replace(system, library=library))
 
 

@@ -23,10 +23,13 @@ from et_sim.basics.lazy_names import loaded
 from et_sim.serving.requests import Request
 
 PREFILL_FIRST, CHUNKED, STATIC = "prefill-first", "chunked", "static"
+PREFILL_FIRST_CHUNKED, WHOLE_PROMPTS = "prefill-first-chunked", "whole-prompts"
 POLICIES: Mapping[str, str] = MappingProxyType(  # a policy is a class in a module, and an entry here
     {
         PREFILL_FIRST: "et_sim.serving.policies.prefill_first:PrefillFirst",
         CHUNKED: "et_sim.serving.policies.chunked:Chunked",
+        PREFILL_FIRST_CHUNKED: "et_sim.serving.policies.prefill_first_chunked:PrefillFirstChunked",
+        WHOLE_PROMPTS: "et_sim.serving.policies.whole_prompts:WholePrompts",
         STATIC: "et_sim.serving.policies.static:Static",
     }
 )
@@ -208,6 +211,15 @@ class Batcher:
             shares.append(Share(self._take(), tokens))
             budget -= tokens
             self.running.append(shares[-1].sequence)
+        return shares
+
+    def begun_prompts(self, budget: int) -> list[Share]:
+        """Return further parts of prompts that have begun, up to `budget` tokens."""
+        shares: list[Share] = []
+        for sequence in self.running:
+            if sequence.pending > 1 and budget:
+                shares.append(Share(sequence, min(sequence.pending, budget)))
+                budget -= shares[-1].tokens
         return shares
 
     def single_tokens(self) -> list[Share]:

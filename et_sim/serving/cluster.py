@@ -15,20 +15,23 @@ begin.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.serving.batcher import Batcher, Policy, Share
 from et_sim.serving.batcher import ServedSequence as Served
+from et_sim.serving.engines.description import FREE_OF_COST, Engine, is_prompt
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import Request
 from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
 
-PASS_ENDS, CACHE_ARRIVES = 0, 1
+ARRIVES, PASS_ENDS, CACHE_ARRIVES = range(3)
 
 
 class ReplicaPass(NamedTuple):
@@ -66,6 +69,8 @@ class ServingCluster(Struct):
     context_step: int = 1
     report: Callable[[int, int], None] = lambda *_: None  # time, and finished requests
     sights: tuple[AttentionSight, ...] = ()  # of layers with a limited sight
+    engine: Engine = FREE_OF_COST
+    layers: int = 1  # of the model, whose kernels the host launches
     replicas: list[Replica] = field(default_factory=list)
     iterations: list[ReplicaPass] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)  # in the order of the requests' numbers
@@ -73,6 +78,7 @@ class ServingCluster(Struct):
     _held: dict[int, tuple[Replica, int]] = field(
         default_factory=dict
     )  # blocks of caches to be sent, by request
+    _coming: Iterator[Request] = field(default_factory=lambda: iter(()))  # of a closed loop
     _count: int = 0
     _done: int = 0
 
@@ -82,26 +88,28 @@ class ServingCluster(Struct):
                 batcher = Batcher(self.policy, pool.blocks)
                 self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
 
-    def serve(self, requests: Sequence[Request]) -> None:
-        """Serve all requests, which are in the order of arrival, until each has its tokens."""
+    def serve(self, requests: Sequence[Request], concurrency: int = 0) -> None:
+        """Serve all requests, in the order of arrival, until each has its tokens.
+
+        In a closed loop, so many are under way at a time: the next one arrives when another one has ended.
+        """
         self._check(requests)
-        arriving = [Served(request) for request in requests]
-        self.served = sorted(arriving, key=lambda sequence: sequence.request.number)
-        at = 0
-        while at < len(arriving) or self._events:
-            arrivals = [sequence.request.arrival_ns for sequence in arriving[at : at + 1]]
-            now = min(arrivals + [event[0] for event in self._events[:1]])
-            while at < len(arriving) and arriving[at].request.arrival_ns == now:
-                self._arrive(arriving[at])
-                at += 1
+        self._coming = iter(requests)
+        for request in islice(self._coming, concurrency or None):
+            self._send_request(request)
+        while self._events:
+            now = self._events[0][0]
             while self._events and self._events[0][0] == now:
                 _, kind, _, *arguments = heapq.heappop(self._events)
-                if kind == PASS_ENDS:
+                if kind == ARRIVES:
+                    self._arrive(*arguments)
+                elif kind == PASS_ENDS:
                     self._end_pass(now, *arguments)
                 else:
                     self._end_transfer(*arguments)
             self._begin(now)
             self.report(now, self._done)
+        self.served.sort(key=lambda sequence: sequence.request.number)
 
     def _check(self, requests: Sequence[Request]) -> None:
         for request in requests:
@@ -119,7 +127,11 @@ class ServingCluster(Struct):
         able = (replica for replica in self.replicas if replica.pool.work in works)
         return min(able, key=lambda replica: (replica.batcher.left, replica.number))
 
+    def _send_request(self, request: Request) -> None:
+        self._push(request.arrival_ns + round(self.engine.host.before_ns), ARRIVES, Served(request))
+
     def _arrive(self, sequence: Served) -> None:
+        self.served.append(sequence)
         replica = self._least(BOTH, PREFILL)
         sequence.replica = replica.number
         replica.batcher.enqueue(sequence)
@@ -130,13 +142,16 @@ class ServingCluster(Struct):
 
     def _end_of_group(self, now: int, replica: Replica, batch: list[Share]) -> None:
         replica.is_busy = False
+        received = now + round(self.engine.host.after_ns)
         for sequence in replica.batcher.complete(batch):
             if sequence.first_token_ns < 0:
-                sequence.first_token_ns = now
+                sequence.first_token_ns = received
             if sequence.is_done:
-                sequence.finish_ns = now
+                sequence.finish_ns = received
                 replica.batcher.finish(sequence)
                 self._done += 1
+                for request in islice(self._coming, 1):
+                    self._send_request(replace(request, arrival_ns=received))
             elif replica.pool.work == PREFILL:
                 self._move_to_decode(sequence, replica)
 
@@ -176,8 +191,9 @@ class ServingCluster(Struct):
             [Segment(tokens, sequence.cached, tokens == sequence.pending) for sequence, tokens in shares]
             for shares in batches
         ]
-        loads = [Batch.of(each, self.context_step, self.sights) for each in segments]
-        end = now + self.times.pass_ns(groups[0].pool, loads[0] if len(loads) == 1 else tuple(loads))
+        loads = [Batch.of(self.engine.padded(each), self.context_step, self.sights) for each in segments]
+        took = self.times.pass_ns(groups[0].pool, loads[0] if len(loads) == 1 else tuple(loads))
+        end = now + max(self.engine.pass_ns(took, batch, self.layers) for batch in loads)
         for replica, shares, batch, of_batch in zip(groups, batches, loads, segments, strict=True):
             replica.is_busy = True
             for sequence, _ in shares:
@@ -191,7 +207,7 @@ class ServingCluster(Struct):
                         end,
                         len(shares),
                         batch.prefill.tokens,
-                        batch.decode.tokens,
+                        sum(not is_prompt(segment) for segment in of_batch),
                         sum(segment.context for segment in of_batch),
                         replica.batcher.used,
                         len(replica.batcher.waiting),

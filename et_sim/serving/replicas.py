@@ -19,10 +19,12 @@ from et_sim.plan.lowering import Lowering
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
 from et_sim.serving.batcher import Policy
+from et_sim.serving.engines.description import EngineMemory
 from et_sim.tables.summary import Scope
 from et_sim.trace import Workload
-from et_sim.workloads.inference.batch import GroupBatches, check
-from et_sim.workloads.inference.forward import ReplicaPlace, make_replica, make_transfer
+from et_sim.trace.workload import MadeFor
+from et_sim.workloads.inference.batch import Batch, GroupBatches, check
+from et_sim.workloads.inference.forward import ReplicaPlace, make_replica, make_transfer, run_by
 from et_sim.workloads.inference.memory import cache_bytes_of_stage, weight_bytes_of_stage
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
@@ -61,25 +63,40 @@ class CachePool(Struct, frozen=True):
         return ReplicaPlace(self.plan, self.first_rank + replica * self.ranks, within)
 
 
+class CacheRoom(Struct, frozen=True):
+    """The memory of an NPU, and the rule by which an engine gives a part of it to the cache."""
+
+    rule: EngineMemory
+    whole_bytes: int
+    reserved_bytes: int = 0  # of the whole, which no engine can use
+    tokens: int = 0  # of a replica's cache, if they are given in place of the rule
+
+    def of(self, weights: int, activations: int) -> int:
+        """Return the bytes for the cache beside these weights and activations."""
+        return self.rule.cache_bytes(self.whole_bytes, weights, activations + self.reserved_bytes)
+
+
 def make_pool(
-    model: Model, plan: Plan, work: str, replicas: int, after: int, capacity_bytes: int, policy: Policy
+    model: Model, plan: Plan, work: str, replicas: int, after: int, room: CacheRoom, policy: Policy
 ) -> CachePool:
-    """Return a pool behind the ranks before `after`; `capacity_bytes`: of weights and cache, on an NPU."""
+    """Return a pool behind the ranks before `after`; `room`: for weights and cache, on an NPU."""
     check(model, plan)
     if not 1 <= replicas <= 10**6:
         raise UsageError(f"the number of replicas is {replicas}", remedy="give a number from 1 to 1,000,000")
     stages = range(plan.pipeline)
     weights = [weight_bytes_of_stage(model, plan, place) for place in stages]
     tokens = [cache_bytes_of_stage(model, plan, place) for place in stages]
-    blocks = min(
-        (capacity_bytes - weight) // (policy.block * token)
+    activations = room.rule.activation_bytes(model, plan, policy.token_budget)
+    blocks = room.tokens // policy.block or min(
+        room.of(weight, activations) // (policy.block * token)
         for weight, token in zip(weights, tokens, strict=True)
         if token
     )
     if blocks < 1:
+        available = max(room.of(0, activations), 0)
         raise UsageError(
             f"the weights of {model.name} take {format_bytes(max(weights))} of each NPU, but"
-            f" {format_bytes(capacity_bytes)} are available for weights and cache",
+            f" {format_bytes(available)} are available for weights and cache",
             remedy="give more ranks to a replica with --tp or --pp, or more memory with --capacity",
         )
     each = plan.ranks
@@ -123,13 +140,20 @@ class SimulatedTimes(Struct):
     transfers: dict[tuple[Any, ...], int] = field(default_factory=dict)
     scope: Scope = field(default_factory=lambda: Scope(includes=[], leaves_out=[]))  # of the first pass
     replayed: int = 0  # kernels of the first pass with recorded times
-    _task: Task | None = None
+    exchanges: str = ""  # the engine whose own all-reduces run; empty: those of the machine's library
+    _tasks: dict[MadeFor | None, Task] = field(default_factory=dict)
 
     def pass_ns(self, pool: CachePool, batch: GroupBatches) -> int:
         """Return the time of a pass, simulated the first time."""
         key = (pool.first_rank, batch)
         if key not in self.passes:
-            workload = make_replica(self.model, pool.plan, batch, first=pool.first_rank, ranks=self.npus)
+            software = None
+            if self.exchanges:
+                groups = (batch,) if isinstance(batch, Batch) else batch
+                is_eager = any(group.prefill.segments for group in groups)
+                software = run_by(self.exchanges, eager=is_eager)
+            place = {"first": pool.first_rank, "ranks": self.npus}
+            workload = make_replica(self.model, pool.plan, batch, **place, software=software)
             self.passes[key] = self._simulated(workload)
         return self.passes[key]
 
@@ -144,11 +168,14 @@ class SimulatedTimes(Struct):
 
     def _simulated(self, workload: Workload) -> int:
         """Return the time until all ranks are done."""
-        if self._task is None:
+        if not self._tasks:
             return self._first(workload)
-        machine, options = self._task.machine, self.options
-        network = self._task.network_model()
-        outcome = simulated(Lowering(workload, machine), network, options.fold, NoWatcher(), Recorder())
+        if workload.software not in self._tasks:
+            self._tasks[workload.software] = prepare(workload, self.options)
+        task = self._tasks[workload.software]
+        network = task.network_model()
+        lowering = Lowering(workload, task.machine)
+        outcome = simulated(lowering, network, self.options.fold, NoWatcher(), Recorder())
         if not outcome.is_complete:
             raise EtSimError("a forward pass does not complete", remedy="look at it with et-sim make and run")
         return int(outcome.finish_ns.max(initial=0))
@@ -161,5 +188,5 @@ class SimulatedTimes(Struct):
         self.manifest = result.manifest
         summary = result.summary()
         self.replayed, self.scope = int(summary["coverage"]["replayed"]), summary["scope"]
-        self._task = prepare(workload, self.options)
+        self._tasks[workload.software] = prepare(workload, self.options)
         return int(result.makespan_ns)

@@ -40,5 +40,7 @@ ServingSummary = TypedDict("ServingSummary", {
     "pools": list[Pool], "policy": Policy, "model": str, "machine": str | None, "npus": int,
     "network_model": str, "scope": NotRequired[Scope], "simulated_passes": int,
     "simulated_transfers": int, "context_step": int, "kernels": str,
+    "engine": NotRequired[str], "concurrency": NotRequired[int], "warm_up": NotRequired[int],
+    "bands": NotRequired[dict[str, list[int]] | None],
 })
 # fmt: on

@@ -18,10 +18,11 @@ import numpy.typing as npt
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
+from et_sim.basics.engine_names import ENGINES, EXPERT_EXCHANGES
 from et_sim.basics.errors import TraceError
 from et_sim.basics.units import ranks_text
 from et_sim.documents.keys import key, keys_of
-from et_sim.documents.kinds import INTEGER, count, flag, number, text, time
+from et_sim.documents.kinds import INTEGER, choice, count, flag, number, text, time
 from et_sim.trace.columns import BoolColumn, RowColumn, Trace
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.stack import Stack, Templates
@@ -85,12 +86,22 @@ class MadeFor(Struct, frozen=True):
         "True if the host waits for the messages that kernels wait for.", False, name="host-waits"
     )
 
+    engine: str = choice("The inference engine whose own all-reduces run.", "", choices=ENGINES)
+    expert_exchange: str = choice(
+        "The kernels by which tokens reach their experts.",
+        "",
+        name="expert-exchange",
+        choices=EXPERT_EXCHANGES,
+    )
+    eager: bool = flag("True if it launches kernels one by one, and not in a graph.", False)
+
     def as_written(self) -> dict[str, Any]:
         """Return the keys of a manifest that it has values for."""
         keys = keys_of(MadeFor)
         factor = self.kernels if self.kernels != 1 else None
         figures = (self.launch_ns, self.step_ns, self.processors, factor)
-        values = (self.name, self.about, *figures, self.is_assumed, self.host_waits)
+        waits = (self.is_assumed, self.host_waits)
+        values = (self.name, self.about, *figures, *waits, self.engine, self.expert_exchange, self.eager)
         return {key.name: value for key, value in zip(keys, values, strict=True) if value}
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from et_sim.documents.kinds import count, flag, size
 from et_sim.machine.collective_library.constants import NVLS, NVLS_TREE, LibraryProtocol
+from et_sim.machine.collective_library.engines import OF_ENGINES
 
 KIB = 1024
 number = partial(count, minimum=0, maximum=1 << 16)
@@ -39,7 +40,7 @@ class ConnectionSlots(Struct, frozen=True):
 
     def of_collective(self, algorithm: str, protocol: LibraryProtocol, channels: int) -> int:
         """Return the bytes that a member can send to the next one before that joins the collective."""
-        if self.direct or algorithm in (NVLS, NVLS_TREE):
+        if self.direct or algorithm in (NVLS, NVLS_TREE, *OF_ENGINES):
             return 0
         return self.slots * channels * (self.slot_ll, self.slot_ll128, self.slot_simple)[protocol]
 

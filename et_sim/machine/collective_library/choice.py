@@ -20,6 +20,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from et_sim.basics.engine_names import ENGINES, EXPERT_EXCHANGES
 from et_sim.documents.kinds import choice, choices, count, flag, number, section
 from et_sim.machine.collective_library.between import Between
 from et_sim.machine.collective_library.buffers import ConnectionSlots
@@ -45,6 +46,15 @@ from et_sim.machine.collective_library.constants import (
     LibraryProtocol,
     name_of,
     protocols_named,
+)
+from et_sim.machine.collective_library.engines import (
+    ENGINE_ALL_REDUCES,
+    ENGINE_PROCESSORS,
+    MOST_RANKS,
+    OF_ENGINES,
+)
+from et_sim.machine.collective_library.engines import (
+    EXPERT_EXCHANGES as EXPERTS,
 )
 from et_sim.machine.collective_library.falls import (
     ChoiceCurve,
@@ -214,13 +224,16 @@ class LibraryChoice(Struct, frozen=True):
     @property
     def text(self) -> str:
         """Return the choice as it is shown."""
-        return self.name if self.algorithm == PAIRS else f"{self.name}, {self.channels} channels"
+        has_channels = self.algorithm != PAIRS and self.algorithm not in OF_ENGINES
+        return f"{self.name}, {self.channels} channels" if has_channels else self.name
 
     @property
     def name(self) -> str:
         """Return the name of the algorithm and protocol, without channels."""
         if self.algorithm == PAIRS:
             return "send and receive of all pairs"
+        if self.algorithm in OF_ENGINES:
+            return f"{self.algorithm} of the engine"
         return name_of(self.algorithm, self.protocol)
 
 
@@ -276,6 +289,21 @@ class Library(Struct, frozen=True):
         0,
         minimum=1,
     )
+    engine: str = choice(
+        "Inference engine whose own all-reduce runs within a node, up to the size from which the engine "
+        "leaves it to the library. A workload may name it, too.",
+        "",
+        choices=ENGINES,
+    )
+    expert_exchange: str = choice(
+        "Kernels by which tokens reach their experts, in place of the library's all-to-all. A workload may "
+        "name them, too.",
+        "",
+        choices=EXPERT_EXCHANGES,
+    )
+    eager: bool = flag(
+        "The engine launches its all-reduces one by one, and not in a graph of kernels.", False, stated=True
+    )
     logged: tuple[
         Logged, ...
     ] = ()  # observed choices, which override its constants between the observed sizes
@@ -284,6 +312,8 @@ class Library(Struct, frozen=True):
         """Return the best allowed choice by the library's own estimates."""
         if call.kind == ALL_TO_ALL:
             return self.choices(call)[0]
+        if self.engine and (own := self._of_engine(call)) is not None:
+            return own
         (kind, size), group = self._counted(call), call.group
         way, known = self._chosen_of(call)
         chosen = self._chosen(way, group, size)
@@ -296,6 +326,28 @@ class Library(Struct, frozen=True):
         if time > most:
             chosen = replace(chosen, time_us=most, unlimited_us=time)
         return replace(chosen, larger=worth_mention(larger, chosen.time_us))
+
+    def _of_engine(self, call: Call) -> LibraryChoice | None:
+        """Return the engine's own all-reduce; None where it leaves the collective to the library."""
+        own, wires = ENGINE_ALL_REDUCES[self.engine], self.wires
+        is_within = call.nodes == 1 and 1 < call.ranks <= MOST_RANKS and wires.is_nvlink
+        if call.kind != ALL_REDUCE or not is_within or call.size > own.most:
+            return None
+        link = wires.line_rate * (call.ranks - 1 if wires.is_mesh else 1)
+        way, time = own.way(call.ranks, call.size, link)
+        time = max(time, own.eager) if self.eager else time
+        return LibraryChoice(way, LibraryProtocol.SIMPLE, 0, time, time)
+
+    def _of_experts(
+        self, group: LibraryGroup, size: int, message: tuple[float, float, float]
+    ) -> LibraryChoice:
+        """Return the all-to-all by the kernels that exchange tokens with experts."""
+        own, wires = EXPERTS[self.expert_exchange], self.wires
+        link = wires.line_rate * (group.ppn - 1 if wires.is_mesh else 1)
+        within = size * (group.ppn - 1) / group.ranks
+        between = size * (group.ranks - group.fewest) / group.ranks if group.nodes > 1 else 0.0
+        time = own.time_us(within, between, message[LibraryProtocol.SIMPLE], link, self._rail(group))
+        return LibraryChoice(PAIRS, LibraryProtocol.SIMPLE, self.rings(group).count, time, time)
 
     def _curve(self, call: Call) -> ChoiceCurve:
         """Return the choices for other sizes of the collective."""
@@ -341,6 +393,8 @@ class Library(Struct, frozen=True):
         least = threads[choice.protocol] * FEWEST_BYTES[choice.protocol]
         if choice.algorithm == RING and choice.protocol is LibraryProtocol.LL:
             least *= call.ranks
+        if choice.algorithm in OF_ENGINES:
+            return min(ENGINE_PROCESSORS, self.most_processors or MOST_CHANNELS)
         most = min(2 * choice.channels, self.most_processors or MOST_CHANNELS, MOST_CHANNELS)
         return max(min(most, call.size // least), 1)
 
@@ -366,6 +420,8 @@ class Library(Struct, frozen=True):
             if group.nodes > 1 and self.between is not None:
                 ll, ll128, simple = map(self.between.latency_us, entry)
                 entry = (ll, ll128, simple)
+            if self.expert_exchange:
+                return (self._of_experts(group, call.size, entry),)
             bus, rail = self._bus_on_node(group), self._rail(group)
             time = self.calibration.pairs_us(
                 group, call.size, bus, rail, entry, is_pci=not self.wires.is_nvlink

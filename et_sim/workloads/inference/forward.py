@@ -29,13 +29,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 from et_sim.trace import shapes
 from et_sim.trace.builder import TraceBuilder
-from et_sim.trace.workload import Workload
+from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.inference.batch import AttentionSight, Batch, BatchLoad, GroupBatches, check
 from et_sim.workloads.inference.memory import cached_values, dense_matrices, key_heads_of_rank
 from et_sim.workloads.inference.numbers import LayerNumbers, cache_bits
@@ -185,7 +185,14 @@ def _latent(
 TOKEN_BYTES = 8  # size of a token's number
 
 
-def make_inference(model: Model, plan: Plan, batches: Sequence[GroupBatches]) -> Workload:
+def run_by(engine: str, *, eager: bool = False, expert_exchange: str = "") -> MadeFor:
+    """Return an engine that runs passes with its own exchanges; `eager`: without a graph of kernels."""
+    return MadeFor(engine, engine=engine, eager=eager, expert_exchange=expert_exchange)
+
+
+def make_inference(
+    model: Model, plan: Plan, batches: Sequence[GroupBatches], software: MadeFor | None = None
+) -> Workload:
     """Return forward passes over batches, one after the other.
 
     A batch is that of every data-parallel group, or a tuple has one for each of them.
@@ -193,12 +200,21 @@ def make_inference(model: Model, plan: Plan, batches: Sequence[GroupBatches]) ->
     check(model, plan)
     check_batches(plan, batches)
     plan = with_sharers(model, plan)
-    return make_workload(
+    workload = make_workload(
         plan.axes, lambda rank: run_passes(RankWork(rank, plan), model, batches), source=f"<{model.name}>"
     )
+    return structs.replace(workload, software=software)
 
 
-def make_replica(model: Model, plan: Plan, batch: GroupBatches, *, first: int, ranks: int) -> Workload:
+def make_replica(
+    model: Model,
+    plan: Plan,
+    batch: GroupBatches,
+    *,
+    first: int,
+    ranks: int,
+    software: MadeFor | None = None,
+) -> Workload:
     """Return a pass of one replica, whose first rank is `first`; the other ones of `ranks` do nothing."""
     check(model, plan)
     check_batches(plan, (batch,))
@@ -215,7 +231,8 @@ def make_replica(model: Model, plan: Plan, batch: GroupBatches, *, first: int, r
         if rank.place(REPLICA) == number:
             run_passes(RankWork(rank, plan), model, (batch,))
 
-    return make_workload(axes_of_replicas(plan, ranks // each), program, source=f"<{model.name}>")
+    axes = axes_of_replicas(plan, ranks // each)
+    return structs.replace(make_workload(axes, program, source=f"<{model.name}>"), software=software)
 
 
 def check_batches(plan: Plan, batches: Iterable[GroupBatches]) -> None:
