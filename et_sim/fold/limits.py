@@ -39,8 +39,10 @@ def limits_of(
     lowering: Lowering, patterns: Mapping[tuple[int, int], Pattern], shapes: Any, actors: int
 ) -> tuple[FoldLimit, ...]:
     """Return the reasons for more actors than different programs, the likeliest first."""
-    programs = min(len({id(trace) for trace in lowering.workload.templates}), len(unique(shapes)))
-    if programs > MOST_PROGRAMS_PER_RANK * lowering.workload.ranks:
+    programs = len(unique(shapes))
+    if lowering.variants.change_times:  # programs at other paces share a trace
+        programs = min(programs, len(set(map(id, tuple(lowering.workload.templates)))))
+    if programs > max(MOST_PROGRAMS_PER_RANK * lowering.workload.ranks, 1):
         return (PROGRAMS,)
     if actors <= programs:
         return ()
