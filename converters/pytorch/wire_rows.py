@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 
 from converters.pytorch.columns import NONE
 from converters.pytorch.graph import Column
@@ -31,7 +30,7 @@ _MOST_OF_NUMBER = 10  # bytes
 Numbers = npt.NDArray[np.int64]
 
 
-class Pieces(Struct, frozen=True):
+class Pieces(NamedTuple):
     """Encoded fields one after another; piece p is `data[start[p] : start[p + 1]]`."""
 
     data: npt.NDArray[np.uint8]

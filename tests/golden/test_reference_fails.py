@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cases import Case, all_cases
-from msgspec.structs import replace
 from reference_fails import BY_CASE, BY_WHY, CORRECTED, Intended, Outcome
 
 from et_sim.cli import main
