@@ -5,7 +5,7 @@ The summary names the limits of folding.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from straddling_cases import straddling_case
 from et_sim.api import run
 from et_sim.machine.presets import preset
 from et_sim.trace import GroupRule, TraceBuilder, Workload
+from et_sim.views.summary.sentences import limits_text
 
 NODE, RANKS = 3, 24
 CUT = {"reason": "nodes of 3 ranks cut the groups 'near' of 2 in 2 ways"}
@@ -104,6 +105,12 @@ def test_the_summary_names_programs_that_differ() -> None:
     machine = {"system": system("ring"), "network": network(["Ring"], [4])}
     [limit] = limits_of(Case(Workload.of(traces), machine))
     assert limit["reason"] == "nearly every rank has a program of its own"
+
+
+def test_the_text_of_the_summary_shows_the_limits_of_many_actors() -> None:
+    few, many = ({"folded": {"actors": actors, "limits": [CUT | REMEDY]}} for actors in (127, 128))
+    assert limits_text(cast(Any, few)) == ""
+    assert limits_text(cast(Any, many)) == f"{CUT['reason']} (fewer actors: {REMEDY['remedy']})"
 
 
 @pytest.mark.deep
