@@ -25,8 +25,8 @@ SHARED_BUS = FoldLimit("ranks share a memory bus", 'leave "model-shared-bus" out
 SWITCHES = FoldLimit("messages meet at switches that reduce", "--network-model analytical")
 WAYS = FoldLimit("messages wait on links between other ranks", "--network-model flow")
 TIE = FoldLimit(
-    "two events at one rank fall into one nanosecond, and their order counts",
-    "sizes, latencies or bandwidths that differ a little",
+    "the order of events in one nanosecond, or of queues that block each other, has an effect",
+    "sizes or latencies that differ a little, or more active-chunks-per-dimension",
 )
 PROGRAMS = FoldLimit("nearly every rank has a program of its own", "one trace for ranks that do the same")
 LATE = FoldLimit("some ranks are late, or slower than others", 'leave "stragglers" and "time-factors" out')
