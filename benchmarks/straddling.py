@@ -32,8 +32,13 @@ def measure(ranks: int, experts: int, *, fold: bool) -> None:
             stdout=subprocess.DEVNULL,
         )
         begin = time.process_time()
-        options = {"machine": f"gb200-nvl72:{ranks}", "model": "flow", "when_full": "report"}
-        result = run(f"{prefix}.workload.json", **options, fold=fold)
+        result = run(
+            f"{prefix}.workload.json",
+            machine=f"gb200-nvl72:{ranks}",
+            model="flow",
+            when_full="report",
+            fold=fold,
+        )
     seconds, peak = time.process_time() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     folded = result.summary()["folded"]
     print(
