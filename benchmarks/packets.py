@@ -80,6 +80,12 @@ def main() -> None:
         ),
         ("TCP, star, 8 NPUs: ring of 8 MB", tcp, collective("all_reduce", 8, 8 * MIB), ["ring"]),
         (
+            "8,192 NPUs: permutation of 128 KiB",
+            fat_tree(32),
+            permutation(8192, MIB // 8),
+            ["direct"],
+        ),
+        (
             "credits, torus of 4 x 4 x 4: all-reduce of 1 MiB",
             {"graph": torus, "credits": {"flit": 256}},
             collective("all_reduce", 64, MIB),

@@ -1,6 +1,8 @@
-"""The cost of one straggler that prevents folding: processor time, peak memory and actors of single runs.
+"""The cost of one straggler that prevents folding, and of jitter: processor time, peak memory and actors of
+single runs.
 
-Run as `python benchmarks/stragglers.py`; every row is a process of its own.
+Run as `python benchmarks/stragglers.py`; every row is a process of its own. `--job` simulates the training
+job of the README on 1,024 H100 instead: as it is, with one slow rank, and with jitter on every kernel.
 """
 
 from __future__ import annotations
@@ -9,17 +11,29 @@ import argparse
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
 import numpy as np
 
 from et_sim.api import run
+from et_sim.machine.presets import preset
+from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.trace.group_rule import GroupRule
 
 CASES = ("groups", "torus", "pairs")
 ONE_LATE = {"stragglers": [{"ranks": "5", "compute": 2}]}
+JOB = (
+    "make llm --model llama3-70b --tp 8 --pp 4 --dp 32 --batch 1 --micro-batches 16 --sequence-parallel "
+    "--zero 1 --software megatron-core --machine h100-dgx:1024 -o"
+)
+PACES: dict[str, list[dict[str, Any]]] = {
+    "even": [],
+    "late": [{"ranks": "5", "compute": 1.2}],
+    "jitter": [{"ranks": "all", "jitter": 0.02, "seed": 1}],
+}
 
 
 def network(shape: str, npus: list[int]) -> dict[str, Any]:
@@ -71,24 +85,52 @@ def measure(name: str, *, fold: bool) -> None:
     """Print one row."""
     workload, machine = case(name)
     begin = time.process_time()
-    result = run(workload, **machine, fold=fold)
+    show(name, "folded" if fold else "--no-fold", begin, run(workload, **machine, fold=fold))
+
+
+def measure_job(name: str, workload: str) -> None:
+    """Print the row of the training job with some paces of its ranks."""
+    machine = preset("h100-dgx:1024")
+    begin = time.process_time()
+    system = {**machine.system, "stragglers": PACES[name]}
+    show(name, "job", begin, run(workload, system=system, network=machine.network, model="flow"))
+
+
+def show(name: str, kind: str, begin: float, result: Result) -> None:
+    """Print a row."""
     seconds, peak = time.process_time() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     actors, finish = len(result.outcome.plan.actors), len(np.unique(result.finish_ns))
     print(
-        f"{name:7} {'folded' if fold else '--no-fold':10} {seconds:6.2f} s {peak:5} MiB"
+        f"{name:7} {kind:10} {seconds:6.2f} s {peak:5} MiB"
         f" {actors:6} actors, {finish} finish times, {result.outcome.messages:,} messages",
         flush=True,
     )
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run all cases, each in a process of its own, or one of them here."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("case", nargs="?", choices=CASES)
+    parser.add_argument("case", nargs="?", choices=[*CASES, *PACES])
     parser.add_argument("--no-fold", action="store_true")
+    parser.add_argument("--job", nargs="?", const="", metavar="WORKLOAD")
     given = parser.parse_args()
-    if given.case:
+    if given.case in PACES:
+        measure_job(given.case, given.job)
+    elif given.case:
         measure(given.case, fold=not given.no_fold)
-    else:
+    elif given.job is None:
         for each in CASES:
             for option in ([], ["--no-fold"]):
                 subprocess.run([sys.executable, __file__, each, *option], check=True)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            command = "import sys; from et_sim.cli import main; sys.exit(main(sys.argv[1:]))"
+            make = [sys.executable, "-c", command, *JOB.split(), f"{folder}/job"]
+            subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+            for each in PACES:
+                workload = f"{folder}/job.workload.json"
+                subprocess.run([sys.executable, __file__, each, "--job", workload], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
-"""What all tests share: three suites, how many random cases each has, and engines that are compiled once.
+"""Setup for all tests: three suites with their numbers of random cases, and engines that are compiled once.
 
-`pytest` runs a part of everything, `pytest --deep` all tests, `--deep-only` what that adds, and
+`pytest` runs a part of everything, `pytest --deep` all tests, `--deep-only` the tests that `--deep` adds, and
 `pytest --exhaustive` all with thousands of random cases, and golden cases in every way. `--hypothesis-seed N`
 draws other random cases.
 """
@@ -25,13 +25,14 @@ from hypothesis.internal.conjecture import providers
 
 EXAMPLES = {"default": 6, "deep": 40, "exhaustive": 2000}
 FIRST_SEED = 1_000_000  # of the random cases that `--deep` adds
-FEW_CASES, ONE_IN = 2, 8  # of more cases than a few, the shorter tests run the first and one in so many
+# of a test with more than 2 cases, the shorter suites run the first case and one in ten
+FEW_CASES, ONE_IN = 2, 10
 IN_FULL = ("golden", "docs", "recorder")  # folders that choose for themselves
 COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
 # As estimated, interpreted: a call that takes longer waits for machine code, which others need with --deep.
 LONG_SECONDS = {False: 30.0, True: 15.0}
 WORTH_SECONDS = 20.0  # with --deep, a form of the engine whose calls take longer in all is ordered
-SHORT_SECONDS = 3.0  # of other code: what takes longer in all is ordered
+SHORT_SECONDS = 3.0  # of other code: a function whose calls take longer in all is ordered
 AHEAD = pytest.StashKey[subprocess.Popen[bytes]]()
 # Folders whose tests run no engine, or hardly any: they come first, while engines are compiled.
 WITHOUT_ENGINE = (
@@ -56,7 +57,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     for line in lines:
         config.addinivalue_line("markers", line)
-    for name, count in EXAMPLES.items():  # how long one takes depends on what else the machine does
+    # without a deadline: the time of one depends on the load of the machine
+    for name, count in EXAMPLES.items():
         settings.register_profile(
             name,
             max_examples=count,
@@ -74,7 +76,7 @@ def _suite(config: pytest.Config) -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Seeds of random cases: a test per some of them, so that processes share them."""
+    """Split the seeds of random cases into several tests, so that processes share them."""
     if mark := metafunc.definition.get_closest_marker("seeds"):
         at_a_time, most = mark.kwargs["at_a_time"], mark.kwargs["exhaustive"]
         first = FIRST_SEED + most * int(metafunc.config.option.hypothesis_seed or 0)
@@ -97,11 +99,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def _import_a_part(session: pytest.Session, worker: dict[str, Any]) -> None:
-    """Begin at another place than other processes do, so that each finds what the others have rewritten."""
+    """Begin at another file than other processes, so that each reads files that others have rewritten."""
     files = sorted(Path(__file__).parent.rglob("test_*.py"))
     number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
     for path in files[number * len(files) // count :] if number else ():
-        with suppress(Exception, pytest.skip.Exception):  # which collecting them says
+        with suppress(Exception, pytest.skip.Exception):  # collection reports the error
             _ = pytest.Module.from_parent(session, path=path).obj
 
 
@@ -124,7 +126,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _short_suite(items: list[pytest.Item]) -> set[int]:
-    """Which tests run without `--deep`."""
+    """Return the ids of the tests that run without `--deep`."""
     shallow = [item for item in items if not item.get_closest_marker("deep")]
     cases = Counter(map(_test_of, shallow))
     firsts = {_test_of(item): id(item) for item in reversed(shallow)}
@@ -136,7 +138,7 @@ def _short_suite(items: list[pytest.Item]) -> set[int]:
 
 
 def _grows(item: pytest.Item) -> bool:
-    """Whether a test draws more cases with `--deep`."""
+    """Return whether a test draws more cases with `--deep`."""
     return hasattr(getattr(item, "obj", None), "hypothesis")
 
 
@@ -151,25 +153,25 @@ def _test_of(item: pytest.Item) -> tuple[Path, str]:
 
 
 def _is_drawn(item: pytest.Item) -> bool:
-    """Whether a case of many is one that the shorter tests run, too: always the same."""
+    """Return whether one case of many belongs to the shorter suites; the choice is always the same."""
     return item.path.parent.name in IN_FULL or crc32(item.nodeid.encode()) % ONE_IN == 0
 
 
 def pytest_collection_finish() -> None:
-    """Looking for cycles among the thousands of tests again and again takes a tenth of the time."""
+    """Look for cycles less often: among thousands of tests the search takes a tenth of the time."""
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
 
 
 def _is_rare(run: Any) -> bool:
-    """Whether a kind of engine is one that few tests need, for runs that are small nearly always."""
+    """Return whether few tests need this kind of engine; their runs are nearly always small."""
     is_common = type(run.network).__module__ in COMMON_NETWORKS
     return not is_common or len(run.recording) > 0
 
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What is worth it is ordered, and interpreted meanwhile; without `--deep`, that is what is common."""
+    """Order code for long calls, and interpret meanwhile; without `--deep`, order common code only."""
     from et_sim.compiled.entry_points import CompiledEntry, choice
 
     run_entry, is_deep = CompiledEntry._run, request.config.option.deep
@@ -197,13 +199,13 @@ def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iter
 
 @pytest.fixture(scope="session")
 def warm_engine() -> None:
-    """The engine is compiled, for all of the parallel test processes at once: no output says so."""
+    """Compile the engine for all parallel test processes, so that no output mentions the compilation."""
     simulate()
 
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The demo's run, which tests only read; beside it lie its traces."""
+    """Return the demo's run, which tests only read; its traces lie beside it."""
     from et_sim.cli import main
 
     folder = tmp_path_factory.mktemp("demo") / "demo"

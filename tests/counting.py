@@ -1,4 +1,4 @@
-"""How much work something is, without a clock: calls of functions, however busy the machine is."""
+"""Amounts of work without a clock: calls of functions, independent of the load of the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 
 
 def counted_calls(action: Callable[[], Result]) -> tuple[Result, int]:
-    """What it returns, and how many functions it calls, Python's own and built-in ones."""
+    """Return the result of an action and the number of functions it calls, built-in ones included."""
     calls = 0
 
     def count(_frame: Any, event: str, _argument: Any) -> None:

@@ -1,8 +1,8 @@
-"""Has the code compiled that most tests need, one after the other, while the tests run.
+"""Compilation, one after the other, of the code that most tests need, while the tests run.
 
     python tests/engines_ahead.py
 
-What a test waits for meanwhile is compiled next. Not here: the rare ones (`conftest`).
+Code that a test waits for is compiled next. `conftest` handles the code that few tests need.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OF_1_0 = {
 
 
 def simulate(**how: Any) -> None:
-    """A run of two ranks, through their traces' bytes."""
+    """Run two ranks, with traces read from bytes."""
     import et_sim
     from et_sim.trace import decode, encode_trace
 
@@ -37,7 +37,7 @@ def simulate(**how: Any) -> None:
 
 
 def simulate_1_0(folder: Path) -> None:
-    """A run of a layer file of ASTRA-sim 1.0."""
+    """Run a layer file of ASTRA-sim 1.0."""
     import et_sim
 
     for name, text in OF_1_0.items():
@@ -47,7 +47,7 @@ def simulate_1_0(folder: Path) -> None:
 
 
 def convert(folder: Path) -> None:
-    """A recording of PyTorch."""
+    """Convert a recording of PyTorch."""
     from converters.cli import main as convert_files
 
     recording = Path(__file__).parent / "converters" / "pytorch_traces" / "simple_add"

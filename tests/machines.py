@@ -33,13 +33,13 @@ def network(
     bandwidth: Figure | list[Figure] = 50.0,
     latency: Figure | list[Figure] = 500.0,
 ) -> dict[str, Any]:
-    """Dimensions of equal speed, or with a figure for each."""
+    """Return dimensions of equal speed, or with a figure for each."""
     each = [figure if isinstance(figure, list) else [figure] * len(npus) for figure in (bandwidth, latency)]
     return {"topology": shapes, "npus_count": npus, "bandwidth": each[0], "latency": each[1]}
 
 
 def ring(npus: int, bandwidth: Figure = 50.0, latency: Figure = 500.0) -> dict[str, Any]:
-    """One dimension."""
+    """Return one dimension."""
     return network(["Ring"], [npus], bandwidth, latency)
 
 
@@ -47,7 +47,7 @@ RING_2, RING_4, RING_8 = ring(2), ring(4), ring(8)
 
 
 def sends(ranks: int, messages: Iterable[tuple[int, int, int]]) -> list[TraceBuilder]:
-    """Messages (source, target, bytes), all at once."""
+    """Return messages (source, target, bytes), all at once."""
     builders = [TraceBuilder(source=f"rank {rank}") for rank in range(ranks)]
     for tag, (source, target, size) in enumerate(messages):
         builders[source].send(target, size, tag=tag)
@@ -56,17 +56,17 @@ def sends(ranks: int, messages: Iterable[tuple[int, int, int]]) -> list[TraceBui
 
 
 def sent(ranks: int, messages: Iterable[tuple[int, int, int]]) -> Workload:
-    """The same, as a workload."""
+    """Return the messages of `sends` as a workload."""
     return Workload.of([builder.build() for builder in sends(ranks, messages)])
 
 
 def algorithms(name: str, dimensions: int = 1) -> dict[str, Any]:
-    """One algorithm for all collectives, in all dimensions."""
+    """Return one algorithm for all collectives, in all dimensions."""
     return {f"{kind}-implementation": [name] * dimensions for kind in LISTS}
 
 
 def system(algorithm: str = "ring", dimensions: int = 1, **keys: Any) -> dict[str, Any]:
-    """One chunk, one algorithm everywhere."""
+    """Return a system with one chunk and one algorithm for all collectives."""
     return {
         "scheduling-policy": "LIFO",
         "collective-optimization": "localBWAware",
@@ -80,13 +80,13 @@ def system(algorithm: str = "ring", dimensions: int = 1, **keys: Any) -> dict[st
 
 
 def system_1(splits: int) -> str:
-    """Two dimensions of a system file of ASTRA-sim 1.0."""
+    """Return a system file of ASTRA-sim 1.0 with two dimensions."""
     lists = "".join(f"{name}-implementation: ring_direct\n" for name in LISTS[:3])
     return f"scheduling-policy: LIFO\npreferred-dataset-splits: {splits}\n{lists}"
 
 
 def network_1(npus: list[int]) -> dict[str, Any]:
-    """The network to it."""
+    """Return a network file for `system_1`."""
     return {
         "dimensions-count": 2,
         "topologies-per-dim": ["Ring", "Switch"],
@@ -97,16 +97,16 @@ def network_1(npus: list[int]) -> dict[str, Any]:
     }
 
 
-def everybody(ranks: int, kind: str, size: int = 1 << 16, **more: Any) -> list[TraceBuilder]:
-    """One collective of all ranks."""
+def of_all_ranks(ranks: int, kind: str, size: int = 1 << 16, **more: Any) -> list[TraceBuilder]:
+    """Return one collective of all ranks."""
     build = TraceBuilder()
     build.collective(kind, size, **more)
     return [build] * ranks
 
 
 def collective(ranks: int, kind: str, size: int = 1 << 20, **more: Any) -> Workload:
-    """The same, as a workload of one trace that all ranks have."""
-    return Workload.of([everybody(1, kind, size, **more)[0].build()] * ranks)
+    """Return one collective as a workload whose ranks share one trace."""
+    return Workload.of([of_all_ranks(1, kind, size, **more)[0].build()] * ranks)
 
 
 def simulate(

@@ -1,4 +1,4 @@
-"""Runs Python in a process whose stdout and stderr are a terminal."""
+"""Runs of Python in a process whose stdout and stderr are a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def on_a_terminal(program: str, *arguments: str, **environment: str) -> str:
-    """All that it writes there, control codes included."""
+    """Return all output of the process, control codes included."""
     leader, follower = pty.openpty()
     settings = termios.tcgetattr(follower)
     settings[1] &= ~termios.OPOST  # no carriage returns that the program did not write
@@ -33,7 +33,7 @@ def on_a_terminal(program: str, *arguments: str, **environment: str) -> str:
     while True:
         try:
             piece = os.read(leader, 65536)
-        except OSError:  # how Linux says that nobody has the terminal open any more
+        except OSError:  # Linux raises this when no process has the terminal open
             piece = b""
         if not piece:
             break

@@ -1,4 +1,4 @@
-"""Rooms know only the rooms that the design lets them know.
+"""Rooms import only the rooms that the design allows.
 
 Every import of every module is read from its source, those inside functions and behind TYPE_CHECKING too.
 """
@@ -15,7 +15,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-# What everybody may import, and what these import themselves.
+# Rooms that every room may import, and that import only each other.
 COMMON = {"basics", "documents", "compiled", "version"}
 
 # Room -> the rooms it may import, besides itself and the common modules.
@@ -135,7 +135,10 @@ def _imports(module: str, path: Path) -> Iterator[Import]:
 
 
 def _room(dotted: str) -> str:
-    """`et_sim.plan.records.NODE` is of room `plan`; `converters.…` is one room; "" is the facade."""
+    """Return the room of a module: `plan` for `et_sim.plan.records.NODE`, "" for the facade.
+
+    All of `converters.…` is one room.
+    """
     parts = dotted.split(".")
     if parts[0] in ("converters", "recorder"):
         return parts[0]
@@ -156,11 +159,11 @@ def _may_import(room: str, imported: str) -> bool:
 
 @cache
 def every_import() -> tuple[Import, ...]:
-    """Of all modules."""
+    """Return the imports of all modules."""
     return tuple(pair for name, path in _modules() for pair in _imports(name, path))
 
 
-def test_no_room_imports_what_the_design_forbids() -> None:
+def test_every_room_keeps_to_its_allowed_imports() -> None:
     forbidden = [
         f"{module} imports {imported}"
         for module, imported in every_import()
@@ -174,7 +177,7 @@ def test_every_module_lives_in_a_room() -> None:
     assert homeless == []
 
 
-def test_the_package_itself_offers_only_what_is_public() -> None:
+def test_the_package_itself_offers_only_public_names() -> None:
     rooms = {
         _room(imported) for module, imported in every_import() if module == "et_sim" and _is_ours(imported)
     }
@@ -186,13 +189,13 @@ def test_the_allowed_imports_have_no_circle() -> None:
     rest["network"].discard("plan")  # record layouts only
     while rest:
         free = {room for room, allowed in rest.items() if not allowed & rest.keys()}
-        assert free, f"these rooms know each other in a circle: {sorted(rest)}"
+        assert free, f"these rooms import each other in a circle: {sorted(rest)}"
         rest = {room: allowed for room, allowed in rest.items() if room not in free}
 
 
 @cache
 def _imported_modules() -> nx.DiGraph:
-    """An arrow from each module to each of ours that it imports."""
+    """Return a graph with an arrow from each module to each of our modules that it imports."""
     modules = {name for name, _ in _modules()}
     arrows = nx.DiGraph()
     for module, imported in every_import():
@@ -207,7 +210,7 @@ def _packages() -> list[str]:
 
 
 def _child(package: str, module: str) -> str:
-    """The module or package directly inside a package that a module belongs to; the package is its own."""
+    """Return the direct child of a package that holds a module; a package is its own child."""
     below = module.removeprefix(f"{package}.").partition(".")[0]
     return package if module == package else f"{package}.{below}"
 
@@ -221,7 +224,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 @pytest.mark.parametrize("package", _packages())
-def test_what_a_package_holds_has_no_circle(package: str) -> None:
+def test_the_content_of_a_package_has_no_circle(package: str) -> None:
     inside = nx.DiGraph()
     for module, imported in _imported_modules().edges:
         if all(f"{name}.".startswith(f"{package}.") for name in (module, imported)):
@@ -230,7 +233,7 @@ def test_what_a_package_holds_has_no_circle(package: str) -> None:
     assert _circles(inside) == []
 
 
-def test_nobody_but_observers_knows_more_of_them_than_their_facade() -> None:
+def test_only_observers_import_more_of_them_than_their_facade() -> None:
     observers, facade = "et_sim.engine.observe", "et_sim.engine.observe.facade"
     known = {
         f"{module} imports {imported}"

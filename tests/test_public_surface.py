@@ -1,4 +1,4 @@
-"""What others may rely on is small, explicit, and there."""
+"""The public interface is small, explicit, and complete."""
 
 from __future__ import annotations
 

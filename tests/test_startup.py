@@ -48,7 +48,7 @@ def test_help_loads_nothing_heavy_and_no_command() -> None:
     assert _loaded_by("--help", of=(*SLOW, "dataclasses", *commands)) == []
 
 
-OF_PLANS = {"make": {"msgspec"}}  # its options are the keys of a plan
+OF_OPTIONS = {"msgspec"}  # options of runs and plans are records
 
 
 def test_help_of_a_command_loads_nothing_heavy() -> None:
@@ -65,7 +65,7 @@ def test_help_of_a_command_loads_nothing_heavy() -> None:
         "demo",
         "doctor",
     ):
-        assert set(_loaded_by(command, "--help")) <= OF_PLANS.get(command, set()), command
+        assert set(_loaded_by(command, "--help")) <= OF_OPTIONS, command
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
@@ -76,7 +76,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert done.stdout.split() == []
 
 
-def test_what_few_runs_need_is_not_imported_with_the_simulator() -> None:
+def test_modules_that_few_runs_need_are_not_imported_with_the_simulator() -> None:
     names = (*OF_FEW_RUNS, *OF_INTERPRETED_RUNS)
     program = f"import sys, et_sim.api; print(*(name for name in {names!r} if name in sys.modules))"
     done = subprocess.run(
@@ -87,7 +87,7 @@ def test_what_few_runs_need_is_not_imported_with_the_simulator() -> None:
 
 @pytest.mark.usefixtures("warm_engine")
 def test_a_run_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
-    """Neither the compiler and what is compiled, nor what numpy and Arrow load for some conversions."""
+    """Check that the compiler, and modules that numpy and Arrow load for conversions, are not loaded."""
     needless = {
         "numba",
         "numpy.ma",

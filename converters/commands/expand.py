@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from converters.commands import MOST_FILES, JsonReport, Output
 from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
+from et_sim.basics.files import in_shell
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload
@@ -59,9 +60,9 @@ def run(options: Options) -> Iterator[str]:
     if len(ranks) < workload.ranks:
         yield f"  not written    {workload.ranks - len(ranks)} of {workload.ranks} ranks"
     else:
-        with_groups = f" --groups {groups}" if groups else ""
+        with_groups = f" --groups {in_shell(groups)}" if groups else ""
         machine = f"{with_groups} --system FILE --network FILE{profile_option(workload)}"
-        yield f"  run with       et-sim run {options.output}{machine}"
+        yield f"  run with       et-sim run {in_shell(options.output)}{machine}"
 
 
 def _chosen(text: str | None, count: int) -> list[int]:

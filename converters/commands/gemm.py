@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from converters.commands import JsonReport
 from et_sim.basics.declared_options import Command, Option
+from et_sim.basics.files import in_shell
 
 if TYPE_CHECKING:
     from converters.layers.gemm import ProductSharing, Timer
@@ -143,7 +144,7 @@ def _report(options: Options, layer_file: LayerFile, shape: ProductSharing, roun
         yield f"  {label:<15} {text}"
     if rounded:
         yield f"  {'rounded up':<15} {rounded:,} of the layers, which cannot be shared evenly"
-    yield f"  {'convert with':<15} et-convert text {options.output} -o PREFIX --ranks {shape.npus}"
+    yield f"  {'convert with':<15} et-convert text {in_shell(options.output)} -o PREFIX --ranks {shape.npus}"
 
 
 def _totals(layer_file: LayerFile, phase: LayerPhase) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from converters.commands import JsonReport, Output
 from et_sim.basics.declared_options import Command
+from et_sim.basics.files import in_shell
 
 if TYPE_CHECKING:
     from et_sim.trace import Trace
@@ -82,5 +83,7 @@ def _report(totals: Totals, prefix: str) -> Any:
     if totals.irequires:
         begun = f"{totals.irequires:,} times, of a receive: comes after whatever the receive comes after"
         notes.append(("irequires", begun))
-    notes.append(("run with", f"et-sim run {prefix} --network-model loggops --network FILE --system FILE"))
+    notes.append(
+        ("run with", f"et-sim run {in_shell(prefix)} --network-model loggops --network FILE --system FILE")
+    )
     return ConversionReport(nodes, operations, tuple(notes), is_total=True)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from converters.commands import MOST_FILES, EditedOutput, JsonReport, WorkloadInput
 from et_sim.basics.declared_options import Command, Count, Option
 from et_sim.basics.errors import UsageError
+from et_sim.basics.files import in_shell
 from et_sim.basics.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ def _write(options: Options, scaled: Scaled) -> tuple[list[Converted], str]:
         paths, written = files.of_ranks(range(workload.ranks))
         entries = list(zip(workload.template_of_rank.tolist(), map(str, paths), strict=False))
         write_files(inputs, paths, written, prefix)
-        machine = "".join(f" --groups {path}" for path in paths[workload.ranks :])
+        machine = "".join(f" --groups {in_shell(path)}" for path in paths[workload.ranks :])
     else:
         listed = manifest_files(workload, scaled.contents, f"{prefix}{ENDING}")
         place_of = {content: str(path) for path, content in listed[1:]}
@@ -263,7 +264,7 @@ def _write(options: Options, scaled: Scaled) -> tuple[list[Converted], str]:
         conversions.append(Converted(workload.templates[number].source, "scaled", outputs, report))
     named = prefix if options.expand else f"{prefix}{ENDING}"
     machine += " --system FILE --network FILE" + (profile_option(workload) if options.expand else "")
-    return conversions, f"{named}{machine}"
+    return conversions, f"{in_shell(named)}{machine}"
 
 
 def _remarks(

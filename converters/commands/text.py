@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from converters.commands import MOST_FILES, JsonReport
 from et_sim.basics.declared_options import Command, Option
 from et_sim.basics.errors import UsageError
+from et_sim.basics.files import in_shell
 
 if TYPE_CHECKING:
     from converters.report import Converted
@@ -79,7 +80,7 @@ def _write_manifest(options: Options, layer_file: LayerFile) -> Converted:
     refuse_overwriting([options.input], [manifest, Path(f"{prefix}.template0.et")])
     _, template = write_manifest(workload, manifest)
     notes = [*_groups(layer_file, workload), ("template", f"{template}, for all {options.ranks:,} ranks")]
-    notes.append(("run with", f"et-sim run {manifest} --system FILE --network FILE"))
+    notes.append(("run with", f"et-sim run {in_shell(manifest)} --system FILE --network FILE"))
     return _converted(options, program, [str(manifest)], notes)
 
 
@@ -104,8 +105,10 @@ def _write_files(options: Options, layer_file: LayerFile) -> Converted:
     files = files_of_ranks(workload, options.output)
     write_files([options.input], [*paths, *groups], files, options.output)
     notes = [*_groups(layer_file, workload), *(("groups file", str(path)) for path in groups)]
-    with_groups = "".join(f" --groups {path}" for path in groups)
-    notes.append(("run with", f"et-sim run {options.output}{with_groups} --system FILE --network FILE"))
+    with_groups = "".join(f" --groups {in_shell(path)}" for path in groups)
+    notes.append(
+        ("run with", f"et-sim run {in_shell(options.output)}{with_groups} --system FILE --network FILE")
+    )
     return _converted(options, program, [str(path) for path in paths], notes)
 
 

@@ -68,7 +68,7 @@ Terms = Mapping[str, ErrorTerm]
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Judged(Struct, frozen=True):
+class Judged(Struct, frozen=True, dict=True):
     """A row that was predicted."""
 
     family: str

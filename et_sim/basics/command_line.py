@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from et_sim.basics.declared_options import Command, declare
-from et_sim.basics.errors import brief, did_you_mean
+from et_sim.basics.errors import UsageError, did_you_mean
 
 
 class _Groups(argparse.HelpFormatter):
@@ -81,7 +81,11 @@ class Parser(argparse.ArgumentParser):
             values[free] = [*values[free], *unknown]
         elif unknown and not chosen._takes_late(values, unknown):
             chosen._refuse_options(unknown)
-            chosen._refuse(f"{unknown[0]!r} is one argument too many", "put a text with spaces in quotes")
+            flag = chosen._switch_before(unknown[0])
+            chosen._refuse(
+                f"{unknown[0]!r} is one argument too many",
+                f"{flag} has no value" if flag else "put a text with spaces in quotes",
+            )
         return chosen.declared(values)
 
     def _takes_late(self, values: dict[str, Any], unknown: Sequence[str]) -> bool:
@@ -92,6 +96,15 @@ class Parser(argparse.ArgumentParser):
         self._check_value(next(action for action in self._actions if action.dest == late), word)
         values[late] = word
         return True
+
+    def _switch_before(self, word: str) -> str:
+        """Return the option without a value that precedes a word; empty if there is none."""
+        before = self.given[: self.given.index(word)][-1:] if word in self.given else ()
+        for option in before:
+            action = self._option_string_actions.get(option)
+            if action is not None and action.nargs == 0:
+                return option
+        return ""
 
     def error(self, message: str) -> NoReturn:
         """Refuse the arguments for argparse; a missing one may be misspelt."""
@@ -122,9 +135,7 @@ class Parser(argparse.ArgumentParser):
         self._refuse(f"there is no {argument} {str(value)!r}", did_you_mean(str(value), choices) or listed)
 
     def _refuse(self, message: str, remedy: str = "") -> NoReturn:
-        """Exit with status 2."""
-        remedies = "; ".join(filter(None, (remedy, f"see {self.prog} --help")))
-        self.exit(2, f"{self.prog}: error: {brief(message)} ({remedies})\n")
+        raise UsageError(message, remedy="; ".join(filter(None, (remedy, f"see {self.prog} --help"))))
 
 
 def add_commands(parsers: Any, modules: Mapping[str, Any]) -> None:

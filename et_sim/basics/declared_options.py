@@ -20,14 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
-
-from msgspec import Struct
+from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
 
 from et_sim.basics.errors import UsageError
 
 
-class Option(Struct, frozen=True):
+class Option(NamedTuple):
     """A field that is an option; it is required if it has no default."""
 
     flags: str = ""  # replace the field's name, as in "-o --output"
@@ -37,20 +35,20 @@ class Option(Struct, frozen=True):
     least: int | None = None  # limit of a number
 
 
-class Argument(Struct, frozen=True):
+class Argument(NamedTuple):
     """A field that is an argument; it is optional if it has a default."""
 
     choices: Sequence[str] | None = None
     words: str | None = None
 
 
-class OptionGroup(Struct, frozen=True):
+class OptionGroup(NamedTuple):
     """Options below a title; those of the group without a title exclude each other."""
 
     title: str = ""
 
 
-class Hidden(Struct, frozen=True):
+class Hidden(NamedTuple):
     """Another name of an option, which help does not show."""
 
     flag: str

@@ -7,10 +7,12 @@ status of the process. Warnings about accepted input are kept in the machine and
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 LEAST_BEGINNING = 3  # letters of a name that suffice to identify it
 LONGEST_QUOTE = 200  # characters of one quoted word
 LONGEST_SENTENCE = 1_000
+_FIELD = re.compile("`([a-z_]+)`")
 _LONG_WORD = re.compile(rf"\S{{{LONGEST_QUOTE + 1},}}")
 
 
@@ -39,6 +41,25 @@ class EtSimError(Exception):
 
 class UsageError(EtSimError):
     """The command or call itself is wrong: a missing option, a contradictory pair of options."""
+
+
+class FieldError(UsageError):
+    """Fields of an object contradict each other, or their limits.
+
+    Backquotes mark the names of fields in the texts that are given, and are not printed: a command line
+    replaces them by its options.
+    """
+
+    def __init__(self, cause: str, *, place: str = "", remedy: str = "") -> None:
+        self._marked = cause, place, remedy
+        super().__init__(cause.replace("`", ""), place=place.replace("`", ""), remedy=remedy.replace("`", ""))
+
+    def with_names(self, names: Mapping[str, str]) -> UsageError:
+        """Return the same refusal with other names of fields."""
+        cause, place, remedy = (
+            _FIELD.sub(lambda field: names.get(field[1], field[1]), text) for text in self._marked
+        )
+        return UsageError(cause, place=place, remedy=remedy)
 
 
 class InputError(EtSimError):

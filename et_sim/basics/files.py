@@ -16,9 +16,15 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from et_sim.basics.errors import UsageError, unreadable
+
+
+def in_shell(path: Path | str) -> str:
+    """Return a path as a word of a shell, in quotes if it needs them."""
+    return quote(str(path))
 
 
 def exists(path: Path) -> bool:

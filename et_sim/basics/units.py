@@ -50,6 +50,7 @@ _BANDWIDTH_FORMS = (
 LONGEST_NS = 2**53
 NS_PER_SECOND = 1_000_000_000
 MOST_BYTES = 2**53
+MOST_RANGES = 6  # of ranks that a sentence lists
 
 
 def parse_bytes(value: int | float | str) -> int:
@@ -212,6 +213,17 @@ def _ascending(ranks: Iterable[int]) -> Any:
 def format_ranks(ranks: Iterable[int]) -> str:
     """Return ranks as short text: "0-3,6"."""
     return ",".join(rank_ranges(ranks))
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """Return `rank 3` or `ranks 0-3,6`; many scattered ranks are cut short and counted."""
+    known = list(ranks)
+    if len(known) == 1:
+        return f"rank {known[0]}"
+    ranges = rank_ranges(known)
+    if len(ranges) <= MOST_RANGES:
+        return f"ranks {','.join(ranges)}"
+    return f"ranks {','.join(ranges[:MOST_RANGES])},… ({len(known)} in all)"
 
 
 def strided_ranks(ranks: Iterable[int]) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.errors import InputError, UsageError
+from et_sim.basics.files import in_shell
 from et_sim.basics.group_names import group_key
 from et_sim.calibrate.collective_library import MeasuredCollective as Collective
 from et_sim.calibrate.kernels import MeasuredKernel
@@ -70,7 +71,7 @@ def read_recording(prefix: str, ranks: int, node: int) -> RecordingRows:
     if not paths:
         raise UsageError(
             f"there is no {prefix}.0.et",
-            remedy=f"convert the recording: et-convert pytorch FOLDER -o {prefix}",
+            remedy=f"convert the recording: et-convert pytorch FOLDER -o {in_shell(prefix)}",
         )
     ranks = ranks or max(paths) + 1
     if max(paths) >= ranks:

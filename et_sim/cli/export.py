@@ -8,6 +8,7 @@ from typing import Annotated
 
 from et_sim.basics.declared_options import Command, Count
 from et_sim.basics.errors import UsageError
+from et_sim.basics.files import in_shell
 
 
 class Options(Command):
@@ -26,7 +27,7 @@ def run(options: Options) -> int:
     if options.perfetto is None and options.chrome is None:
         raise UsageError(
             "no file to write is named",
-            remedy=f"name one, as in et-sim export {options.directory} --perfetto timeline.pftrace",
+            remedy=f"name one, as in et-sim export {in_shell(options.directory)} --perfetto timeline.pftrace",
         )
     from et_sim.basics.units import plural
     from et_sim.cli.progress import Progress

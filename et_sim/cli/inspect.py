@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TextIO
 
 from et_sim.basics.declared_options import Argument, Command, Option
 from et_sim.basics.errors import UsageError
+from et_sim.basics.files import in_shell
 from et_sim.basics.terminal import console_of, is_live, visible
 from et_sim.cli.options import Json
 from et_sim.views.view import DRAWN, VIEWS, View
@@ -114,7 +115,7 @@ def _show_run(options: Options) -> None:
 def _refuse_misplaced(options: Options, view: View) -> None:
     """Refuse the first option that the view or another option does not support."""
     is_drawn, varies = _is_drawn(options), options.vary is not None
-    inspect = f"et-sim inspect {options.directory}"
+    inspect = f"et-sim inspect {in_shell(options.directory)}"
     for option, able in (("csv", "layers"), ("verify", "critical-path"), ("vary", "critical-path")):
         if getattr(options, option) not in (None, False) and view.name != able:
             raise UsageError(f"--{option} belongs to the view {able}", remedy=f"{inspect} {able} --{option}")
@@ -257,7 +258,7 @@ def _check_cuts(options: Options, view: View) -> None:
         if view.name == "summary" and options.json:
             raise UsageError(
                 f"--json is the whole summary.json and does not support --{option}",
-                remedy=f"et-sim inspect {options.directory} ranks --json"
+                remedy=f"et-sim inspect {in_shell(options.directory)} ranks --json"
                 f" --{option} {getattr(options, option)}",
             )
     if options.window is not None:

@@ -7,7 +7,8 @@ model, and the lengths of forward passes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
@@ -203,6 +204,15 @@ class DescribedJob(Struct, frozen=True):
     unit: str = "tokens"
     layers: int = 0
     weights: int = 0  # dense ones
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Name the option in refusals of fields of a plan."""
+    from et_sim.workloads.training.plan import naming_fields
+
+    with naming_fields(flag_of):
+        yield
 
 
 def make_job(options: JobOptions) -> DescribedJob:

@@ -48,7 +48,7 @@ def run(options: Options) -> int:
                 (options.out / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             raise UsageError(f"cannot be written: {unreadable(error)}", place=str(options.out)) from None
-    known = entry(machine.name)
+    known = entry(machine.name, machine.options)
     if options.json:
         calibrated = {"calibrated": known.calibrated} if known.calibrated else {}
         facts = {

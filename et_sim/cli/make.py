@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import EITHER, Option
 from et_sim.basics.errors import UsageError, did_you_mean
-from et_sim.cli.jobs import JOBS, LLM, InferenceOptions, make_job, refuse_others
+from et_sim.cli.jobs import JOBS, LLM, InferenceOptions, make_job, naming_options, refuse_others
 from et_sim.cli.options import RanksOfMachine, Size, ranks_of
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 
@@ -53,6 +53,7 @@ class Options(InferenceOptions):
     json: Annotated[bool, "print what was written as JSON"] = False
 
 
+@naming_options()
 def run(options: Options) -> int:
     """Make the workload and write it."""
     from et_sim.basics.units import format_bytes
@@ -101,13 +102,14 @@ def _made_job(options: Options) -> tuple[Workload, str, dict[str, Any]]:
 
 def _write(options: Options, workload: Workload, contents: str) -> tuple[dict[str, Any], str]:
     """Write files or a manifest; return a description for programs and one for people."""
+    from et_sim.basics.files import in_shell
     from et_sim.trace import write_manifest
     from et_sim.trace.files import groups_path
     from et_sim.trace.manifest import ENDING
 
     prefix = options.output.removesuffix(ENDING)
-    run = "run it with: et-sim run"
-    machine = f"--machine {options.machine}" if options.machine else "--system FILE --network FILE"
+    run = f"run it with: et-sim run {in_shell(prefix)}"
+    machine = f"--machine {in_shell(options.machine)}" if options.machine else "--system FILE --network FILE"
     if not _wants_manifest(options, workload.ranks):
         _write_files(workload, prefix)
         last = workload.ranks - 1
@@ -115,10 +117,10 @@ def _write(options: Options, workload: Workload, contents: str) -> tuple[dict[st
         machine += f" --profile {workload.profile}"  # a manifest names it
         if not workload.group_rules:
             line = f"{contents}: {workload.nodes} nodes in {files}"
-            return {"prefix": prefix}, f"{line}\n{run} {prefix} {machine}"
+            return {"prefix": prefix}, f"{line}\n{run} {machine}"
         groups = str(groups_path(prefix))
         line = f"{contents}: {workload.nodes} nodes in {files}, groups in {groups}"
-        return {"prefix": prefix, "groups": groups}, f"{line}\n{run} {prefix} --groups {groups} {machine}"
+        return {"prefix": prefix, "groups": groups}, f"{line}\n{run} --groups {in_shell(groups)} {machine}"
     manifest, *templates = (str(path) for path in write_manifest(workload, Path(prefix + ENDING)))
     last = len(templates) - 1
     files = templates[0] + (f" to {templates[last]}" if last else "")
@@ -126,7 +128,7 @@ def _write(options: Options, workload: Workload, contents: str) -> tuple[dict[st
     lines = [
         f"{contents}: {workload.nodes} nodes on {workload.ranks} {ranks}",
         f"written to {manifest}, with {'1 template' if last < 1 else f'{last + 1} templates'} ({files})",
-        f"{run} {manifest} {machine}",
+        f"run it with: et-sim run {in_shell(manifest)} {machine}",
     ]
     return {"manifest": manifest, "templates": templates}, "\n".join(lines)
 

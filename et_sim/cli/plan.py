@@ -61,6 +61,7 @@ class Options(jobs.JobOptions):
     json: Json = False
 
 
+@jobs.naming_options()
 def run(options: Options) -> int:
     """Print the figures; return 1 if they do not fit the machine."""
     if options.kind not in KINDS:

@@ -11,8 +11,18 @@ from msgspec.structs import replace
 
 from et_sim.basics.declared_options import Command, Count, Option, OptionGroup
 from et_sim.basics.errors import UsageError
+from et_sim.basics.files import in_shell
 from et_sim.basics.units import parse_bytes, parse_time_ns
-from et_sim.cli.jobs import SERVE, Layers, Sequence, Vocabulary, read_model, read_plan, with_plan
+from et_sim.cli.jobs import (
+    SERVE,
+    Layers,
+    Sequence,
+    Vocabulary,
+    naming_options,
+    read_model,
+    read_plan,
+    with_plan,
+)
 from et_sim.cli.options import run_options
 from et_sim.run.options import HELP
 from et_sim.serving.batcher import POLICIES
@@ -82,6 +92,7 @@ class Options(ReplicaOptions):
     network_model: Annotated[str | None, HELP["model"], MACHINE] = None
 
 
+@naming_options()
 def run(options: Options) -> int:
     """Serve, write the directory, and print the summary."""
     from et_sim.cli.progress import Progress
@@ -106,7 +117,7 @@ def run(options: Options) -> int:
         print(json.dumps(summary, indent=2, ensure_ascii=False))
         return 0
     print("\n".join(summary_lines(summary, terminal_width())))
-    print(f"\nwritten to {target}; look closer with: et-sim inspect {target}, or et-sim sql")
+    print(f"\nwritten to {target}; look closer with: et-sim inspect {in_shell(target)}, or et-sim sql")
     return 0
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.files import in_shell
 from et_sim.basics.json_text import indented
 from et_sim.cli.progress import printing
 from et_sim.network.registry import as_named, check_model
@@ -44,7 +45,7 @@ def simulate_into(
 
             del result  # it may take most of the memory, and is on disk
             show(view_text("summary", target))
-            print(f"\nwritten to {target}; look closer with: et-sim inspect {target}")
+            print(f"\nwritten to {target}; look closer with: et-sim inspect {in_shell(target)}")
     return status
 
 
@@ -138,5 +139,5 @@ def simulate_ladder(
             return status
         print("\n".join(ladder_lines(rungs, terminal_width())))
         print(f"written to {', '.join(str(target / name) for name in names)}")
-        print(f"look closer with: et-sim compare {target / names[0]} {target / names[1]}")
+        print(f"look closer with: et-sim compare {in_shell(target / names[0])} {in_shell(target / names[1])}")
     return status

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
+from et_sim.basics.files import in_shell
 from et_sim.cli.progress import printing
 from et_sim.run.options import HELP
 
@@ -92,7 +93,7 @@ def evaluate(options: EvaluationOptions, *, may_be_large: bool, searches: bool =
             print(sweep_json(open_sweep(folder)))
         else:
             show(sweep_text(open_sweep(folder)))
-            print(f"\nwritten to {folder}; look closer with: et-sim inspect {folder}")
+            print(f"\nwritten to {folder}; look closer with: et-sim inspect {in_shell(folder)}")
     return 0 if is_success else 1
 
 

@@ -191,9 +191,7 @@ def _text(predictions: list[Prediction]) -> list[str]:
         f" predicted {prediction.predicted_us:,.6g} us ({100 * off:+.0f} %)"
         for off, prediction in known[:WORST]
     ]
-    left = Counter(prediction.how for prediction in predictions if prediction.predicted_us is None)
-    lines += [f"not predicted: {plural(count, 'row')}: {why}" for why, count in left.items()]
-    lines += _remarks(predictions)
+    lines += [*_left(predictions), *_remarks(predictions)]
     lines.append(
         "E: exp of the mean |ln(predicted / measured)|, less one; G: geometric mean of relative errors"
     )
@@ -201,6 +199,21 @@ def _text(predictions: list[Prediction]) -> list[str]:
         lines.append(f"in band: measured within the band of {100 * LEVEL:.0f} % that the machine states")
         lines.append("width: the upper end of the band by its lower one, the median; above 2 it is too wide")
     return lines
+
+
+def _left(predictions: list[Prediction]) -> list[str]:
+    """Return the reasons for which rows are not predicted, each with its number of rows and the first one."""
+    from et_sim.basics.units import plural
+
+    left: dict[str, list[str]] = {}
+    for prediction in predictions:
+        if prediction.predicted_us is None:
+            place = f"{prediction.row.table} row {prediction.row.number}"
+            left.setdefault(prediction.how, []).append(place)
+    return [
+        f"not predicted: {plural(len(rows), 'row')}{', the first' if rows[1:] else ''}, {rows[0]}: {why}"
+        for why, rows in left.items()
+    ]
 
 
 def _remarks(predictions: list[Prediction]) -> list[str]:

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from msgspec import NODEFAULT, Struct, field, structs
 from msgspec.structs import replace
 
-from et_sim.basics.errors import InputError, MachineError, UsageError, brief, did_you_mean
+from et_sim.basics.errors import FieldError, InputError, MachineError, brief, did_you_mean
 
 # Times and sizes up to this are exact in a double, and the reference reads its clock through one.
 LARGEST_INTEGER = 2**53
@@ -308,11 +308,11 @@ def check_fields(made: Any) -> None:
     """Refuse the first value of an object made in Python that its key does not allow."""
     arguments, remarks = Arguments("", {}, error_type=InputError), Remarks()
     for name, described in keys_by_field(type(made)).items():
-        slot = Slot(structs.replace(described, name=name), arguments, remarks)
+        slot = Slot(structs.replace(described, name=f"`{name}`"), arguments, remarks)
         try:
             slot.kind_value(getattr(made, name))
         except InputError as error:
-            raise UsageError(error.cause, remedy=error.remedy) from None
+            raise FieldError(error.cause, remedy=error.remedy) from None
 
 
 def read(of: Callable[..., T], section: Section, remarks: Remarks, base: T | None = None) -> T:

@@ -140,6 +140,8 @@ def _happen(run: Run, event_row: int) -> None:
         step_arrived(run, a, b, c)
     elif kind == kinds.LATE_STEP:
         receive_step(run, a, b)
+    elif kind == kinds.STEP_LEFT:
+        step_left(run, a)
     else:
         _happen_to_node(run, kind, a, b, c)
 
@@ -174,8 +176,6 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         step_requested(run, a, b, c)
     elif kind == kinds.INJECT_STEP:
         held_step_starts(run, a, b, c)
-    elif kind == kinds.STEP_LEFT:
-        step_left(run, a)
     elif kind == kinds.BUS_SENT:
         bus_sent(run, a)
     elif kind == kinds.BUS_RECEIVED:

@@ -172,7 +172,7 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel) -> Run:
     if len(run.turns):
         beside |= {"stamps": "events", "chunk_marks": "chunks", "running_marks": "running"}
     if run.repeats[0].is_on:
-        beside |= {"chunk_turns": "chunks"}
+        beside |= {"sent_before": "chunks", "running_turns": "running"}
     if run.plan.settings[STARTS_TOGETHER]:
         beside |= {"chunks_ended": "chunks"}
     if len(run.phase_log):
@@ -196,7 +196,16 @@ def without_pools(run: Run) -> Run:
     """Return a finished run without the tables that only events need; the explanation of a stall needs them
     all.
     """
-    names = {*POOL_OF.values(), *BESIDE, *INDEXES, "chunks", "chunk_turns", "picture", "ready"}
+    names = {
+        *POOL_OF.values(),
+        *BESIDE,
+        *INDEXES,
+        "chunks",
+        "sent_before",
+        "running_turns",
+        "picture",
+        "ready",
+    }
     return replace(run, **{name: getattr(run, name)[:0].copy() for name in names})
 
 

@@ -223,7 +223,9 @@ def _cross_axes(lowering: Lowering, patterns: dict[tuple[int, int], Pattern]) ->
 
 
 def _first_colours(lowering: Lowering, shapes: Any) -> Any:
-    """Return colours by program, groups and start; ranks that share or jointly request memory differ."""
+    """Return colours by program, groups, pace and start; ranks that share or jointly request memory
+    differ.
+    """
     ranks = lowering.workload.ranks
     colours = shapes * len(lowering.workload.templates)
     colours += numbers_of_spanning_groups(lowering)
@@ -242,6 +244,9 @@ def _first_colours(lowering: Lowering, shapes: Any) -> Any:
     if sizes is not None:
         different, of_rank = np.unique(sizes, return_inverse=True)
         colours = colours * len(different) + of_rank.reshape(-1)
+    if lowering.variants.paces.are_any:
+        paces, of_rank = np.unique(lowering.variants.paces.first, return_inverse=True)
+        colours = colours * len(paces) + of_rank.reshape(-1)
     if lowering.variants.start_ns is not None:
         starts, late = np.unique(lowering.variants.start_ns, return_inverse=True)
         colours = colours * len(starts) + late.reshape(-1)

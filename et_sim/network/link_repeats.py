@@ -12,11 +12,12 @@ import numpy as np
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import NONE, give_row, take_row
 from et_sim.engine.repeats.description import put
-from et_sim.engine.repeats.passing import pass_step
-from et_sim.engine.repeats.picture import put_step, put_turned
+from et_sim.engine.repeats.passing import chunk_after, pass_step
+from et_sim.engine.repeats.picture import put_chunk, put_step, put_turned
 from et_sim.engine.repeats.turns import comes_to, turn
 from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.run import Run
+from et_sim.engine.transport.network_seam import chunk_that_waits, left_of_chunk
 from et_sim.network.fabric import next_ports, set_out, take_hop
 from et_sim.network.link import HOP_DONE, is_there
 
@@ -48,10 +49,11 @@ def describe_event(run: Run, at: int, kind: int, row: int) -> int:
 def _describe_message(run: Run, at: int, row: int) -> int:
     """Describe a message of a step: its bytes and place. Other messages are not described."""
     message = run.messages[row]
-    if message.kind != STEP or message.done != NONE:
+    if message.kind != STEP:
         return NONE
     is_last = is_there(run, row)
     at = put(run, put_step(run, at, message.a, message.b, message.c), int(is_last), message.bytes)
+    at = put_chunk(run, at, chunk_that_waits(message.done))
     if run.network.cuts_through[0]:
         at = put(run, at, message.slowest, message.first_ns - run.clock[0].now)
         at = put(run, at, _bits(message.first_rest), _bits(message.last_later))
@@ -137,6 +139,8 @@ def _pass_message(run: Run, row: int, periods: int, time: int) -> None:
     message = run.messages[row]
     message.first_ns += time
     pass_step(run, message, periods)
+    if message.done != NONE:
+        message.done = left_of_chunk(chunk_after(run, chunk_that_waits(message.done)))
 
 
 @works_on_tables

@@ -64,6 +64,7 @@ class RouteTables(Tables, Struct, frozen=True):
     first_goal: Any  # by rank, into the next two
     goal_row: Any  # of `hops`
     goal_extra: Any  # links from there to the NPU
+    near: Any  # by rank, the only device from which it is reached; NONE: there are several; empty: unknown
     hops: Any
     search_order: Any  # in which a search from a goal finds devices; empty if unused
     axes: Any  # of a mesh or torus
@@ -127,6 +128,7 @@ def route_tables(network: Network) -> RouteTables:
         first_goal=first_goal,
         goal_row=goal_row,
         goal_extra=goal_extra,
+        near=_only_device(fabric, forwards),
         hops=hops,
         search_order=places,
         axes=_axes([(npus, wraps) for npus, wraps in fabric.grid]),
@@ -261,6 +263,16 @@ def _near(fabric: GraphFabric, forwards: Any) -> tuple[Any, Any, int]:
     owner, near = unique_rows(rank_of[graph.targets[into]], graph.sources[into]).T
     switches = np.arange(ranks, len(ends))
     return np.concatenate([owner, switches]), np.concatenate([near, ends[switches]]), 1
+
+
+def _only_device(fabric: GraphFabric, forwards: Any) -> Any:
+    """Return the only device from which each end of messages is reached; NONE for others, and for groups."""
+    if fabric.grid:
+        return np.zeros(0, np.int32)
+    owner, devices, _ = _near(fabric, forwards)
+    near = np.full(len(_ends(fabric)) + len(fabric.groups), NONE, np.int32)
+    near[owner] = np.where(np.bincount(owner)[owner] == 1, devices, NONE)
+    return near
 
 
 @entry(what="the routes", seconds=lambda goals, _starts, _first, back, *_: len(goals) * len(back) * 3e-7)

@@ -91,7 +91,7 @@ def next_link(routes: RouteTables, at: int, stop: int, source: int, target: int,
             return link
     if routes.rule[0].choice == SPREAD:
         return _drawn_link(routes, at, stop, source, target)
-    first, end = direct_links(routes, at, routes.device_of[stop])
+    first, end = _last_links(routes, at, stop)
     if end > first:
         return routes.direct[first + _chosen(routes, at, source, target, ports, end - first)]
     nearest, count, lowest = 1 << 40, 0, NONE
@@ -110,6 +110,19 @@ def next_link(routes: RouteTables, at: int, stop: int, source: int, target: int,
         if _hops(routes, routes.target[routes.links[row]], stop) == nearest:
             wanted -= 1
     return routes.links[row]
+
+
+@works_on_tables
+def _last_links(routes: RouteTables, at: int, stop: int) -> tuple[int, int]:
+    """Return the bounds of the links to a stop, or to the only device from which it is reached, if there
+    are any.
+
+    Without them, all links have to be compared, of which the highest switches of large trees have thousands.
+    """
+    first, end = direct_links(routes, at, routes.device_of[stop])
+    if end == first and len(routes.near) > 0 and routes.near[stop] != NONE:
+        return direct_links(routes, at, routes.near[stop])
+    return first, end
 
 
 @works_on_tables
@@ -132,7 +145,7 @@ def equal_links(routes: RouteTables, at: int, stop: int, source: int, target: in
         equal[0] = _given(routes, at, routes.device_of[source], routes.device_of[target])
         if equal[0] != NONE:
             return 1
-    first, end = direct_links(routes, at, routes.device_of[stop])
+    first, end = _last_links(routes, at, stop)
     for row in range(first, end):
         equal[row - first] = routes.direct[row]
     if end > first:

@@ -61,7 +61,9 @@ def most_links_of_split(network: Network) -> int:
     links = len(graph.sources)
     if fabric.grid:
         return links
-    deepest = max((_most_from(graph, routes, row) for row in range(len(routes.hops))), default=0)
+    onward = (routes.column[graph.sources] >= 0) & (routes.column[graph.targets] >= 0)
+    ends = routes.column[graph.sources[onward]], routes.column[graph.targets[onward]]
+    deepest = max((_most_from(*ends, away.astype(np.int64), links) for away in routes.hops), default=0)
     goals = int(np.diff(routes.first_goal).max())
     if fabric.npus_forward:
         return min(links, deepest)
@@ -71,18 +73,19 @@ def most_links_of_split(network: Network) -> int:
     return max(min(links, max(first, 1) * (1 + goals * (deepest + 1))), given)
 
 
-def _most_from(graph: Any, routes: RouteTables, goal: int) -> int:
+def _most_from(sources: Any, targets: Any, away: Any, links: int) -> int:
     """Return the most links on all shortest paths from a device to a goal; a shared link counts once per
     path.
+
+    `away`: distances from the goal by device that forwards, among which the links are.
     """
-    hops = np.where(routes.column >= 0, routes.hops[goal, routes.column], FAR).astype(np.int64)
-    there, back = hops[graph.sources], hops[graph.targets]
-    on_way = np.flatnonzero((there < FAR) & (back == there - 1))
-    most = np.zeros(len(graph), np.int64)
+    there = away[sources]
+    on_way = np.flatnonzero((there < FAR) & (away[targets] == there - 1))
+    most = np.zeros(len(away), np.int64)
     for distance in range(1, int(there[on_way].max(initial=0)) + 1):
         rows = on_way[there[on_way] == distance]
-        np.add.at(most, graph.sources[rows], 1 + most[graph.targets[rows]])
-        np.minimum(most, len(graph.sources), out=most)
+        np.add.at(most, sources[rows], 1 + most[targets[rows]])
+        np.minimum(most, links, out=most)
     return int(most.max())
 
 

@@ -17,8 +17,8 @@ def in_fractions(plan: LoweredPlan, bits: int) -> LoweredPlan:
     """Return the plan with all its times in units of 2^-bits ns."""
     if bits == 0:
         return plan
-    for rows, column in ((plan.nodes, "duration_ns"), (plan.actors, "start_ns")):
-        if int(rows[column].max(initial=0)) >= LATEST >> bits:
+    for times in (plan.nodes["duration_ns"], plan.paces, plan.actors["start_ns"]):
+        if int(times.max(initial=0)) >= LATEST >> bits:
             raise InputError(
                 f"a node or delay would last {format_ns(LATEST >> bits)} or longer",
                 remedy="in this network model, times are counted in fractions of nanoseconds and end there",
@@ -27,6 +27,7 @@ def in_fractions(plan: LoweredPlan, bits: int) -> LoweredPlan:
         plan,
         latest=LATEST,
         nodes=_shifted(plan.nodes, bits, "duration_ns"),
+        paces=plan.paces << bits,
         actors=_shifted(plan.actors, bits, "start_ns"),
         axes=_shifted(plan.axes, bits, "endpoint_ns"),
         transfers=_shifted(plan.transfers, bits, "reduction_ns"),

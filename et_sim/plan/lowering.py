@@ -109,7 +109,7 @@ class Lowering:
             self.streams.assign(nodes, stack.trace)
             if self.variants.change_times:
                 for number, trace, rows in stack.parts():
-                    self.variants.apply(nodes[rows], trace, int(self.lowest_rank[number]))
+                    self.variants.apply(nodes[rows], trace, number, int(self.lowest_rank[number]))
             used = lower_collectives(nodes, stack, lowest, self.groups, self.collectives, choice, places)
             self.joint.lower(nodes, stack, lowest, pool, used, places)
             self.used_groups[stack.number :] = used
@@ -130,7 +130,8 @@ class Lowering:
         self.kernels = prices.table()
         held = self.collectives.processors_held
         if system.overlap:
-            self.slowing, self.slowdowns = slowing_of(self._parts(), len(self.nodes), system.overlap)
+            longest = self.variants.longest
+            self.slowing, self.slowdowns = slowing_of(self._parts(), len(self.nodes), system.overlap, longest)
         else:
             self.slowing, self.slowdowns = occupation_of(
                 self._parts() if held.any() else (), len(self.nodes), self.kernels, held
@@ -162,6 +163,7 @@ class Lowering:
             self.machine.system.behaviour.are_programs_in_step
             and len(self.workload.templates) == 1
             and self.variants.start_ns is None
+            and self.variants.are_even
             and not any(name for name in self.used_groups[0])
         )
 
@@ -191,6 +193,7 @@ def assemble(lowering: Lowering, actors: Actors) -> LoweredPlan:
     actor_table["channel_first"] = channel_first
     actor_table["first_member"] = member_tables.usage_first[:-1]
     actor_table["memory_server"] = lowering.memory_server[actors.representative]
+    actor_table["pace_first"] = lowering.variants.paces.first[actors.representative]
     if lowering.variants.start_ns is not None:
         actor_table["start_ns"] = lowering.variants.start_ns[actors.representative]
     sizes = lowering.templates["nodes"][actor_table["template"]]
@@ -220,6 +223,7 @@ def assemble(lowering: Lowering, actors: Actors) -> LoweredPlan:
         slowing=lowering.slowing,
         slowdowns=lowering.slowdowns,
         nodes=lowering.nodes,
+        paces=lowering.variants.paces.columns(),
         children=lowering.children,
         actors=actor_table,
         actor_channels=actor_channels,

@@ -137,6 +137,7 @@ ACTOR = record(
     ("first_member", "i8"),
     ("memory_server", "i4"),  # -1: its requests never wait
     ("start_ns", "i8"),
+    ("pace_first", "i8"),  # where the durations of its nodes begin in `paces`; -1: they are the template's
 )
 CHANNEL = record(
     ("source", "i4"),  # actors
@@ -312,6 +313,7 @@ class LoweredPlan(Struct, frozen=True, eq=False):
     slowing: Any  # per node: by how much it slows others (below 0), or FIRST_FACTOR plus a row of `slowdowns`
     slowdowns: Any
     nodes: Any
+    paces: Any  # durations of the nodes of actors that do not keep those of their template
     children: Any
     actors: Any
     actor_channels: Any

@@ -1,8 +1,9 @@
 """The effects of a system's stragglers and time factors on the programs of their ranks.
 
-Ranks of one template that have different paces get templates of their own here, which share the trace; where
-there is jitter, every rank has a pace of its own. Late starts need no template: they are a column of the
-actors. The kind of a node follows from what its trace records of it, never from its name.
+Ranks of one template that have different factors of kinds of work get templates of their own here, which
+share the trace. Slow ranks have a pace (`paces`); where there is jitter, every rank has one of its own. Late
+starts are a column of the actors. The kind of a node follows from what its trace records of it, never from
+its name.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from et_sim.basics.errors import MachineError, did_you_mean
 from et_sim.basics.unique import unique
 from et_sim.basics.units import LONGEST_NS, format_ns, rank_mask
 from et_sim.machine.model import Notice, Straggler, TimeFactors, WorkKind
+from et_sim.plan.paces import OWN_PACE, Paces, ranks_by_pace
 from et_sim.plan.records import Action
 from et_sim.plan.splitmix import splitmix64, uniform
 from et_sim.plan.streams import is_named
@@ -162,7 +164,7 @@ PLACE = "system configuration"
 
 
 class StragglerVariants:
-    """The workload with a template for every pace, and the sources of the paces."""
+    """The workload with a template for every class of ranks, and the paces of ranks."""
 
     def __init__(
         self,
@@ -180,6 +182,8 @@ class StragglerVariants:
         self._delayed_nodes: list[tuple[Straggler, Any]] = []
         self._met: set[int] = set()  # nodes that were found
         self._factor: Any | None = None  # per rank
+        self.paces = Paces(workload.ranks)
+        self._paced: dict[int, list[Any]] = {}  # by template: the ranks of each pace
         self._time_factors = FactorTable(time_factors, workload.ranks)
         of_factors = self._time_factors.classes()
         start = workload.starts_ns
@@ -187,8 +191,10 @@ class StragglerVariants:
             self.start_ns = start[workload.template_of_rank]
         if stragglers:
             self._read(stragglers)
-        if stragglers or classes or of_factors is not None:
+        if classes or of_factors is not None:
             self._divide_templates(classes, of_factors)
+        if self._factor is not None:
+            self._divide_paces(self._factor)
 
     def _read(self, stragglers: tuple[Straggler, ...]) -> None:
         ranks = self.workload.ranks
@@ -210,12 +216,8 @@ class StragglerVariants:
     def _divide_templates(self, classes: Sequence[RowColumn], of_factors: Any | None) -> None:
         workload = self.workload
         code: Any = workload.template_of_rank
-        for column in (self._factor, *classes, of_factors):
+        for column in (*classes, of_factors):
             code = code if column is None else _refined(code, column)
-        for _, concerned in self._delayed_nodes:
-            code = _refined(code, concerned)
-        for _, concerned in self._jittery:
-            code = _refined(code, np.where(concerned, np.arange(workload.ranks), -1))
         _, lowest, of_rank = np.unique(code, return_index=True, return_inverse=True)
         template = workload.template_of_rank[lowest].tolist()
         relative = workload.relative_peers
@@ -228,34 +230,69 @@ class StragglerVariants:
             relative_peers=tuple(relative[old] for old in template) if relative else (),
         )
 
+    def _divide_paces(self, factor: Any) -> None:
+        """Find the ranks of each pace; those that nothing slows keep the durations of their template."""
+        code, is_slow = np.zeros(len(factor), np.int64), factor != 1
+        code = _refined(code, factor)
+        for _, concerned in self._delayed_nodes:
+            code, is_slow = _refined(code, concerned), is_slow | concerned
+        for _, concerned in self._jittery:
+            code = _refined(code, np.where(concerned, np.arange(len(code)), -1))
+            is_slow |= concerned
+        code[~is_slow] = OWN_PACE
+        for template, ranks in ranks_by_pace(self.workload.template_of_rank, code):
+            self._paced.setdefault(template, []).append(ranks)
+
+    @property
+    def are_even(self) -> bool:
+        """Return whether all ranks of a template take equal times."""
+        return self._factor is None or not any(
+            len(ranks[0]) < np.count_nonzero(self.workload.template_of_rank == template)
+            for template, ranks in self._paced.items()
+        )
+
     @property
     def change_times(self) -> bool:
         """Return whether stragglers or factors may change the time of a node."""
         return self._factor is not None or self._time_factors.are_any
 
-    def apply(self, nodes: Any, trace: Trace, rank: int) -> None:
-        """Change the durations of lowered nodes to those of a rank, and so of all ranks of its template."""
-        factor = self._time_factors.of(nodes, trace, rank)
-        if self._factor is None and factor is None:
-            return
-        factor = np.ones(len(trace)) if factor is None else factor
+    def apply(self, nodes: Any, trace: Trace, template: int, rank: int) -> None:
+        """Change the durations of the lowered nodes of a template, and set those of its paces.
+
+        `rank` is any rank of the template.
+        """
+        factor, before = self._time_factors.of(nodes, trace, rank), nodes["duration_ns"].copy()
+        if factor is not None:
+            nodes["duration_ns"] = _scaled(before, factor)
+            _refuse_longer(nodes["duration_ns"].max(initial=0), f"a node of rank {rank} would last longer")
         computes = np.flatnonzero((trace.kind == NodeKind.COMP) & (nodes["action"] == Action.DELAY))
-        if self._factor is not None:
-            factor[computes] *= self._factor[rank]
+        for ranks in self._paced.get(template, ()):
+            each = np.ones(len(trace)) if factor is None else factor.copy()
+            durations = self._at_pace(nodes, trace, int(ranks[0]), each, computes, before)
+            self.paces.put(ranks, durations, nodes["duration_ns"])
+
+    def _at_pace(
+        self, nodes: Any, trace: Trace, rank: int, factor: Any, computes: Any, before: Any
+    ) -> RowColumn:
+        """Return the durations of nodes on a rank, which `factor` changes on all ranks alike."""
+        assert self._factor is not None
+        factor[computes] *= self._factor[rank]
         for straggler, concerned in self._jittery:
             if concerned[rank]:
                 factor[computes] *= _drawn(straggler, rank, trace.node_id[computes])
-        rows = np.flatnonzero(factor != 1)
-        before, factor = nodes["duration_ns"][rows], factor[rows]
-        with np.errstate(over="ignore"):
-            after = np.minimum(np.floor(before * factor), 2.0 * LONGEST_NS).astype(np.int64)
-        nodes["duration_ns"][rows] = np.maximum(after, (before > 0) & (factor > 0))
+        durations = _scaled(before, factor)
         for straggler, concerned in self._delayed_nodes:
             if concerned[rank]:
-                self._delay(nodes, trace, straggler, rank)
-        _refuse_longer(nodes["duration_ns"].max(initial=0), f"a node of rank {rank} would last longer")
+                self._delay(durations, nodes, trace, straggler, rank)
+        _refuse_longer(durations.max(initial=0), f"a node of rank {rank} would last longer")
+        return durations
 
-    def _delay(self, nodes: Any, trace: Trace, straggler: Straggler, rank: int) -> None:
+    def longest(self, template: int, durations: Any) -> Any:
+        """Return the longest duration of each node of a template on any rank; `durations` are its own."""
+        ranks = self._paced.get(template)
+        return durations if ranks is None else self.paces.longest(np.concatenate(ranks), durations)
+
+    def _delay(self, durations: Any, nodes: Any, trace: Trace, straggler: Straggler, rank: int) -> None:
         row = int(np.searchsorted(trace.node_id, np.array(straggler.node, np.uint64)))
         if row == len(trace) or trace.node_id[row] != straggler.node:
             return
@@ -267,7 +304,7 @@ class StragglerVariants:
                 remedy='name a compute node in "stragglers", or delay the rank',
             )
         self._met.add(int(trace.node_id[row]))
-        nodes["duration_ns"][row] += straggler.delay_ns
+        durations[row] += straggler.delay_ns
 
     def check_all_met(self) -> list[Notice]:
         """Refuse nodes that none of their ranks has; to be called after all templates."""
@@ -279,6 +316,16 @@ class StragglerVariants:
                     remedy="correct its id, or the ranks",
                 )
         return self._time_factors.check_all_met()
+
+
+def _scaled(before: Any, factor: Any) -> Any:
+    """Return durations times factors, in whole nanoseconds; what took time takes at least one."""
+    rows = np.flatnonzero(factor != 1)
+    after, factor = before.copy(), factor[rows]
+    with np.errstate(over="ignore"):
+        scaled = np.minimum(np.floor(before[rows] * factor), 2.0 * LONGEST_NS).astype(np.int64)
+    after[rows] = np.maximum(scaled, (before[rows] > 0) & (factor > 0))
+    return after
 
 
 def _refined(code: Any, column: Any) -> Any:

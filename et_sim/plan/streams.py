@@ -10,7 +10,7 @@ nothing: fewer processors than all use the memory fully. Kernels always keep hal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,19 +155,26 @@ class TemplatePart(Struct, frozen=True):
         return slice(self.first, self.first + len(self.trace))
 
 
-def slowing_of(parts: Sequence[TemplatePart], nodes: int, overlap: tuple[SlowedWork, ...]) -> tuple[Any, Any]:
+def slowing_of(
+    parts: Sequence[TemplatePart],
+    nodes: int,
+    overlap: tuple[SlowedWork, ...],
+    longest_of: Callable[[int, Any], Any],
+) -> tuple[Any, Any]:
     """Return how each node of the plan slows others or is slowed, and a row for each factor.
 
-    Work is done in units, a whole number of them in a nanosecond.
+    Work is done in units, a whole number of them in a nanosecond. `longest_of` returns the longest durations
+    of the nodes of a template on any rank, from its own.
     """
     factors = np.zeros(nodes, np.int16)
-    for part in parts:
+    for template, part in enumerate(parts):
+        durations = longest_of(template, part.nodes["duration_ns"])
         takes_time = part.nodes["action"] == Action.DELAY
         for work in SLOWS:
             factors[part.rows][of_work(part.trace, work)] = -1
         for number, slowed in enumerate(overlap):
             concerned = of_work(part.trace, slowed.work) & takes_time
-            longest = int(part.nodes["duration_ns"][concerned].max(initial=0))
+            longest = int(durations[concerned].max(initial=0))
             if longest * slowed.factor.numerator > MOST_UNITS:
                 subject = (
                     f"{slowed.work} of {format_ns(longest)} cannot be slowed by {float(slowed.factor):g}"

@@ -82,9 +82,14 @@ class RunOptions(Struct, frozen=True, kw_only=True):
 
 
 def machine_parts(given: Mapping[str, Any], machine: str | None) -> dict[str, Any]:
-    """Return the parts of a machine; refuse one without system or network."""
+    """Return the parts of a machine; refuse one that is incomplete, and a name that has no effect."""
     parts = dict(given)
     if machine is not None:
+        if all(given[name] is not None for name in REQUIRED):
+            raise UsageError(
+                f"--machine {machine} has no effect: --system and --network are given",
+                remedy="leave one of the three out",
+            )
         from et_sim.machine.presets import preset
 
         known = preset(machine)

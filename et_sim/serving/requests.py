@@ -23,6 +23,7 @@ POISSON_FORM = "poisson:RATE,COUNT,PROMPT,OUTPUT"
 LATEST_NS = 10**18
 MOST_TOKENS = 10**9
 MOST_REQUESTS = 10_000_000
+HIGHEST_RATE = 1e9  # requests in a second
 
 
 class Request(Struct, frozen=True):
@@ -139,11 +140,14 @@ def _poisson(given: str, seed: int) -> list[Request]:
         rate, count, prompt, output = float(words[0]), *(int(word) for word in words[1:])
     except ValueError:
         raise UsageError(f"{given!r} is not {POISSON_FORM}", remedy="as in poisson:10,1000,512,200") from None
-    if not (0 < rate <= 1e9) or not 1 <= count <= MOST_REQUESTS or min(prompt, output) < 1:
-        raise UsageError(
-            f"{given!r} has a number out of range",
-            remedy=f"give a rate above 0, 1 to {MOST_REQUESTS:,} requests, and tokens from 1 up",
-        )
+    if not 0 < rate <= HIGHEST_RATE:
+        remedy = f"give more than 0, and at most {HIGHEST_RATE:,.0f} requests in a second"
+        raise UsageError(f"RATE is {words[0]}", place=given, remedy=remedy)
+    tokens = (("PROMPT", prompt, MOST_TOKENS), ("OUTPUT", output, MOST_TOKENS))
+    for name, number, most in (("COUNT", count, MOST_REQUESTS), *tokens):
+        if not 1 <= number <= most:
+            remedy = f"give a whole number from 1 to {most:,}"
+            raise UsageError(f"{name} is {number}", place=given, remedy=remedy)
     import numpy as np
 
     between = np.random.default_rng(seed).exponential(1 / rate, count)

@@ -31,7 +31,7 @@ from et_sim.documents.keys import (
 from et_sim.documents.kinds import SIZE, count, text
 from et_sim.machine.presets import preset
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
-from et_sim.workloads.training.plan import Plan, plan_of
+from et_sim.workloads.training.plan import Plan, naming_fields, plan_of
 from et_sim.workloads.training.value_types import fields_of_machine
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def check_recipe(recipe: Mapping[str, Any]) -> Section:
     return section
 
 
+@naming_fields()
 def make(recipe: Mapping[str, Any], folder: Path) -> Workload:
     """Return the workload of a recipe; files are looked up in the folder first."""
     section, kind = check_recipe(recipe), str(recipe[MAKE])
@@ -152,6 +153,7 @@ def is_language_model(recipe: Mapping[str, Any]) -> bool:
     return recipe.get(MAKE) == LLM
 
 
+@naming_fields()
 def model_and_plan(recipe: Mapping[str, Any], folder: Path) -> tuple[Model, Plan]:
     """Return the language model of a recipe, and its plan."""
     from et_sim.workloads.models.configuration import read_model, remark_on_sequence

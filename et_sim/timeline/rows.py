@@ -19,6 +19,7 @@ from et_sim.basics.intervals import COMPUTE, HOST, MEMORY, TRANSFER
 from et_sim.compute import Utilisation
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
+from et_sim.plan.paces import OWN_PACE
 from et_sim.plan.records import LANES, Action, Lane
 from et_sim.tables.declaration import COPY, OPAQUE_KINDS
 from et_sim.timeline.waiting.arrivals import Issued
@@ -81,7 +82,7 @@ class Rows(Struct, frozen=True, eq=False):
 
 
 class _Shared(Struct, frozen=True, eq=False):
-    """Columns of nodes of the plan that are equal for all actors of a template."""
+    """Columns of nodes of the plan that are equal for all actors of a template and a pace."""
 
     base: Any  # the first row of their template in the plan's table
     columns: dict[str, Any]  # of `Rows`
@@ -173,20 +174,26 @@ class TimelineSource:
         actor = np.repeat(np.arange(first_actor, end_actor, dtype=np.int32), counts)
         state_first = int(plan.actors["node_first"][first_actor])
         state = self._outcome.nodes[state_first + begin : state_first + end]
-        issued, key = state["start_ns"] != NONE, (template.tobytes(), begin, end)
+        paces = plan.actors["pace_first"][first_actor:end_actor]
+        issued, key = state["start_ns"] != NONE, (template.tobytes(), paces.tobytes(), begin, end)
         is_whole = bool(issued.all())
         if is_whole and self._latest is not None and self._latest[0] == key:
             return self._described(actor, self._latest[1], state)
         base = np.repeat(plan.templates["node_first"][template], counts)
-        at = base + (np.arange(begin, end) - np.repeat(before, counts))
+        row = np.arange(begin, end) - np.repeat(before, counts)
+        at, pace = base + row, np.repeat(paces, counts)
+        duration_ns = plan.nodes["duration_ns"][at]
+        paced = np.flatnonzero(pace != OWN_PACE)
+        duration_ns[paced] = plan.paces[pace[paced] + row[paced]]
         if not is_whole:
-            return self._described(actor[issued], self._shared(base[issued], at[issued]), state[issued])
-        self._latest = key, self._shared(base, at)
+            columns = (column[issued] for column in (base, at, duration_ns))
+            return self._described(actor[issued], self._shared(*columns), state[issued])
+        self._latest = key, self._shared(base, at, duration_ns)
         return self._described(actor, self._latest[1], state)
 
-    def _shared(self, base: Any, at: Any) -> _Shared:
-        """Return the columns of the nodes at these rows of the plan's table; their templates are
-        at `base`.
+    def _shared(self, base: Any, at: Any, duration_ns: Any) -> _Shared:
+        """Return the columns of the nodes at these rows of the plan's table, which take these times; their
+        templates are at `base`.
         """
         is_contiguous = len(at) > 0 and bool((at[1:] == at[:-1] + 1).all())
         these: Any = slice(int(at[0]), int(at[-1]) + 1) if is_contiguous else at  # a slice is not copied
@@ -206,7 +213,7 @@ class TimelineSource:
             "bytes": np.ascontiguousarray(nodes["bytes"]),
         }
         kernels = self._plan.kernels
-        used = None if kernels is None else kernels.of_nodes(at, nodes["duration_ns"])
+        used = None if kernels is None else kernels.of_nodes(at, duration_ns)
         of_groups, of_pairs = (
             action == Action.COLLECTIVE,
             (action == Action.SEND) | (action == Action.RECEIVE),
@@ -215,7 +222,7 @@ class TimelineSource:
         return _Shared(
             base,
             columns,
-            np.ascontiguousarray(nodes["duration_ns"]),
+            duration_ns,
             used,
             (collectives, nodes["member"][collectives]),
             (messages, action[messages] == Action.SEND, nodes["detail"][messages]),

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.units import ranks_text
 from et_sim.documents.keys import key, keys_of
 from et_sim.documents.kinds import INTEGER, count, flag, number, text, time
 from et_sim.trace.columns import BoolColumn, RowColumn, Trace
@@ -93,6 +94,9 @@ class MadeFor(Struct, frozen=True):
         return {key.name: value for key, value in zip(keys, values, strict=True) if value}
 
 
+FEW = 6  # ranks of a job that a sentence lists
+
+
 class Job(Struct, frozen=True, eq=False):
     """One of several workloads side by side: its rank r runs on `npus[r]`, which is the rank of the run."""
 
@@ -107,6 +111,18 @@ class Job(Struct, frozen=True, eq=False):
         """Return the rank of the job on an NPU, in words; empty if there is none."""
         ranks = np.flatnonzero(np.asarray(self.npus) == npu)
         return f"rank {ranks[0]} of job {self.name}" if len(ranks) else ""
+
+    def numbered(self, npus: npt.ArrayLike) -> str:
+        """Return the job with its ranks on some NPUs, as numbers in the job and in the run; empty: none."""
+        ranks = np.flatnonzero(np.isin(self.npus, npus))
+        if not len(ranks):
+            return ""
+        verb, here = "is" if len(ranks) == 1 else "are", np.asarray(self.npus)[ranks]
+        if (np.diff(here) > 0).all():
+            return f"{self.name}: its {ranks_text(ranks)} {verb} {ranks_text(here)} here"
+        pairs = [f"{own} is {rank}" for own, rank in zip(ranks[:FEW], here[:FEW], strict=True)]
+        more = ", …" if len(ranks) > FEW else ""
+        return f"{self.name}: its rank {', '.join(pairs)}{more} here"
 
 
 class Workload(Struct, frozen=True, eq=False):

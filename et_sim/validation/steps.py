@@ -77,7 +77,7 @@ def _step(path: Path, number: int, line: Mapping[str, Any]) -> Row:
     if plan.ranks != _count(line, "gpus"):
         raise ValueError(f"gpus is {line['gpus']}, and the plan has {plan.ranks} ranks")
     remarks = (*(() if product else (unknown_software(stated),)), *note.remarks, *of_plan)
-    measured_us = microseconds(float(line["measured_s"]) * 1e6)
+    measured_us = _measured_us(line)
     label = (
         f"{model.name}, {line['plan']}, batch {plan.batch} x {plan.micro_batches},"
         f" {model.sequence:,} tokens, {line['precision']}"
@@ -176,6 +176,14 @@ def _shares(layers: int, parts: int) -> tuple[int, ...]:
     """Return the layers of each part of the pipeline if they are unequal; the first parts have more."""
     each, more = divmod(layers, parts)
     return tuple(each + (part < more) for part in range(parts)) if more else ()
+
+
+def _measured_us(line: Mapping[str, Any]) -> float:
+    text = line["measured_s"]
+    try:
+        return microseconds(float(text) * 1e6)
+    except ValueError:
+        raise ValueError(f"measured_s is {text!r} (allowed: seconds, more than 0)") from None
 
 
 def _count(line: Mapping[str, Any], column: str) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from et_sim.basics.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from et_sim.workloads.axes import RankAxes
+    from et_sim.workloads.axes import Axes
     from et_sim.workloads.convolution import make_convolution_training, read_network
     from et_sim.workloads.inference.batch import Batch, Segment
     from et_sim.workloads.inference.forward import make_inference
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from et_sim.workloads.training.step import make_training
 
 __all__ = [
+    "Axes",
     "Batch",
     "Model",
     "Plan",
     "Rank",
-    "RankAxes",
     "Segment",
     "make_convolution_training",
     "make_dlrm_training",
@@ -43,7 +43,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     __all__,
     {
-        "axes": ("RankAxes",),
+        "axes": ("Axes",),
         "convolution": ("make_convolution_training", "read_network"),
         "inference.batch": ("Batch", "Segment"),
         "inference.forward": ("make_inference",),

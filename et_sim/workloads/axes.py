@@ -25,7 +25,7 @@ class RankAxis(NamedTuple):
     stride: int
 
 
-class RankAxes:
+class Axes:
     """Ranks by their places along axes."""
 
     def __init__(self, /, **sizes: int) -> None:
@@ -46,7 +46,7 @@ class RankAxes:
             stride *= size
         return stride
 
-    def split(self, *names: str, **sizes: int) -> RankAxes:
+    def split(self, *names: str, **sizes: int) -> Axes:
         """Return the same ranks with further axes, which together replace some neighbouring ones."""
         if not names:
             raise UsageError(
@@ -63,7 +63,7 @@ class RankAxes:
                     remedy="split axes that follow each other",
                 )
             reached *= axis.size
-        axes = RankAxes()
+        axes = Axes()
         axes.ranks, axes._own = self.ranks, self._own
         axes._all = dict(self._all)
         axes._add(sizes, first)

@@ -21,7 +21,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.errors import FieldError, did_you_mean
 
 DUAL = "dualpipe"
 PAIRED = ("1f1b", "interleaved")  # schedules that may run passes in pairs; dualpipe always does
@@ -213,38 +213,38 @@ def schedule(name: str, shape: PipelineShape) -> Callable[[int], Iterator[Pass]]
     """Return a function from a place to its passes, by the name of a schedule."""
     if name not in SCHEDULES:
         remedy = did_you_mean(name, tuple(SCHEDULES)) or f"known: {', '.join(SCHEDULES)}"
-        raise UsageError(f"there is no schedule {name!r}", remedy=remedy)
+        raise FieldError(f"there is no schedule {name!r}", remedy=remedy)
     if shape.chunks > 1 and name != "interleaved":
-        raise UsageError(
-            f"chunks is {shape.chunks}, but the schedule {name} has 1 chunk on each rank",
-            remedy="leave chunks out, or choose the schedule interleaved",
+        raise FieldError(
+            f"`chunks` is {shape.chunks}, but the `schedule` {name} has 1 chunk on each rank",
+            remedy="leave `chunks` out, or choose the `schedule` interleaved",
         )
     if name == "interleaved" and shape.chunks < 2:
-        raise UsageError(
-            f"chunks is {shape.chunks}, but the schedule interleaved needs at least 2 on each rank",
-            remedy="set chunks to 2, or choose the schedule 1f1b",
+        raise FieldError(
+            f"`chunks` is {shape.chunks}, but the `schedule` interleaved needs at least 2 on each rank",
+            remedy="set `chunks` to 2, or choose the `schedule` 1f1b",
         )
     if shape.pairs and name not in PAIRED:
-        raise UsageError(
+        raise FieldError(
             f"{name} has no forward pass that may run beside a backward pass"
             if name != DUAL
             else "dualpipe runs passes in pairs anyway",
-            remedy=f"leave overlap_experts out, or take the schedule {' or '.join(PAIRED)}",
+            remedy=f"leave `overlap_experts` out, or take the `schedule` {' or '.join(PAIRED)}",
         )
     if name == DUAL and (shape.stages % 2 or shape.micro_batches % 2):
-        raise UsageError(
+        raise FieldError(
             f"dualpipe needs even numbers of stages and micro-batches, and they are {shape.stages} and"
             f" {shape.micro_batches}",
             remedy="give even numbers of both",
         )
     if name == DUAL and shape.micro_batches < 2 * shape.stages:
-        raise UsageError(
+        raise FieldError(
             f"{shape.micro_batches} micro-batches are too few for dualpipe, which fills two pipelines of"
             f" {shape.stages} stages",
             remedy=f"give {2 * shape.stages} or more",
         )
     if name == "interleaved" and shape.micro_batches % shape.stages:
-        raise UsageError(
+        raise FieldError(
             f"{shape.micro_batches} micro-batches are not whole rounds of {shape.stages} stages",
             remedy=f"interleaved needs a multiple of {shape.stages}",
         )

@@ -29,7 +29,7 @@ from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.columns import Trace
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.workload import Workload
-from et_sim.workloads.axes import RankAxes
+from et_sim.workloads.axes import Axes
 from et_sim.workloads.recording import NodeRecording, Nodes
 
 
@@ -69,7 +69,7 @@ _NOTHING: Mapping[str, int] = MappingProxyType({})
 class Rank:
     """A rank that represents all ranks with the same results of a program's queries."""
 
-    def __init__(self, axes: RankAxes, rank: int, rules: dict[str, GroupRule], source: str) -> None:
+    def __init__(self, axes: Axes, rank: int, rules: dict[str, GroupRule], source: str) -> None:
         self.axes = axes
         self.recording = NodeRecording(source)
         self.queries: dict[tuple[Any, ...], tuple[Callable[[Any], Any], Any]] = {}
@@ -331,7 +331,7 @@ PROFILE = "corrected"  # the reference has no results for made workloads
 Program = Callable[[Rank], object]
 
 
-def make_workload(axes: RankAxes, program: Program, *, source: str = "<program>") -> Workload:
+def make_workload(axes: Axes, program: Program, *, source: str = "<program>") -> Workload:
     """Return the workload in which every rank runs the program."""
     ranks = np.arange(axes.ranks, dtype=np.int32)
     of_rank = np.full(axes.ranks, -1, np.int32)

@@ -1,8 +1,8 @@
-"""Sentences about what was given quote no more than a line of it."""
+"""Messages quote at most one line of the input."""
 
 from __future__ import annotations
 
-from et_sim.basics.errors import LONGEST_SENTENCE, EtSimError, brief, did_you_mean, unreadable
+from et_sim.basics.errors import LONGEST_SENTENCE, EtSimError, FieldError, brief, did_you_mean, unreadable
 
 
 def test_a_long_word_is_cut_and_the_sentence_around_it_stays() -> None:
@@ -16,6 +16,13 @@ def test_a_long_sentence_is_cut_in_its_middle() -> None:
     result = brief("one two " * 100_000 + "end")
     assert len(result) <= LONGEST_SENTENCE
     assert result.endswith("end")
+
+
+def test_fields_have_the_names_of_their_options_on_a_command_line() -> None:
+    error = FieldError("`zero` is 4, and shards are 2", remedy="give `zero` or `micro_batches`")
+    assert str(error) == "zero is 4, and shards are 2 (give zero or micro_batches)"
+    named = error.with_names({"zero": "--zero"})
+    assert str(named) == "--zero is 4, and shards are 2 (give --zero or micro_batches)"
 
 
 def test_usual_sentences_stay_as_they_are() -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command even where what it comes upon drops it, and what cleans up is left alone."""
+"""Ctrl-C ends a command even if its code drops the exception; code that cleans up is not interrupted."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 
 @pytest.fixture(autouse=True)
-def _hears_ctrl_c() -> Iterator[None]:
-    """Whoever runs the tests in the background of a shell hands on that SIGINT is ignored."""
+def _ctrl_c_interrupts() -> Iterator[None]:
+    """Handle SIGINT during the test: a shell starts background processes with SIGINT ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
@@ -46,7 +46,7 @@ class _Asked(type):
 
 
 class _Number(int, metaclass=_Asked):
-    """NumPy asks its class for attributes, and drops what that raises."""
+    """A number whose class is read by NumPy, which drops exceptions raised there."""
 
 
 def _in_a_destructor() -> None:
@@ -169,7 +169,7 @@ def test_either_program_is_interrupted_where_it_was_dropped(
 
 
 def test_without_timers_ctrl_c_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on Windows."""
+    """Check a system without interval timers, such as Windows."""
     monkeypatch.delattr(signal, "setitimer")
     monkeypatch.delattr(signal, "SIGALRM")
     with interruptible():

@@ -1,4 +1,4 @@
-"""Indented JSON is what the standard library writes, to the letter."""
+"""Indented JSON has the same bytes as the output of the standard library."""
 
 from __future__ import annotations
 

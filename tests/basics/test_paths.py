@@ -1,4 +1,4 @@
-"""Names that no file can have are refused like those of files that do not exist."""
+"""Invalid file names are refused with the same message as missing files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_name_that_no_file_can_have_is_refused(
     assert len(str(caught.value)) < 1000
 
 
-def test_so_is_one_that_a_run_should_be_written_to() -> None:
+def test_a_target_of_a_run_that_no_file_can_have_is_refused() -> None:
     check_target(Path("short"))
     with pytest.raises(EtSimError, match="cannot be written: its name has 5000 characters"):
         check_target(Path("x" * 5000))

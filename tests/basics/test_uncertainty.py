@@ -1,4 +1,4 @@
-"""Bands: closed forms, what cancels between two times, and that they hold as many as they say."""
+"""Bands: closed forms, cancellation between two times, and the share of true values that a band holds."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ def test_a_ratio_is_never_less_sure_than_of_two_devices_and_the_same_both_ways(
     assert set(first.bases) <= set(BASES)
 
 
-def test_bands_hold_as_many_as_they_say() -> None:
-    """Errors drawn as the terms say; the shares of the parts are not small, nor are the errors."""
+def test_bands_hold_the_stated_share_of_true_values() -> None:
+    """Draw errors from the terms; both the shares of the parts and the errors are large."""
     amounts = {("gemm", "x"): 3, ("gemm", "y"): 2, ("all_reduce", "z"): 5}
     terms = {"gemm": ErrorTerm("calibrated", 0.1, 0.05), "all_reduce": ErrorTerm("modelled", 0.25, 0.25)}
     result = Composition.of("", WHOLE, terms, amounts)

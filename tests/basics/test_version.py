@@ -1,4 +1,4 @@
-"""`et-sim --version` says what et-sim is made of; `et-sim --help` shows every command under one heading."""
+"""`et-sim --version` names the commit and its date; `et-sim --help` shows every command under one heading."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from et_sim import version
 from et_sim.cli import COMMANDS, main
 
 
-def _said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def _printed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 0
@@ -48,16 +48,16 @@ def test_a_wheel_and_an_archive_state_their_sources(
 ) -> None:
     monkeypatch.setattr(version, "PACKAGE", tmp_path / "et_sim")
     monkeypatch.setattr(version, "ARCHIVED", "$Format" + ":%h, %cs$")
-    assert _said(["--version"], capsys) == f"et-sim {version.__version__}\n"
+    assert _printed(["--version"], capsys) == f"et-sim {version.__version__}\n"
     monkeypatch.setattr(version, "ARCHIVED", "abc1234, 2026-01-02")
-    assert _said(["--version"], capsys) == f"et-sim {version.__version__} (abc1234, 2026-01-02)\n"
+    assert _printed(["--version"], capsys) == f"et-sim {version.__version__} (abc1234, 2026-01-02)\n"
     (tmp_path / "et_sim").mkdir()
     (tmp_path / "et_sim" / "commit.txt").write_text("def5678, 2026-02-03\n", encoding="utf-8")
-    assert _said(["--version"], capsys) == f"et-sim {version.__version__} (def5678, 2026-02-03)\n"
+    assert _printed(["--version"], capsys) == f"et-sim {version.__version__} (def5678, 2026-02-03)\n"
 
 
 def test_help_shows_every_command_under_one_heading(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = _said(["--help"], capsys).splitlines()
+    lines = _printed(["--help"], capsys).splitlines()
     shown = [line.split()[0] for line in lines if line.startswith("    ") and not line.startswith("     ")]
     assert shown == [name for group in COMMANDS.values() for name in group]
     assert [line.strip() for line in lines if line.strip() in COMMANDS] == list(COMMANDS)

@@ -1,4 +1,4 @@
-"""No character of a name that a terminal would obey reaches one; files get all of them."""
+"""Control characters in names are escaped on a terminal; files keep them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 
 class Terminal(io.StringIO):
-    """One that keeps what it gets."""
+    """A text stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True

@@ -17,7 +17,7 @@ LAUNCH, COPIES = "host.launch=3e3:1e3:1e4", "shares.after-gather.values=2:1:8"
 
 @pytest.fixture(scope="module")
 def program() -> ModuleType:
-    """The program."""
+    """Return the program as a module."""
     import sys
 
     described = importlib.util.spec_from_file_location("fit_software", PROGRAM)
@@ -29,7 +29,7 @@ def program() -> ModuleType:
 
 
 def seconds(kernels: int, weights: float) -> Callable[[str], float]:
-    """What a step of so many kernels and weights takes in some software."""
+    """Return a function from a file of software to the time of a step with these kernels and weights."""
 
     def simulate(software: str) -> float:
         content = json.loads(Path(software).read_text(encoding="utf-8"))

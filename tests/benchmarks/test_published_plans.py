@@ -21,7 +21,7 @@ CHEAPEST = (20,)  # eight ranks
 
 @pytest.fixture(scope="module")
 def plans() -> ModuleType:
-    """The program, under a name of its own."""
+    """Return the program as a module, under another name than its own."""
     path = ROOT / "benchmarks" / "published_plans.py"
     spec = importlib.util.spec_from_file_location("published_plans_program", path)
     assert spec is not None
@@ -57,15 +57,15 @@ def test_the_page_shows_every_plan_and_its_commands(plans: ModuleType) -> None:
 @pytest.mark.deep
 @pytest.mark.usefixtures("warm_engine")
 @pytest.mark.parametrize("number", CHEAPEST)
-def test_the_page_shows_what_the_cheapest_plans_come_to(plans: ModuleType, number: int) -> None:
+def test_the_page_shows_the_results_of_the_cheapest_plans(plans: ModuleType, number: int) -> None:
     row = plans.rows()[number - 1]
     result = plans.run(row)
     assert result["status"] == "simulated"
     assert plans.line(number, row, result) in plans.PAGE.read_text(encoding="utf-8")
 
 
-def test_figures_are_in_the_unit_of_what_was_measured(plans: ModuleType) -> None:
-    """A step of 2 s on 4 ranks, with 8 sequences: full operations are those that the run states."""
+def test_figures_have_the_unit_of_the_measured_value(plans: ModuleType) -> None:
+    """Run a step of 2 s on 4 ranks with 8 sequences; full operations are the ones that the run states."""
     import msgspec
 
     model = read_model("gpt2")

@@ -1,4 +1,4 @@
-"""`benchmarks/suite.py --reference`, with a program that stands for the reference."""
+"""`benchmarks/suite.py --reference`, with a program that replaces the reference."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ with open("runs.txt", "a") as runs:
 
 @pytest.fixture
 def suite(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The program; modules beside it have names that helpers of other tests have too."""
+    """Yield the program; modules beside it share names with helpers of other tests."""
     names = [path.stem for path in BENCHMARKS.glob("*.py")]
     others = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     monkeypatch.syspath_prepend(str(BENCHMARKS))
@@ -86,7 +86,7 @@ def test_the_link_model_is_measured_beside_the_binary_with_congestion(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "sentence"),
     [
         (None, "is no program that can be run"),
         ("#!/nowhere/at/all\n", "cannot be run: No such file or directory"),
@@ -94,7 +94,7 @@ def test_the_link_model_is_measured_beside_the_binary_with_congestion(
     ],
 )
 def test_a_reference_that_is_absent_or_fails_is_refused_in_one_sentence(
-    text: str | None, said: str, tmp_path: Path
+    text: str | None, sentence: str, tmp_path: Path
 ) -> None:
     binary = tmp_path / "reference"
     if text is not None:
@@ -103,7 +103,7 @@ def test_a_reference_that_is_absent_or_fails_is_refused_in_one_sentence(
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 1
     assert run.stderr.startswith("suite.py: error: the reference ")
-    assert said in run.stderr
+    assert sentence in run.stderr
     assert run.stderr.count("\n") == 1
 
 

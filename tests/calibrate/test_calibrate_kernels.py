@@ -1,4 +1,4 @@
-"""Fits of kernels: what made the rows is found again, and rows that say nothing are not made to."""
+"""Fits of kernels find the figures that made the rows, and keep figures that no row determines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SOFTMAX = [f"softmax {rows} {width}" for rows, width in itertools.product((1 << 
 
 @pytest.fixture(scope="module")
 def other() -> RooflineDevice:
-    """A device that is not the preset's, as a fit may find it."""
+    """Return a device whose figures differ from the preset's."""
     device = device_of(MACHINE)
     changes = {"launch-overhead": 3100.0, "split-time": 1700.0, "prologue": 2.5}
     changes |= {"memory-efficiency of gemm": 0.8, "part with tiles of 32768": 0.9}
@@ -42,7 +42,7 @@ def other() -> RooflineDevice:
 
 
 def measured(device: RooflineDevice, shapes: list[str], noise: float = 0.0) -> Kernels:
-    """What the device would take, off by turns by so much."""
+    """Return rows with the times of the device, in turn multiplied and divided by `1 + noise`."""
     rows = [MeasuredKernel(shape, "bf16", 1.0, f"row {at}") for at, shape in enumerate(shapes, 1)]
     predicted = Kernels.of(rows).ratios(device, np.arange(len(rows)))
     signs = itertools.cycle((1 + noise, 1 / (1 + noise), 1 / (1 + noise), 1 + noise))

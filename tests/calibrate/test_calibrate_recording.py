@@ -1,4 +1,4 @@
-"""Fits to recorded jobs: equal kernels are one row, few shapes say one figure, waits are not transfers."""
+"""Fits to recorded jobs: equal kernels are one row, few shapes give one figure, waits are not transfers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LATE = (90, 30)  # us that ranks wait for the other one, by turns
 
 
 def job(prefix: Path, shapes: list[str], slower: float = 1.25) -> None:
-    """Two ranks that run each shape four times, as the machine would if it were so much slower."""
+    """Write two ranks that run each shape four times, with kernels `slower` times as long as predicted."""
     kernels = Kernels.of([MeasuredKernel(shape, "bf16", 1.0, shape) for shape in shapes])
     predicted = kernels.ratios(device_of(MACHINE), np.arange(len(shapes))) * 1000
     traces = []
@@ -51,7 +51,7 @@ def job(prefix: Path, shapes: list[str], slower: float = 1.25) -> None:
     write_workload(Workload.of(traces), prefix)
 
 
-def test_few_shapes_say_one_figure_that_others_are_predicted_by(
+def test_few_shapes_give_one_figure_that_predicts_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job(tmp_path / "job", SHAPES)
@@ -86,6 +86,15 @@ def test_a_collective_takes_as_long_as_on_the_member_that_came_last(tmp_path: Pa
     assert {row.us for row in alone.collectives} == {60.0}
     spread = read_recording(str(tmp_path / "job"), 2, 1)
     assert {row.call.nodes for row in spread.collectives} == {2}
+
+
+def test_kernels_of_one_shape_are_a_row_for_each_datatype(tmp_path: Path) -> None:
+    build = TraceBuilder()
+    for datatype, nanos in (("bf16", 2000), ("fp32", 9000), ("bf16", 4000), (None, 7000)):
+        build.compute(layer_shape=SHAPES[0], dtype=datatype, nanos=nanos, attributes=ON_DEVICE)
+    write_workload(Workload.of([build.build()]), tmp_path / "job")
+    kernels = read_recording(str(tmp_path / "job"), 0, 8).kernels
+    assert {row.datatype: row.us for row in kernels} == {"": 7.0, "bf16": 3.0, "fp32": 9.0}
 
 
 def test_collectives_that_fill_nodes_unevenly_are_counted_and_left_out(tmp_path: Path) -> None:

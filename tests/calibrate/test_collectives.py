@@ -1,4 +1,4 @@
-"""Fits of collectives predict what they have not seen, find what is true, and refuse what cannot tell."""
+"""Fits of collectives predict rows left out, find true factors, and refuse rows that determine none."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_fit_to_all_reduces_predicts_other_collectives() -> None:
 def _made(
     library: Library, kinds: tuple[str, ...], ranks: tuple[int, ...], nodes: int = 1
 ) -> list[MeasuredCollective]:
-    """What a library of known calibration takes."""
+    """Return rows with the times of a library of known calibration."""
     calls = [
         Call(kind, number, nodes, 1 << power) for kind in kinds for number in ranks for power in range(10, 30)
     ]
@@ -162,7 +162,9 @@ def test_a_fit_that_is_further_off_than_the_machine_on_long_times_is_not_taken()
     slower = replace(A100, calibration=Calibration(bandwidth_simple=0.8))
     assert without_worse(slower, better, rows, []) == better
     assert as_taken(slower, better, seen) == seen
-    assert without_worse(slower, better, rows, [(rows[-1], 3.0)]).kept  # rows that it had not seen tell more
+    alike = LibraryFit(Calibration(base_ll=1.0), ("base_ll",), len(rows), ())
+    assert without_worse(A100, alike, rows, []) == alike  # as good as the machine is not worse
+    assert without_worse(slower, better, rows, [(rows[-1], 3.0)]).kept  # a row that was left out decides
 
 
 def test_without_large_sizes_bandwidth_is_reported_as_unknown() -> None:
@@ -368,8 +370,8 @@ def test_choices_that_nccl_prints_are_taken(
         "all_reduce": [[1, 1024, "tree", "LL"], [1, 67108864, "ring", "Simple"]]
     }
     capsys.readouterr()
-    asked = ["collective", "library", "--machine", "machine.json:8", "--bytes", "4KiB", "--json"]
-    assert main(asked) == 0
+    command = ["collective", "library", "--machine", "machine.json:8", "--bytes", "4KiB", "--json"]
+    assert main(command) == 0
     ways = json.loads(capsys.readouterr().out)["sizes"][0]["ways"]
     assert [way["way"] for way in ways if way["chosen"]] == ["tree LL"]
     for text, why in (

@@ -1,4 +1,4 @@
-"""Measured kernels of several types: presets predict them, and fits tell what their times include."""
+"""Measured kernels of several types: presets predict them, and fits find the included kernels."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_rows_are_checked_against_the_peak_and_not_against_an_earlier_fit() -> N
 
 
 def slower(device: RooflineDevice) -> RooflineDevice:
-    """The device with a slower quantisation."""
+    """Return the device with a slower quantisation."""
     slow = KernelKind(launch_ns=20_000.0)
     parts = device.memory_efficiency.with_curve("quantise", Curve(0.5))
     return replace(
@@ -112,7 +112,7 @@ def slower(device: RooflineDevice) -> RooflineDevice:
 
 
 def made_rows(device: RooflineDevice, datatype: str) -> list[MeasuredKernel]:
-    """What the device takes for products; in fp8, with the quantisation of their first side."""
+    """Return rows of products with the times of the device, in fp8 with the quantisation of one operand."""
     rows = []
     for m, n, k in itertools.product(SIDES[1:], SIDES[:4], SIDES[:4]):
         included = (f"quantise {m} {k}",) if datatype == "fp8" else ()
@@ -127,3 +127,11 @@ def test_the_prologue_of_tiles_of_queries_is_fitted_from_the_one_of_the_device_w
     for given, begins in ((0.0, QUERY_PROLOGUE), (77.0, 77.0)):
         found = factors(replace(device, query_prologue=given), target)
         assert [factor.start for factor in found if factor.name == "query-prologue"] == [begins]
+
+
+@pytest.mark.parametrize(("rows", "classes"), [(3, set()), (4, {"gemm"})])
+def test_four_rows_outside_a_fit_are_an_error_of_their_class(rows: int, classes: set[str]) -> None:
+    held = [
+        (MeasuredKernel("gemm 4096 4096 4096", "bf16", 1.0, "here"), 1.0 + row / 100) for row in range(rows)
+    ]
+    assert accuracy_of(device_of(MACHINE), held).keys() == classes

@@ -1,4 +1,4 @@
-"""Software that is not stated names itself where a job is made and run, with the command for another one."""
+"""A job with assumed software names it when made and when run, with the command for another one."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def write(path: Path, content: object) -> str:
 
 
 def network(folder: Path, npus: int = 4) -> str:
-    """JSON is YAML too."""
+    """Write a ring of NPUs as JSON, which is YAML, and return its path."""
     return write(folder / f"network{npus}.yml", ring(npus))
 
 

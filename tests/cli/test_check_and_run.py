@@ -1,7 +1,7 @@
-"""`check` and `run` agree: what one refuses, the other does, and what check finds nothing in is not refused.
+"""`check` and `run` agree: both refuse the same inputs, and a workload without problems is run.
 
-Small workloads with what people get wrong, on small machines; a run that is interpreted ends with 0, 1 (a
-stall) or 2 (refused).
+Small workloads with common mistakes run on small machines; an interpreted run ends with 0, 1 (a stall) or 2
+(refused).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GROUPS: dict[str, list[int]] = {"1": [2, 3], "pairs": [0, 1], "all four": [3, 1,
 
 
 def a_workload(chance: random.Random) -> Workload:
-    """Mostly the same program on all members; sometimes something is left out, added or changed."""
+    """Return a workload of equal members, in some of which a step is left out, added or changed."""
     steps = [a_step(chance) for _ in range(chance.randint(1, 4))]
     spoilt = chance.random() < 0.6
     traces = []
@@ -49,7 +49,7 @@ def a_workload(chance: random.Random) -> Workload:
 
 
 def damaged(trace: Trace, chance: random.Random) -> Trace:
-    """With a node on the CPU that is none, or a collective of a type that there is not."""
+    """Return the trace with a communication on the CPU, or with a collective of an unknown type."""
     row = chance.randrange(len(trace))
     if chance.random() < 0.5:
         on_cpu = trace.is_cpu.copy()
@@ -92,7 +92,7 @@ def nodes(
 
 
 def a_machine(chance: random.Random, folder: Path) -> list[str]:
-    """Options that name the files of one."""
+    """Write the files of a random machine and return the options that name them."""
     grid = chance.choice([[4], [4], [2, 2]])
     algorithms = [chance.choice(["ring", "direct", "halvingDoubling"])] * chance.choice([len(grid)] * 3 + [1])
     system: dict[str, Any] = {f"{name}-implementation": algorithms for name in LISTS}
@@ -122,8 +122,8 @@ def agree(seed: int, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
     status = main(["run", prefix, *machine, "--out", str(folder / "out")])
     err = capsys.readouterr().err
     context = f"seed {seed}\n{output.out}{output.err}\n{err}"
-    assert result == 0 or status != 0, context  # what check refuses does not complete
-    assert result == 2 or status != 2, context  # what a run refuses, check does
+    assert result == 0 or status != 0, context  # a workload refused by `check` does not complete
+    assert result == 2 or status != 2, context  # a workload refused by `run` is refused by `check`
     return status
 
 

@@ -1,4 +1,4 @@
-"""Sweeps and runs are data: a Python file that they name runs only if the command line names it, too."""
+"""Sweeps and runs are data: a Python file that they name runs only if the command line also names it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMANDS = ("sweep", "search")
 
 @pytest.fixture
 def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A network model that leaves a mark when it is imported, in the folder in which commands run."""
+    """Yield the path of a mark that a network model in the current directory writes when imported."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
@@ -41,7 +41,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _described(folder: Path, name: str, where: str) -> Path:
-    """A sweep that names a network model in a place."""
+    """Write a sweep that names a network model in `where`, and return its path."""
     axes: dict[str, Any] = {"bandwidth": {"field": "network.bandwidth[0]", "values": [25, 50]}}
     content: dict[str, Any] = spec(axes=axes, search={"minimise": ["makespan_ns"], "method": "optuna"})
     if where == "base":

@@ -1,4 +1,4 @@
-"""`et-sim compare` of two workloads counts what each does, and shows what differs."""
+"""`et-sim compare` of two workloads counts the operations of each, and shows differences."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_workload_equals_itself(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_replicas_add_their_collectives_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
-    """Twice the ranks with the same batch each: sums over ranks double, averages stay."""
+    """Compare with twice the ranks and the same batch each: sums over ranks double, averages stay."""
     small, large = _made("a", "--tp", "2", "--dp", "1"), _made("b", "--tp", "2", "--dp", "2")
     result = _compared(capsys, small, large)
     reduced = result.pop(("all_reduce", 2))

@@ -1,4 +1,4 @@
-"""`et-sim demo`: works anywhere, leaves files to play with, overwrites nothing that was changed."""
+"""`et-sim demo` works in any folder, leaves inputs and a run, and keeps files that were changed."""
 
 from __future__ import annotations
 

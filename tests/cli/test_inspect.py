@@ -1,4 +1,4 @@
-"""`et-sim inspect` from the outside: views, data, and what is no run."""
+"""`et-sim inspect` from the outside: views, data, and refusals."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_an_incomplete_or_damaged_run_is_named_with_its_file(
 def test_texts_that_lie_outside_of_their_dictionary_are_refused(
     demo: Path, tmp_path: Path, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Readers that trust the file, as DuckDB does, would read foreign memory."""
+    """Check positions outside of the dictionary: DuckDB, which trusts the file, would read foreign memory."""
     copy = tmp_path / "copy"
     shutil.copytree(demo, copy)
     with pa.ipc.open_file(str(copy / "timeline.arrow")) as file:

@@ -37,7 +37,7 @@ def test_make_lists_its_output_in_json(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "sentence"),
     [
         (["all_reduc", "--ranks", "2", "--bytes", "1"], "did you mean 'all_reduce'?"),
         (["all_reduce", "--ranks", "2"], "all_reduce needs a size (add --bytes"),
@@ -77,13 +77,13 @@ def test_make_lists_its_output_in_json(tmp_path: Path, capsys: pytest.CaptureFix
     ],
 )
 def test_wrong_use_is_one_sentence_and_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
 ) -> None:
     assert main(["make", *arguments, "-o", str(tmp_path / "w")]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("et-sim: error: ")
-    assert said in captured.err
+    assert sentence in captured.err
     assert captured.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -102,12 +102,12 @@ def test_a_million_ranks_are_a_manifest_and_one_template(
     assert read_workload(f"{prefix}.workload.json").ranks == 1 << 20
 
 
-@pytest.mark.parametrize("asked", [["-o", "NAME.workload.json"], ["--manifest", "-o", "NAME"]])
+@pytest.mark.parametrize("options", [["-o", "NAME.workload.json"], ["--manifest", "-o", "NAME"]])
 def test_a_manifest_is_written_on_request(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
-    asked = [text.replace("NAME", str(tmp_path / "ring")) for text in asked]
-    arguments = ["make", "ring_send_receive", "--ranks", "4", "--bytes", "8", *asked, "--json"]
+    options = [text.replace("NAME", str(tmp_path / "ring")) for text in options]
+    arguments = ["make", "ring_send_receive", "--ranks", "4", "--bytes", "8", *options, "--json"]
     assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out) == {
         "manifest": str(tmp_path / "ring.workload.json"),
@@ -129,7 +129,9 @@ def test_very_many_ranks_are_files_only_on_request(tmp_path: Path) -> None:
     assert not (tmp_path / "m.0.et").exists()
 
 
-def test_one_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_single_rank_and_micro_batch_are_printed_in_the_singular(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     made = ["make", "transformer", "--layers", "1", "--hidden", "64", "--micro-batches", "1"]
     assert main([*made, "-o", str(tmp_path / "job")]) == 0
     out = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`et-sim make prefill` and `make decode`: what they write, and what they refuse in one sentence."""
+"""`et-sim make prefill` and `make decode`: files written, and refusals in one sentence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_prefill_is_a_pass_over_all_prompts(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "sentence"),
     [
         ("llm --model llama3-8b --prompt 3", "--prompt is not for llm (only prefill has it)"),
         ("all_reduce --ranks 2 --bytes 3 --steps 3", "--steps is not for all_reduce (only decode has it)"),
@@ -54,9 +54,11 @@ def test_a_prefill_is_a_pass_over_all_prompts(capsys: pytest.CaptureFixture[str]
         ("decode --model llama3-8b --tp 2 --ranks 4 --context 8", "--ranks is 4"),
     ],
 )
-def test_contradictory_options_are_refused(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contradictory_options_are_refused(
+    words: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["make", *words.split(), "-o", "x"]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert sentence in error
     assert error.count("\n") == 1
     assert not list(Path().iterdir())

@@ -1,4 +1,4 @@
-"""`et-sim network`: what it prints, as text and data, and what it refuses."""
+"""`et-sim network`: text, data and refusals."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from et_sim.cli import main
+from et_sim.network.description import _few
 
 DIMENSIONS = (
     "topology: [ Ring, Switch ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 50, 25 ]\nlatency: [ 500, 1000 ]\n"
@@ -36,8 +37,8 @@ def test_requested_paths_are_shown_and_the_picture_has_all_devices(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = files / "graph.svg"
-    asked = ["--path", "0:1", "--path", "2:15", "--svg", str(target)]
-    assert main(["network", str(files / "graph.yml"), *asked]) == 0
+    options = ["--path", "0:1", "--path", "2:15", "--svg", str(target)]
+    assert main(["network", str(files / "graph.yml"), *options]) == 0
     printed = capsys.readouterr().out
     assert "0 to 1: npu0 > leaf0 > npu1: 2 µs, 50 GB/s" in printed
     assert "2 to 15: npu2 > leaf1 > agg0-1 > core0-3 > agg6-7 > leaf7 > npu15: 6 µs" in printed
@@ -75,3 +76,19 @@ def test_levels_of_1_0_are_refused_in_a_sentence(files: Path, capsys: pytest.Cap
     (files / "levels.json").write_text(json.dumps(levels), encoding="utf-8")
     assert main(["network", str(files / "levels.json")]) == 2
     assert "bundles" in capsys.readouterr().err
+
+
+def test_devices_of_a_graph_are_counted_by_their_sort(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["network", str(files / "graph.yml")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("devices")] == [
+        "16 NPUs, 20 switches"
+    ]
+
+
+@pytest.mark.parametrize(("count", "rest"), [(8, ""), (9, ", … (9)")])
+def test_eight_names_of_devices_are_listed_at_most(count: int, rest: str) -> None:
+    names = [f"s{number}" for number in range(count)]
+    assert _few(names) == ", ".join(names[:8]) + rest

@@ -1,4 +1,4 @@
-"""Words of tables that say which network joins nodes, as options of a machine by name."""
+"""A table names the network between nodes in words, which become options of a machine."""
 
 from __future__ import annotations
 

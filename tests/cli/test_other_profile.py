@@ -1,4 +1,4 @@
-"""A run in a profile that nobody named says what the corrected one makes of it, exactly."""
+"""A run without a named profile states the time of the corrected profile, exactly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("warm_engine")
 
 MIB = 1 << 20
 NETWORK = "topology: [Ring]\nnpus_count: [4]\nbandwidth: [50]\nlatency: [500]\n"
-# Where messages share links for free, what the other corrections do shows by itself.
+# Messages share links for free here, so that the other corrections show an effect.
 SHARED_FOR_FREE = {**FIFO_RING, "corrections": {"port-bandwidth": False}}
 MACHINE = ("--system=system.json", "--network=network.yml", "--groups=groups.json")
 
@@ -35,7 +35,7 @@ def _write(name: str, fill: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory: a machine that names no profile, and workloads that differ, stall and do not."""
+    """Enter a folder with a machine without a profile, and workloads that differ, are equal, or stall."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "network.yml").write_text(NETWORK)
     (tmp_path / "system.json").write_text(json.dumps(SHARED_FOR_FREE))
@@ -99,16 +99,16 @@ def test_a_profile_that_is_named_is_simulated_alone(
 def test_python_simulates_both_only_on_request() -> None:
     machine = {"system": FIFO_RING, "network": "network.yml"}
     assert et_sim.simulate("differs", **machine).summary()["other_profile"] is None
-    asked = et_sim.simulate("differs", **machine, other_profile=True)
+    requested = et_sim.simulate("differs", **machine, other_profile=True)
     corrected = et_sim.simulate("differs", **machine, profile="corrected")
-    assert asked.summary()["other_profile"]["makespan_ns"] == corrected.makespan_ns
+    assert requested.summary()["other_profile"]["makespan_ns"] == corrected.makespan_ns
 
 
 @pytest.mark.parametrize("model", ["analytical", "link"])
 def test_each_named_correction_has_the_time_of_a_run_with_it_alone(
     folder: Path, capsys: pytest.CaptureFixture[str], model: str
 ) -> None:
-    """Chunks that do not divide evenly, sends of which two wait for each other, and a shared slot."""
+    """Run chunks of uneven size, two sends in sequence, and a shared slot."""
 
     def fill(rank: int, build: TraceBuilder) -> None:
         send_and_all_reduce(rank, build)

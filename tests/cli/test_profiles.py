@@ -1,8 +1,9 @@
-"""Which profile a run is in, who names it, and that what is made here names the corrected one."""
+"""The profile of a run: its source, and the corrected profile in files that commands make."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ JOB = ("--tp=2", "--pp=2", "--dp=2", "--micro-batches=2", "--layers=2", "--hidde
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with a machine that names no profile, and a training job."""
+    """Enter a folder with a machine without a profile and a training job."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "network.yml").write_text(NETWORK)
     (tmp_path / "system.json").write_text(json.dumps(FIFO_RING))
@@ -122,6 +123,27 @@ def test_commands_that_are_printed_for_trace_files_name_the_profile(
     assert capsys.readouterr().out.splitlines()[-1].endswith(" --profile corrected")
     assert convert(["scale", "job.workload.json", "--replicas=2", "--expand", "-o", "more/job"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith(" --profile corrected")
+
+
+def test_commands_that_are_printed_put_paths_with_spaces_in_quotes(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "my jobs").mkdir()
+    commands = []
+    for words in (
+        ["make", "transformer", *JOB, "-o", "my jobs/a"],
+        ["make", "transformer", *JOB, "--files", "-o", "my jobs/b"],
+    ):
+        capsys.readouterr()
+        assert main(words) == 0
+        commands.append(capsys.readouterr().out.splitlines()[-1].removeprefix("run it with: et-sim "))
+    assert convert(["scale", "my jobs/a.workload.json", "--replicas=2", "-o", "my jobs/c"]) == 0
+    commands.append(capsys.readouterr().out.splitlines()[-1].removeprefix("run with: et-sim "))
+    assert [shlex.split(command)[:2] for command in commands] == [
+        ["run", "my jobs/a.workload.json"],
+        ["run", "my jobs/b"],
+        ["run", "my jobs/c.workload.json"],
+    ]
 
 
 def test_files_made_from_a_manifest_name_the_same_profile(folder: Path) -> None:

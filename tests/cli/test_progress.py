@@ -77,7 +77,7 @@ def test_a_run_of_packets_counts_them(keys: dict[str, Any], monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("packets", "said"),
+    ("packets", "sentence"),
     [
         (1_000_000, "simulating about 1,000,000 packets"),
         (
@@ -93,8 +93,8 @@ def test_a_run_of_packets_counts_them(keys: dict[str, Any], monkeypatch: pytest.
         ),
     ],
 )
-def test_the_time_of_packets_is_estimated_before(packets: int, said: str) -> None:
-    assert announced(packets) == said
+def test_the_time_of_packets_is_estimated_before(packets: int, sentence: str) -> None:
+    assert announced(packets) == sentence
 
 
 def test_a_run_that_waits_for_machine_code_shows_progress(capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +116,7 @@ def test_background_compilation_is_reported_once(capsys: pytest.CaptureFixture[s
 
 
 def test_after_the_first_second_the_estimate_of_a_steady_run_holds() -> None:
-    """However long it took to begin, and however unevenly shares are told."""
+    """Check a start of any length, and shares that are reported at uneven intervals."""
     begin, seconds = 17.0, 20.0  # machine code was waited for, before
     estimate = Estimate()
     results = [begin + at for at in (0.3, 0.6, 1.2, 2.4, 4.8, 9.6, 9.9, 17.0)]
@@ -127,11 +127,11 @@ def test_after_the_first_second_the_estimate_of_a_steady_run_holds() -> None:
 
 
 def test_too_little_is_no_pace_unless_it_took_long() -> None:
-    for share, now, is_told in ((0.02, 1.0, False), (0.03, 1.0, True), (0.001, 3.0, True)):
+    for share, now, is_added in ((0.02, 1.0, False), (0.03, 1.0, True), (0.001, 3.0, True)):
         estimate = Estimate()
         estimate.add(0.0, 0.0)
         estimate.add(share, now)
-        assert (estimate.left(now) is not None) == is_told
+        assert (estimate.left(now) is not None) == is_added
 
 
 def test_between_reports_the_estimate_counts_down_and_ends() -> None:
@@ -141,8 +141,8 @@ def test_between_reports_the_estimate_counts_down_and_ends() -> None:
     assert [estimate.left(now) for now in (4.0, 5.0, 8.0, 8.1)] == [4.0, 3.0, 0.0, None]
 
 
-def test_a_run_that_begins_anew_is_estimated_anew() -> None:
-    """As when folded ranks turn out to differ, and all are simulated."""
+def test_a_restarted_run_is_estimated_again() -> None:
+    """Check a run that restarts, as when folded ranks turn out to differ and all are simulated."""
     estimate = Estimate()
     for share, now in ((0.0, 0.0), (0.9, 9.0), (0.1, 10.0)):
         estimate.add(share, now)

@@ -32,14 +32,14 @@ EDGES = "5 1 4\n4\n0 4 100Gbps 1us 0\n1 4 100Gbps 1us 0\n2 4 100Gbps 1us 0\n3 4 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory; nothing is compiled."""
+    """Enter an empty folder, without compilation."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     return tmp_path
 
 
 def rows(run: Path) -> dict[str, tuple[Any, Any]]:
-    """Columns and values of every table of a run."""
+    """Return the schema and the values of every table of a run."""
     results = {}
     for table in all_tables():
         if (run / table.file).exists():
@@ -49,7 +49,7 @@ def rows(run: Path) -> dict[str, tuple[Any, Any]]:
 
 
 def again(run: Path, workload: str) -> Path:
-    """The run of what run.json says, and of no other file of the machine."""
+    """Repeat a run from its run.json alone, without other files of the machine."""
     known = json.loads((run / "run.json").read_text(encoding="utf-8"))
     configuration = known["configuration"]
     result = et_sim.simulate(workload, **configuration, model=known["model"], detail=known["detail"])

@@ -1,4 +1,4 @@
-"""`et-sim run` from the outside: what it prints, writes, refuses and returns."""
+"""`et-sim run` from the outside: output, files, refusals and exit statuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INPUTS = [f"work.{rank}.et" for rank in range(8)]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with the traces `work.0.et` to `work.7.et`."""
+    """Enter a folder with the traces `work.0.et` to `work.7.et`."""
     monkeypatch.chdir(tmp_path)
     build = et_sim.TraceBuilder()
     work = build.compute("work", micros=20)
@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def stuck(folder: Path) -> str:
-    """Traces in which rank 5 waits for a message that never comes."""
+    """Write traces in which rank 5 waits for a message that is never sent."""
     traces = []
     for rank in range(8):
         build = et_sim.TraceBuilder()
@@ -162,7 +162,7 @@ def test_a_damaged_trace_is_one_sentence_and_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "sentence"),
     [
         ([f"--network={DEMO / 'network.yml'}", "--system=nope.json"], "nope.json"),
         ([f"--system={DEMO / 'system.json'}", "--network=nope.yml"], "nope.yml"),
@@ -173,13 +173,13 @@ def test_a_damaged_trace_is_one_sentence_and_leaves_nothing(
     ],
 )
 def test_an_unusable_machine_is_one_sentence_and_leaves_nothing(
-    folder: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", "work", *options]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("et-sim: error: ")
-    assert says in printed.err
+    assert sentence in printed.err
     assert printed.err.count("\n") == 1
     assert _names(folder) == INPUTS
 
@@ -279,7 +279,7 @@ def test_a_machine_that_does_not_fit_into_memory_is_refused_in_a_sentence(
 
 
 @pytest.mark.exhaustive
-def test_a_damaged_store_of_machine_code_is_made_anew(folder: Path, tmp_path: Path) -> None:
+def test_a_damaged_store_of_machine_code_is_rebuilt(folder: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "ET_SIM_CACHE_DIR": str(tmp_path / "cache")}
     script = "import sys; from et_sim.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", script, "run", "work", *MACHINE]

@@ -1,4 +1,4 @@
-"""run.json names every file that a run reads, with its hash, whichever file names it."""
+"""run.json names every file that a run reads, with its hash, independent of the file that names it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SWITCH = {"topology": ["Switch"], "npus_count": [3], "bandwidth": [50], "latency
 
 
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
-    """An audit hook, which stays for ever."""
+    """Record files that are opened; an audit hook cannot be removed."""
     if READ and event == "open" and isinstance(arguments[0], str) and arguments[1] in ("r", "rb"):
         folder, result = READ[-1]
         path = Path(arguments[0]).absolute()
@@ -47,7 +47,7 @@ sys.addaudithook(_note)
 
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
-    """The files of the current directory that were read."""
+    """Yield the files of the current directory that were read."""
     monkeypatch.chdir(tmp_path)
     results: list[Path] = []
     READ.append((tmp_path, results))
@@ -62,7 +62,7 @@ def _three(prefix: str, kind: str = "all_reduce") -> None:
 
 
 def _exchange(prefix: str) -> None:
-    """A program: every member sends to the next."""
+    """Write a workload in which every member sends to the next."""
     builders = [TraceBuilder() for _ in range(3)]
     for place, builder in enumerate(builders):
         builder.send((place + 1) % 3, 1000, tag=0)
@@ -150,3 +150,21 @@ def test_a_run_of_a_manifest_lists_it_and_its_templates(
     assert set(read) == {"pairs.workload.json", "pairs.template0.et", "pairs.template1.et"}
     assert read.items() <= hashes.items()
     assert "written to pairs.run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_a_machine_by_name_that_has_no_effect_is_refused(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["make", "all_reduce", "--ranks=8", "--bytes=1KiB", "-o", "job"]) == 0
+    assert main(["machine", "h100-dgx:8", "--out", "files"]) == 0
+    files = ["--system=files/system.json", "--network=files/network.yml"]
+    capsys.readouterr()
+    assert main([command, "job", "--machine=a100-dgx-80gb:8", *files]) == 2
+    assert capsys.readouterr().err == (
+        "et-sim: error: --machine a100-dgx-80gb:8 has no effect: --system and --network are given"
+        " (leave one of the three out)\n"
+    )
+    for file in files:
+        assert main(["check", "job", "--machine=a100-dgx-80gb:8", file]) == 0

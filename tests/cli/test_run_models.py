@@ -1,4 +1,4 @@
-"""`et-sim run --network-models`: every rung is the run that --network-model gives; steps say what differs."""
+"""`et-sim run --network-models`: every rung is the run of --network-model; steps show the differences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MACHINE = ("--system=system.json", "--network=network.yml")
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Ranks 0 and 1 both send to rank 2 over the link between 1 and 2, after some computation."""
+    """Enter a folder with ranks 0 and 1 that send to rank 2 over the link between 1 and 2."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "network.yml").write_text(
         "topology: [Ring]\nnpus_count: [8]\nbandwidth: [50]\nlatency: [500]\n"
@@ -111,7 +111,7 @@ def test_the_corrected_figure_of_every_model_is_shown_without_a_named_profile(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "sentence"),
     [
         (["--network-models=analytical"], "name two or more different models"),
         (["--network-models=link,link"], "name two or more different models"),
@@ -119,9 +119,11 @@ def test_the_corrected_figure_of_every_model_is_shown_without_a_named_profile(
         (["--models=analytical,link", "--model=link"], "--network-model and --network-models are both given"),
     ],
 )
-def test_wrong_lists_are_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+def test_wrong_lists_are_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
     assert main(["run", "gifts", *MACHINE, *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert sentence in capsys.readouterr().err
 
 
 def test_a_directory_with_something_else_is_not_overwritten(

@@ -1,4 +1,4 @@
-"""`et-sim search`: what it prints, keeps and refuses."""
+"""`et-sim search`: output, kept runs and refusals."""
 
 from __future__ import annotations
 

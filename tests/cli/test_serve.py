@@ -1,10 +1,13 @@
-"""`et-sim serve`: what it prints and writes, and what it refuses in one sentence."""
+"""`et-sim serve`: output, files, and refusals in one sentence."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from msgspec import convert
@@ -12,8 +15,9 @@ from msgspec import convert
 from et_sim.basics.units import format_ns
 from et_sim.cli import main
 from et_sim.tables.serving_summary import ServingSummary
+from et_sim.views.report.page import load_picture
 from et_sim.views.run.directory import open_serving
-from et_sim.views.serving import slices_of
+from et_sim.views.serving import COLUMNS, slices_of
 
 USUAL = ["--model", "gpt2", "--layers", "2", "--tp", "2", "--machine", "h100-dgx:2"]
 FILES = ["iterations.arrow", "requests.arrow", "run.json", "summary.json"]
@@ -32,7 +36,7 @@ def rows(name: str) -> list[dict[str, object]]:
     return result
 
 
-def test_it_writes_all_that_it_found_and_prints_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_serving_writes_all_results_and_prints_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "r.csv", *USUAL, "--ttft", "1s", "--json"]) == 0
     printed = capsys.readouterr().out
     assert sorted(path.name for path in Path("r.serve").iterdir()) == FILES
@@ -91,7 +95,7 @@ def test_replicas_for_prompts_and_for_tokens(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "sentence"),
     [
         (["none.csv", *USUAL], "none.csv: there is no such file of requests"),
         (["r.csv", *USUAL, "--model", "lama3-8b"], "there is no model 'lama3-8b' (did you mean"),
@@ -118,11 +122,11 @@ def test_replicas_for_prompts_and_for_tokens(capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_contradictory_options_are_refused(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", *words]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert sentence in error
     assert error.count("\n") == 1
     assert [path.name for path in Path().iterdir()] == ["r.csv"]
 
@@ -149,7 +153,7 @@ def test_a_serving_is_inspected_and_reported(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "sentence"),
     [
         (["inspect", "r.serve", "ranks"], "what et-sim serve wrote, and ranks is about a run"),
         (["inspect", "r.serve", "--svg", "x.svg"], "what et-sim serve wrote, and --svg is about a run"),
@@ -158,11 +162,11 @@ def test_a_serving_is_inspected_and_reported(capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_options_of_runs_are_refused_for_a_serving(
-    command: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    command: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "r.csv", *USUAL]) == 0
     assert main(command) == 2
-    assert said in capsys.readouterr().err
+    assert sentence in capsys.readouterr().err
 
 
 @pytest.mark.deep
@@ -172,3 +176,21 @@ def test_a_damaged_summary_of_a_serving_is_refused(capsys: pytest.CaptureFixture
     path.write_text(json.dumps(json.loads(path.read_text()) | {"load": 5}), encoding="utf-8")
     assert main(["inspect", "r.serve"]) == 2
     assert "is not as et-sim serve writes it: load is not an object" in capsys.readouterr().err
+
+
+def test_the_median_of_a_slice_is_a_known_value_that_half_do_not_exceed() -> None:
+    """Check four requests with a time between tokens, and one of a single token without."""
+    columns = {
+        "arrival_ns": np.arange(5),
+        "finish_ns": np.arange(5) + 10,
+        "ttft_ns": np.array([50, 10, 40, 20, 30]),
+        "tpot_ns": np.array([4, 3, -1, 2, 1]),
+    }
+    assert tuple(columns) == COLUMNS
+    run = cast(Any, SimpleNamespace(arrays=lambda *_: columns))
+    [whole] = slices_of(run, 1)
+    assert (whole.arrived, whole.ttft_ns, whole.tpot_ns) == (5, 30, 2)
+    first, *_, last = slices_of(run, 3)
+    assert (first.arrived, first.ttft_ns, first.tpot_ns) == (5, 30, 2)
+    assert (last.arrived, last.ttft_ns, last.tpot_ns) == (0, None, None)
+    assert ">0 ns</text>" in load_picture([whole])  # the axis begins with the first arrival

@@ -1,4 +1,4 @@
-"""`et-sim sweep`, and what `inspect` and `sql` say of a sweep."""
+"""`et-sim sweep`, and the output of `inspect` and `sql` for a sweep."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_warnings_are_printed_once_with_a_count(tmp_path: Path, capsys: pytest.C
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a sweep in it."""
+    """Return a folder that holds a sweep."""
     folder = tmp_path_factory.mktemp("swept")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ET_SIM_COMPILE", "never")

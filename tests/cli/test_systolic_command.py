@@ -1,4 +1,4 @@
-"""`et-sim systolic`: SCALE-Sim's files in, its reports out, and what is refused."""
+"""`et-sim systolic` reads SCALE-Sim's files and writes its reports."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def said(capsys: pytest.CaptureFixture[str], *options: str) -> str:
+def printed(capsys: pytest.CaptureFixture[str], *options: str) -> str:
     assert main(["systolic", "net.csv", "--config", "tiny.cfg", *options]) == 0
     return capsys.readouterr().out
 
@@ -53,7 +53,7 @@ def refused(capsys: pytest.CaptureFixture[str], *options: str) -> str:
 
 
 def test_the_report_has_a_row_for_each_layer(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = said(capsys).splitlines()
+    lines = printed(capsys).splitlines()
     assert lines[0] == "net.csv: 2 layers on 8 x 8, ws,"
     assert "without effect: IfmapOffset, FilterOffset, OfmapOffset, MemoryBanks, Bandwidth" in lines[2]
     assert [line.split()[:3] for line in lines[5:7]] == [["first", "863", "0"], ["second", "1,484", "0"]]
@@ -61,7 +61,7 @@ def test_the_report_has_a_row_for_each_layer(capsys: pytest.CaptureFixture[str])
 
 
 def test_json_has_all_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    document = json.loads(said(capsys, "--json"))
+    document = json.loads(printed(capsys, "--json"))
     assert (document["run_name"], document["total_cycles"], document["rules"]) == ("tiny", 2347, "scale-sim")
     first = document["layers"][0]
     assert (first["M"], first["N"], first["K"], first["macs"]) == (32, 32, 32, 32**3)
@@ -71,7 +71,7 @@ def test_json_has_all_columns(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_csv_reports_have_scale_sims_columns(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    assert "wrote out/COMPUTE_REPORT.csv" in said(capsys, "--out", "out")
+    assert "wrote out/COMPUTE_REPORT.csv" in printed(capsys, "--out", "out")
     compute = (folder / "out" / "COMPUTE_REPORT.csv").read_text().splitlines()
     names = "LayerID, Total Cycles, Stall Cycles, Overall Util %, Mapping Efficiency %, Compute Util %,"
     assert compute[0] == names
@@ -85,13 +85,13 @@ def test_convolutions_are_seen_and_depth_wise_ones_expanded(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     (folder / "net.csv").write_text(CONVOLUTIONS)
-    layers = json.loads(said(capsys, "--json"))["layers"]
+    layers = json.loads(printed(capsys, "--json"))["layers"]
     assert [layer["name"] for layer in layers] == ["Conv1", "Conv2_DPChannel_0", "Conv2_DPChannel_1"]
     assert [(layer["M"], layer["N"], layer["K"]) for layer in layers] == [(36, 4, 18), (12, 1, 9), (12, 1, 9)]
 
 
 def test_corrected_rules_count_the_last_cycle(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "all: 2,349 cycles" in said(capsys, "--rules", "corrected")
+    assert "all: 2,349 cycles" in printed(capsys, "--rules", "corrected")
 
 
 BAD_CONFIGS = [
@@ -176,4 +176,4 @@ def test_a_row_without_its_last_comma_is_read_where_nothing_depends_on_it(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     (folder / "net.csv").write_text(PRODUCTS.replace("32,\n", "32\n"))
-    assert "all: 2,347 cycles" in said(capsys)
+    assert "all: 2,347 cycles" in printed(capsys)

@@ -1,4 +1,4 @@
-"""Made jobs compute in datatypes for which their machine has a rate, or are refused at once."""
+"""Generated jobs compute in a datatype for which their machine has a rate, or are refused at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import et_sim
 from et_sim.basics.errors import UsageError
 from et_sim.cli import main
 from et_sim.machine.presets import names, preset
+from et_sim.sweeps.bounds import Bounder
 from et_sim.sweeps.recipes import for_machine, make
+from et_sim.sweeps.state import plan_sweep
 from et_sim.trace import read_workload
 from et_sim.workloads import Plan
 
@@ -67,7 +69,7 @@ def test_sizes_do_not_depend_on_the_type_of_two_bytes() -> None:
         ("a100-dgx-80gb:4", ("--products", "fp8"), "compute in fp8, for which a100-dgx-80gb has no rate"),
         ("tpu-v4-pod:64", ("--value-bytes", "4"), "values are fp32, for which tpu-v4-pod has no rate"),
         (DGX_1, ("--value-bytes", "4", "--value-type", "fp16"), "whose values have 2 bytes"),
-        (DGX_1, ("--value-type", "fp8"), "value_type is 'fp8' (known: bf16, fp16)"),
+        (DGX_1, ("--value-type", "fp8"), "--value-type is 'fp8' (known: bf16, fp16)"),
     ],
 )
 def test_other_types_are_refused_before_anything_is_written(
@@ -91,6 +93,18 @@ def test_a_recipe_of_a_sweep_takes_the_same_type_from_its_machine() -> None:
     assert for_machine({**recipe, "make": "all_reduce"}, DGX_1) == {**recipe, "make": "all_reduce"}
     given = {**recipe, "plan": {"value-bytes": 4}}
     assert "value-type" not in for_machine(given, DGX_1)["plan"]
+
+
+def test_bounds_of_a_sweep_are_those_of_the_job_that_its_machine_runs() -> None:
+    """Check V100, which has a rate for products in fp16 and none in bf16."""
+    job: dict[str, Any] = {"make": "llm", "model": "gpt2", "layers": 1, "sequence": 64}
+    plans: list[dict[str, Any]] = [{}, {"value-type": "fp16"}]
+    axes = {"dp": {"field": "workload.plan.dp", "values": [4]}}
+    bounds = []
+    for plan in plans:
+        sweep = plan_sweep({"base": {"workload": {**job, "plan": plan}, "machine": DGX_1}, "axes": axes})
+        bounds.append(Bounder(sweep.space).of(sweep.points[0].values))
+    assert bounds[0] == bounds[1] is not None
 
 
 def test_a_plan_of_fp16_values_is_refused_by_python_too() -> None:

@@ -1,4 +1,4 @@
-"""Output whose reader has gone: the exit status says what it would have said."""
+"""Output whose reader has gone: the exit status is the same as with a reader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from et_sim.trace import write_workload
 
 
 class Gone(io.StringIO):
-    """A pipe that nobody reads."""
+    """A pipe without a reader."""
 
     def write(self, _: str) -> int:
         raise BrokenPipeError

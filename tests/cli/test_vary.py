@@ -24,7 +24,7 @@ SIZE = 1_000_000
 
 
 def _run(folder: Path, model: str, *more: str) -> Path:
-    """Ranks 0 and 1 send to 2 and 3, over one link between leaf and spine, and 0 computes before."""
+    """Send from ranks 0 and 1 to 2 and 3 over one link of the spine, after a computation on 0."""
     et_sim.write_workload(sent(4, [(0, 2, SIZE), (1, 3, SIZE)]), folder / "job")
     for name, content in (("system.json", SYSTEM), ("network.yml", GRAPH)):
         (folder / name).write_text(json.dumps(content))
@@ -49,7 +49,7 @@ def _refused(run: Path, capsys: pytest.CaptureFixture[str], *options: str) -> st
 def test_on_the_flow_model_differences_match_closed_forms(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two messages share the way over the spine, each at half of 50 bytes per ns."""
+    """Vary two messages that share the link over the spine, each at half of 50 bytes per ns."""
     run = _run(tmp_path, "flow")
     assert json.loads((run / "summary.json").read_text())["makespan_ns"] == 2 * SIZE // 50
     [up, half, edge] = _varied(
@@ -119,7 +119,7 @@ ARRAY = {
 
 
 def _systolic_run(folder: Path, *more: str, **array: Any) -> Path:
-    """One rank with a product whose rows are four folds of the array."""
+    """Run one rank with a product whose rows are four folds of the array."""
     build = et_sim.TraceBuilder()
     build.compute("product", layer_shape="gemm 64 16 100")
     et_sim.write_workload(et_sim.Workload.of([build.build()] * 2), folder / "job")
@@ -165,7 +165,7 @@ def test_memories_and_bandwidth_of_an_array_are_figures_where_bandwidth_is_given
 
 
 def _on_ring(folder: Path, bandwidth: int, name: str) -> Path:
-    """A message on a machine that states how far its times may be off."""
+    """Run one message on a machine that states its accuracy."""
     et_sim.write_workload(sent(2, [(0, 1, SIZE)]), folder / "job")
     (folder / "accurate.json").write_text(json.dumps(SYSTEM | {"accuracy": {}}))
     network = {**RING_2, "bandwidth": [bandwidth]}

@@ -1,4 +1,4 @@
-"""`inspect RUN critical-path --verify` simulates again what the critical path predicts."""
+"""`inspect RUN critical-path --verify` simulates the predictions of the critical path."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _workload() -> et_sim.Workload:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A recorded run of files."""
+    """Return a recorded run of files."""
     et_sim.write_workload(_workload(), tmp_path / "job")
     for name, content in (("system.json", FIFO_RING), ("network.yml", RING_4)):
         (tmp_path / name).write_text(json.dumps(content))

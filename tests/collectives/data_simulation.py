@@ -1,9 +1,9 @@
-"""Moves data along a schedule: who has which contributions to which piece.
+"""Simulation of the data that moves along a schedule: contributions of members to pieces.
 
-Members are executed in a random order, as if some were fast and others slow, by the rules that a schedule
-states: a member sends its next message once it has received `after_received` messages. Of a step program, it
-takes in the message of a step once it has sent its own of that step; in a tree, what comes down once it has
-sent up what it must. Adding a contribution twice, and sending what one does not have, are errors.
+Members are executed in a random order, as if some were fast and others slow, by the rules of the schedule: a
+member sends its next message once it has received `after_received` messages. In a step program it
+receives the message of a step once it has sent its own of that step; in a tree, it receives downward messages
+after its last upward one. Adding a contribution twice, and sending a missing piece are errors.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ Pieces = dict[int, frozenset[int]]
 
 
 class Member:
-    """What one member has, and how far it is in its own list of messages."""
+    """The pieces of one member, and its position in its own list of messages."""
 
     def __init__(self, pieces: Pieces) -> None:
         self.pieces = pieces
-        self.to_send: list[tuple[int, int, int]] = []  # step, target, after how many received
+        self.to_send: list[tuple[int, int, int]] = []  # step, target, number of messages received before
         self.sent = 0
         self.received = 0
-        self.ups = 0  # how many of its messages go up a tree; they come first
+        self.ups = 0  # number of its messages up a tree; they come first
         self.arrived: list[tuple[int, bool, Pieces]] = []  # step, to be added, data
 
     def can_send(self) -> bool:
         return self.sent < len(self.to_send) and self.received >= self.to_send[self.sent][2]
 
     def takable(self, is_tree: bool) -> list[int]:
-        """Which of the arrived messages meet a posted receive."""
+        """Return the positions of arrived messages that match a posted receive."""
         sent = self.sent
         return [
             place
@@ -54,7 +54,7 @@ class Member:
 
 
 def move(schedule: Schedule, moved: Movement, seed: int, *, is_tree: bool = False) -> list[Pieces]:
-    """What every member has when nobody can do anything any more."""
+    """Return the pieces of every member when no member can go on."""
     members = [
         Member({piece: frozenset([position]) for piece in moved.before(position)})
         for position in range(schedule.members)
@@ -84,7 +84,7 @@ def move(schedule: Schedule, moved: Movement, seed: int, *, is_tree: bool = Fals
 
 
 def assert_promise_kept(ended: list[Pieces], moved: Movement) -> None:
-    """Every member has all contributions to the pieces that it must have."""
+    """Check that every member has all contributions to the pieces that the collective gives it."""
     for position, pieces in enumerate(ended):
         for piece in moved.after(position):
             assert pieces.get(piece) == frozenset(moved.contributors(piece)), (position, piece)

@@ -1,4 +1,4 @@
-"""Names of collective algorithms: every spelling means itself, and nothing else means anything."""
+"""Names of collective algorithms: each spelling is parsed and printed again, and other names are refused."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The data itself, moved along the schedules: every member ends with exactly what the collective promises.
+"""The data itself, moved along the schedules: every member ends with the result of its collective.
 
-Bytes per member and the engine's messages are compared as well. Where the reference's algorithm accounts for
-something else than the data needs, a test says so; the corrected fixes must be right everywhere.
+Bytes per member and the engine's messages are compared as well. Where the reference's algorithm counts other
+bytes than the data needs, a test states it; the corrected fixes are exact everywhere.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def bytes_sent(schedule: Schedule) -> list[int]:
 
 
 def bytes_of_pieces(schedule: Schedule, moved: Movement, piece: int) -> bool:
-    """Whether every message has the bytes of the pieces that it carries."""
+    """Return whether every message has the bytes of the pieces that it carries."""
     columns = (schedule.source, schedule.target, schedule.step, schedule.bytes)
     return all(
         size == piece * len(moved.load(source, target, step).pieces)
@@ -79,7 +79,7 @@ def bytes_of_pieces(schedule: Schedule, moved: Movement, piece: int) -> bool:
     )
 
 
-# ---- every member ends with what the collective promises
+# ---- every member ends with the result of the collective
 
 
 @given(operation=OPERATIONS, members=MEMBERS, seed=SEEDS)
@@ -119,10 +119,10 @@ def test_halving_doubling_gives_every_member_of_any_number_all_it_must_have(
 def test_reference_accounting_a_double_binary_tree_does_every_operation_as_an_all_reduce(
     operation: PhaseOperation, members: int, second: bool, seed: int
 ) -> None:
-    """Whatever was asked for, everybody ends with the whole vector summed over all, and its size is kept.
+    """Check that every member ends with the sum of whole vectors, of the size given, for any operation.
 
-    For reduce-scatter that is more than promised; as all-gather and all-to-all, the *amount* is what the
-    reference accounts for, and not enough data to do what the name says.
+    A reduce-scatter returns more than it promises; as all-gather and all-to-all, the reference counts *bytes*
+    that are too few for the data of the operation.
     """
     moved = moved_by("doubleBinaryTree", operation, members)
     assert moved.operation is PhaseOperation.ALL_REDUCE
@@ -134,7 +134,7 @@ def test_reference_accounting_a_double_binary_tree_does_every_operation_as_an_al
 def test_corrected_every_algorithm_does_every_operation_that_it_accepts(
     name: str, operation: PhaseOperation, members: int, size: int, seed: int
 ) -> None:
-    """Any size, smaller than the group, too: no byte of any piece stays behind."""
+    """Check any size, also smaller than the group: every byte of every piece is moved."""
     if name == "halvingDoubling" and operation is PhaseOperation.ALL_TO_ALL:
         return
     moved = moved_by(name, operation, members, CORRECTED)
@@ -190,7 +190,7 @@ def test_a_rooted_tree_is_as_low_as_two_children_allow_and_hangs_blocks_of_neigh
 def test_bytes_per_member_of_ring_and_direct_are_the_closed_form(
     name: str, operation: PhaseOperation, members: int, size: int
 ) -> None:
-    """A ring relays what goes to all in an all-to-all: n(n-1)/2 blocks, where direct sends n-1."""
+    """Check that a ring relays messages of an all-to-all: n(n-1)/2 blocks, where direct sends n-1."""
     piece = size if operation is PhaseOperation.ALL_GATHER else size // members
     times = 2 if operation is PhaseOperation.ALL_REDUCE else 1
     messages = times * (members - 1)
@@ -205,7 +205,7 @@ def test_bytes_per_member_of_ring_and_direct_are_the_closed_form(
 def test_reference_accounting_bytes_that_do_not_divide_among_the_members_are_not_sent(
     name: str, members: int, size: int
 ) -> None:
-    """Messages have C // n bytes, so that C mod n bytes of every vector stay where they are."""
+    """Check that messages have C // n bytes, so that C mod n bytes of every vector are not moved."""
     schedule = schedule_of(name, PhaseOperation.REDUCE_SCATTER, members, size)
     whole = schedule_of(name, PhaseOperation.REDUCE_SCATTER, members, size - size % members)
     assert bytes_sent(schedule) == bytes_sent(whole)
@@ -239,7 +239,7 @@ def test_halving_doubling_of_other_numbers_takes_the_fewest_rounds_and_bytes(
 def test_reference_accounting_halving_doubling_truncates_sizes_and_loses_bytes_on_the_way_back(
     members: int, size: int
 ) -> None:
-    """Sizes are halved with truncation, once more than they are used, and doubled again from there."""
+    """Check that sizes are halved with truncation, once more than they are used, and then doubled."""
     levels = members.bit_length() - 1
     halves = [size >> level for level in range(1, levels + 1)]
     smallest = size >> (levels + 1)
@@ -253,7 +253,7 @@ def test_reference_accounting_halving_doubling_truncates_sizes_and_loses_bytes_o
 def test_halving_doubling_never_sends_an_empty_message(
     operation: PhaseOperation, members: int, size: int, fixes: CostFixes
 ) -> None:
-    """Where truncation would leave nothing, on which the reference aborts, sizes are rounded up."""
+    """Check that sizes are rounded up where truncation would give 0 bytes, on which the reference aborts."""
     assert schedule_of("halvingDoubling", operation, members, size, fixes).bytes.min() > 0
 
 
@@ -306,7 +306,7 @@ def test_no_member_has_more_than_a_window_of_messages_in_a_round(
     assert np.bincount(schedule.round[schedule.source == 0]).max() <= min(window, members - 1)
 
 
-# ---- what is charged as a reduction
+# ---- messages charged as reductions
 
 
 @given(name=st.sampled_from(["ring", "direct"]), operation=OPERATIONS, members=MEMBERS)
@@ -384,7 +384,7 @@ def test_the_engine_delivers_the_messages_of_a_rooted_tree(
     assert sent == len(expand(lower(TREE, operation, members, size)))
 
 
-# ---- what cannot be done
+# ---- refused operations
 
 
 def test_halving_doubling_refuses_an_all_to_all() -> None:

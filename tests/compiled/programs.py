@@ -1,4 +1,4 @@
-"""Runs `small_program` in a process of its own, with a cache of its own."""
+"""Helpers that run `small_program` in a process of its own, with its own cache."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(*arguments: str, **environment: str) -> Said:
 
 
 def wait_until_made(directory: Path, pattern: str = "*.code") -> list[Path]:
-    """What is being made in the background."""
+    """Return the files of code that is being compiled in the background."""
     end = time.monotonic() + 300
     while time.monotonic() < end:
         if result := list(directory.glob(pattern)):

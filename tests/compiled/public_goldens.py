@@ -2,8 +2,8 @@
 
     python public_goldens.py FUNCTION CASE ...
 
-Only FUNCTION is compiled, here, when it is ordered. Every case runs twice:
-what the first run orders serves the second one. Each prints whether its ranks finish as the reference's do.
+Only FUNCTION is compiled, in this process, as soon as it is ordered. Every case runs twice: the first run
+orders the code of the second one. Each prints whether its ranks finish as the reference's do.
 """
 
 from __future__ import annotations

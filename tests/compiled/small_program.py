@@ -2,7 +2,7 @@
 
     python small_program.py SECONDS [named]
 
-It says whether the call was compiled before, what came out, whether it is compiled now, and where code is.
+It prints whether the call was compiled before, its result, whether it is compiled now, and where code is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from et_sim.compiled.decorators import compiled
 from et_sim.compiled.entry_points import entry, watching_compilation
 from et_sim.compiled.store import cache_directory
 
-SECONDS = [0.0]  # that a call is said to take
+SECONDS = [0.0]  # the estimated time of a call
 
 
 @compiled(forceinline=True)
@@ -40,7 +40,7 @@ def named(values: Any) -> int:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "ends_the_process":  # asked for by the test of a process that ends while it compiles
+    if name == "ends_the_process":  # the name used by the test of a process that ends while it compiles
         os._exit(3)
     raise AttributeError(name)
 

@@ -1,4 +1,4 @@
-"""From functions to machine code, with the compiler made for it and without what that needs of Numba."""
+"""Functions become machine code with a reduced compiler, and the code runs without Numba."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_machine_code_gives_the_same(capsys: pytest.CaptureFixture[str]) -> None
     shares: list[float] = []
     made = build.build(quadrupled_sum.function, signature_of((VALUES,)), shares.append)
     assert _sum_by(made) == quadrupled_sum.function(VALUES) == 12
-    assert shares in ([build.HELPERS_SHARE], [])  # helpers are compiled once a process, whoever comes first
+    assert shares in ([build.HELPERS_SHARE], [])  # helpers are compiled once a process, by its first order
     assert capsys.readouterr().err == ""  # it was not compiled in Numba's own way
 
 

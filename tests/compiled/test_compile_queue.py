@@ -1,4 +1,4 @@
-"""Orders of machine code are worked off in the order in which they came; how far one is, is noted."""
+"""Orders of machine code are processed in the order of their arrival, and their progress is recorded."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_oldest_order_comes_first_and_waits_for_no_later_one(tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(not PROCESSES.is_dir(), reason="the system does not say that a process is stopped")
+@pytest.mark.skipif(not PROCESSES.is_dir(), reason="needs the state of processes in /proc")
 def test_no_call_waits_for_a_process_that_is_stopped(tmp_path: Path) -> None:
     hold = (
         "import os, signal, sys; from pathlib import Path; from et_sim.compiled.compile_queue import locked\n"

@@ -1,4 +1,4 @@
-"""When calls are interpreted and when compiled: what is short never waits, and the results are the same."""
+"""Calls are interpreted or compiled: a short call never waits, and the results are the same."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_worker_of_any_process_finds_the_module_of_an_order(tmp_path: Path) ->
 
 @pytest.mark.deep
 def test_the_worker_itself_never_loads_the_compiler(tmp_path: Path) -> None:
-    """Numba would keep the memory of every function that was compiled for as long as the worker lives."""
+    """Check the memory of the worker: Numba would keep the memory of every compiled function."""
     for name in ("first", "second"):
         place_order(tmp_path / f"{name}.code", "quadrupled_sum")
     program = """if True:
@@ -90,7 +90,7 @@ def test_the_end_of_the_process_that_compiles_is_reported_in_place_of_the_code(t
 
 
 def spoil(site: Path, package: str, content: str) -> Path:
-    """A folder in which a package is half removed."""
+    """Return a folder in which a package is half removed."""
     folder = site / package
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(content)
@@ -287,7 +287,7 @@ def test_code_that_cannot_be_compiled_is_interpreted_and_the_reason_reported(tmp
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache with one function's code."""
+    """Return a cache with the code of one function."""
     cache = tmp_path_factory.mktemp("made")
     run(SHORT, ET_SIM_CACHE_DIR=str(cache), ET_SIM_COMPILE="now")
     return cache

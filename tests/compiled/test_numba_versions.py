@@ -95,8 +95,8 @@ print(_built().public_reason)
 
 
 def test_a_numba_without_a_part_of_its_inside_compiles_with_its_public_names() -> None:
-    told = _python("-c", WITHOUT_A_PART)
-    assert "own compiler fails: ImportError: cannot import name 'NativeLowering'" in told.stdout
+    output = _python("-c", WITHOUT_A_PART)
+    assert "own compiler fails: ImportError: cannot import name 'NativeLowering'" in output.stdout
 
 
 def _python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -130,7 +130,7 @@ def test_the_reason_is_noted_beside_the_code_until_our_own_way_works(
     assert (path.exists(), public_reason(tmp_path)) == (True, "")
 
 
-def test_one_notice_and_the_doctor_report_it(
+def test_one_notice_and_the_doctor_report_public_numba(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("et_sim.compiled.store.cache_directory", lambda: tmp_path)
@@ -158,9 +158,9 @@ def test_one_notice_and_the_doctor_report_it(
 def test_goldens_finish_equally_if_public_numba_compiles(function: str, tmp_path: Path) -> None:
     cases = ["3-point-to-point.json", "4-groups.json"]
     environment = {"ET_SIM_CACHE_DIR": str(tmp_path), "ET_SIM_COMPILE": "background"}
-    told = _python(str(FOLDER / "public_goldens.py"), function, *cases, **environment)
-    assert told.stdout.split() == ["True"] * 2 * len(cases)
-    assert told.stderr.count("goldens: compiled by public Numba alone") == 1
+    output = _python(str(FOLDER / "public_goldens.py"), function, *cases, **environment)
+    assert output.stdout.split() == ["True"] * 2 * len(cases)
+    assert output.stderr.count("goldens: compiled by public Numba alone") == 1
     assert list(tmp_path.glob(f"*/{function}-*.code"))
     [note] = tmp_path.glob(f"*/{NOTE}")
     assert OUTSIDE in note.read_text()

@@ -1,4 +1,4 @@
-"""Code is taken only from where no other user can write, and what lies in a cache is never unpickled."""
+"""Code is loaded only from places that no other user can write, and files of a cache are never unpickled."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _opened() -> Path:
     return store.cache_directory.__wrapped__()
 
 
-def test_a_new_cache_is_private_whatever_the_umask_is(root: Path) -> None:
+def test_a_new_cache_is_private_with_any_umask(root: Path) -> None:
     before = os.umask(0)
     try:
         directory = _opened()

@@ -1,4 +1,4 @@
-"""Object files in memory: put there without LLVM where that is possible, and by LLVM otherwise."""
+"""Object files in memory are placed without LLVM if possible, otherwise by LLVM."""
 
 from __future__ import annotations
 
@@ -80,6 +80,7 @@ def test_llvm_places_code_with_the_same_results(monkeypatch: pytest.MonkeyPatch)
     assert native.Native(made.symbol, made.returns, made.content, kinds)(VALUES) == 12
 
 
+@pytest.mark.deep
 @on_linux_for_x86
 def test_machine_code_that_is_there_runs_without_llvm() -> None:
     program = (

@@ -1,4 +1,4 @@
-"""What tables exclude is left out before anything is compiled, and nothing else is."""
+"""Calls and branches that the tables of a run exclude are removed before compilation; all others stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code that comes with a wheel: used without Numba, and only if it is whole and of the same sources."""
+"""Code that comes with a wheel is used without Numba, and only if it is complete and of the same sources."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_NUMBA = "raise ModuleNotFoundError('there is no Numba here', name='numba')\n"
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the two functions of the small program that can be compiled, one."""
+    """Return an archive with one of the two functions of the small program that can be compiled."""
     folder = tmp_path_factory.mktemp("shipped")
     program = [sys.executable, str(FOLDER / "small_program.py"), "0"]
     paths = os.pathsep.join([str(REPOSITORY), str(FOLDER)])
@@ -42,7 +42,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """The package as a wheel brings it, beside a Numba that cannot be imported."""
+    """Return a folder with the package as a wheel installs it, beside a Numba that cannot be imported."""
     site = tmp_path / "site"
     shutil.copytree(REPOSITORY / "et_sim", site / "et_sim", ignore=shutil.ignore_patterns("__pycache__"))
     (site / "numba").mkdir()
@@ -126,8 +126,8 @@ def test_the_engine_is_shipped_in_all_its_forms_and_there_are_not_more(tmp_path:
         "ET_SIM_COMPILE": "background",
     }
     command = [sys.executable, "-c", NAME_WHAT_IS_ORDERED, str(tmp_path)]
-    told = subprocess.run(command, env={**os.environ, **variables}, check=True, capture_output=True)
-    wanted = Counter(told.stdout.decode().split())
+    ended = subprocess.run(command, env={**os.environ, **variables}, check=True, capture_output=True)
+    wanted = Counter(ended.stdout.decode().split())
     assert wanted["simulate"] == FORMS
     assert wanted.keys() >= {"decode_records", "join_spans", "connect", "replay_times", "write_rows"}
 
@@ -210,7 +210,7 @@ def test_an_unusable_archive_is_reported(spoil: Any, why: str, archive: Path, tm
 
 
 def _hook(name: str, folder: Path | None, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A hook of the build; Hatchling itself is not needed for it."""
+    """Return a hook of the build, with stand-ins for the modules of Hatchling."""
     if folder is None:
         monkeypatch.delenv("ET_SIM_SHIPPED", raising=False)
     else:
@@ -225,7 +225,7 @@ def _hook(name: str, folder: Path | None, monkeypatch: pytest.MonkeyPatch) -> An
 
 
 def _forced_into_the_wheel(folder: Path | None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the build hook adds, beside the commit."""
+    """Return the files that the build hook adds, without the commit."""
     hook = _hook("Hook", folder, monkeypatch)
     data: dict[str, Any] = {"force_include": {}}
     hook.initialize("standard", data)

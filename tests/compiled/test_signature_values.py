@@ -42,7 +42,7 @@ def _read_back(signature: tuple[Any, ...], tmp: str = "/x/simulate-1.code") -> O
 
 
 def _exactly(signature: Any) -> Any:
-    """What equality of dtypes leaves out."""
+    """Return a signature with the properties that equality of dtypes leaves out."""
     if isinstance(signature, np.dtype):
         fields = [(name, *map(_exactly, field)) for name, field in (signature.fields or {}).items()]
         return (signature, signature.type, signature.isalignedstruct, signature.itemsize, fields)
@@ -62,7 +62,7 @@ def test_each_kind_of_argument_is_read_back_as_it_was_written(argument: Any) -> 
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Functions and signatures of all calls, which are interpreted."""
+    """Return a list that collects functions and signatures of all calls, which are interpreted."""
     calls: list[Any] = []
 
     def run(entry: Any, _seconds: Any, *arguments: Any) -> Any:

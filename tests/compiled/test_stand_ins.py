@@ -1,4 +1,4 @@
-"""Interpreted functions on tables get stand-ins for arrays, and leave behind what they would on arrays."""
+"""Interpreted functions on tables get stand-ins for arrays, and have the same effects as on arrays."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_stand_ins_leave_the_same_content_in_the_arrays_as_the_function() -> Non
     assert with_stand_ins.inner.grid.tolist() == on_arrays.inner.grid.tolist()
 
 
-def test_a_record_is_one_object_however_often_it_is_read() -> None:
+def test_repeated_reads_of_a_record_give_one_object() -> None:
     def same(tables: Outer) -> int:
         row = tables.rows[1]
         row.kind = 5
@@ -62,19 +62,19 @@ def test_a_record_is_one_object_however_often_it_is_read() -> None:
     assert interpret(same, (_outer(),)) == 1
 
 
-def test_arrays_that_are_no_tables_are_handed_over_as_they_are() -> None:
+def test_arrays_that_are_no_tables_are_passed_unchanged() -> None:
     values = np.arange(3)
     assert interpret(lambda given: given is values, (values,))
 
 
 @pytest.mark.parametrize(
-    "asks",
+    "reads",
     [
         lambda tables: tables.rows[-1].time,
         lambda tables: tables.inner.grid[0, -1],
         lambda tables: tables.inner.grid.__setitem__((-1, 0), 7),
     ],
 )
-def test_a_row_below_0_is_refused_and_not_taken_from_the_end(asks: Callable[[Any], Any]) -> None:
+def test_a_row_below_0_is_refused_and_not_taken_from_the_end(reads: Callable[[Any], Any]) -> None:
     with pytest.raises(IndexError, match="row -1 of a table does not exist: rows count from 0"):
-        interpret(asks, (_outer(),))
+        interpret(reads, (_outer(),))

@@ -1,4 +1,4 @@
-"""The store of machine code: where it is, what names it, and when it is forgotten."""
+"""The store of machine code: its place, its name, and its removal."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_only_code_unused_for_a_month_is_forgotten(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([new.name, other.name])
 
 
-def test_of_more_code_than_is_kept_the_last_used_stays(tmp_path: Path) -> None:
+def test_the_last_used_code_is_kept_if_there_is_too_much(tmp_path: Path) -> None:
     in_use = tmp_path / store.version_digest()[:16]
     used_long_ago = [in_use, *(tmp_path / (digit * 16) for digit in "0123")]
     for hours, path in enumerate(used_long_ago):

@@ -1,4 +1,4 @@
-"""A compute model is one class and one line in the registry: here is one that the package does not know."""
+"""A compute model is one class and one line in the registry; this one is outside the package."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NETWORK = ring(RANKS)
 
 @dataclass(frozen=True)
 class OperatorTable:
-    """Times kernels by their names; those of the upper half of the ranks take twice as long."""
+    """Times of kernels by their names, twice as long on the upper half of the ranks."""
 
     has_rules = False
 

@@ -1,4 +1,4 @@
-"""A device with roofs: closed forms, what bounds a kernel, and what never makes it slower."""
+"""A device with roofs: closed forms, bounds of a kernel, and monotonicity."""
 
 from __future__ import annotations
 

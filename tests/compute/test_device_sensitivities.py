@@ -18,7 +18,7 @@ from et_sim.trace import shapes, write_workload
 
 @pytest.fixture
 def run(tmp_path: Path) -> str:
-    """A step of kernels that are bound by everything, timed by two rules, and a collective."""
+    """Return a step of kernels with every bound, timed by two rules, and a collective."""
     build = TraceBuilder()
     fc = build.compute("fc", layer_shape=shapes.gemm(4096, 4096, 1024))
     add = build.compute("add", layer_shape=shapes.elementwise(10**7, 2), after=[fc])

@@ -20,7 +20,7 @@ LAUNCHES = st.one_of(st.none(), st.integers(0, 3))
 
 
 def chain(kernels: Sequence[tuple[int, int | None]]) -> Workload:
-    """Kernels of so many nanoseconds and launches, one after the other."""
+    """Return a workload of kernels in sequence, each with its nanoseconds and number of launches."""
     build, last = TraceBuilder(), ()
     for nanos, launches in kernels:
         attributes = {} if launches is None else {"launches": launches}

@@ -1,4 +1,4 @@
-"""Constants of kinds of kernels: which entry holds for which kernel, and what follows from them."""
+"""Constants of kinds of kernels: the entry that applies to a kernel, and its effects."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_equal_shapes_of_two_datatypes_in_one_trace_have_each_their_tiles() -> N
 
 
 @pytest.mark.parametrize("width", [64, 128, 256])
-def test_exponentials_of_scores_take_as_long_whatever_the_width(width: int) -> None:
+def test_exponentials_of_scores_take_the_same_time_at_any_width(width: int) -> None:
     node = {"layer_shape": shapes.attention(1, 8, 1024, 1024, width)}
     scores = 8 * 1024 * 1024
     assert ns(node, device(**{"score-operations": 200})) == (4 * width + 200) * scores // 100_000

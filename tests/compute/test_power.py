@@ -1,4 +1,4 @@
-"""Clocks under a cap: closed forms, what they never do, and what runs say of them."""
+"""Clocks under a limit of power: closed forms, properties, and figures in the summary."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def clocks(trace: Trace, of: dict[str, Any]) -> list[float]:
 
 
 def draw_watts(trace: Trace, of: dict[str, Any], idle: float = 100) -> float:
-    """The mean over the kernels of a program."""
+    """Return the mean power over the kernels of a program."""
     durations = timed(trace, of)
     assert durations.utilisation is not None
     return idle + durations.utilisation.energy_pj.sum() / durations.ns.sum() / 1000

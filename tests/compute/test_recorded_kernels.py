@@ -1,4 +1,4 @@
-"""Kernels of recordings keep their times on machines by name, until somebody asks to time them anew."""
+"""Kernels of recordings keep their times on machines by name unless `--retime` is given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEPT = "2 of 4 kernels were recorded and keep their times; --retime computes the
 
 
 def workload() -> Workload:
-    """Two ranks with the same product twice: as a profiler recorded it, and as a program made it."""
+    """Return two ranks with the same product twice: recorded by a profiler, and generated."""
     build = et_sim.TraceBuilder()
     micros = RECORDED_NS // 1000
     recorded = build.compute("recorded", micros=micros, attributes={"stream": 7}, **SHAPE)

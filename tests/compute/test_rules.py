@@ -1,4 +1,4 @@
-"""Rules: the first that a kernel matches times it; the rest takes the reference's own roads."""
+"""Rules: the first one that a kernel matches times it; other kernels are timed as in the reference."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def timed_by(result: Result, actor: int = 0) -> list[str | None]:
 
 
 class Sized(Struct, frozen=True):
-    """A model that is one module, this one, and one line in the registry."""
+    """A model that needs only this module and one line in the registry."""
 
     timer: ClassVar[str] = f"{__name__}:SizedKernels"
     scope: ClassVar[tuple[str, str]] = "kernels as large as what they move", "arithmetic"
@@ -274,9 +274,7 @@ def test_sizes_outside_a_table_are_refused_or_follow_the_rule(tmp_path: Path) ->
         ("", "the table is empty"),
     ],
 )
-def test_tables_that_say_too_little_are_refused_in_one_sentence(
-    text: str, sentence: str, tmp_path: Path
-) -> None:
+def test_incomplete_tables_are_refused_in_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(EtSimError) as error:
         simulated(table(tmp_path / "times.csv", text))
     assert sentence in str(error.value)

@@ -252,7 +252,7 @@ def test_a_layer_that_would_take_hours_is_refused_where_it_is_gone_through() -> 
 
 
 def test_an_operand_that_fits_is_loaded_in_whole_sets_at_ten_words_per_cycle_before_the_first_cycle() -> None:
-    """A memory of 700 words has sets of 7: of 25 words 28 are loaded, in 3 cycles that end one before 0."""
+    """Load 25 words by sets of 7: 28 words, in 3 cycles that end one before 0."""
     for words, cycles in ((25, 3), (35, 4), (36, 5), (7, 1)):
         stream: Any = SimpleNamespace(phases=lambda _, words=words: PhaseEnds((), words))
         assert _estimated(stream, 700) == TransferTimes(-cycles, -1, words)

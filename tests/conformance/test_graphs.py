@@ -1,4 +1,4 @@
-"""Network models on graphs: the nanoseconds of dimensions where both are the same, and common rules."""
+"""Network models on graphs: equal nanoseconds on dimensions and on equivalent graphs, and common rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from machines import MODELS, everybody, network, simulate, system
+from machines import MODELS, network, of_all_ranks, simulate, system
 from test_network_models import EVERYTHING, exchange
 
 from et_sim.machine import read_network_alone
@@ -39,7 +39,7 @@ def times(builders: list[Any], net: Any, dimensions: int = 1, **more: Any) -> li
 
 
 def stored_packets(hops: list[tuple[float, float]], size: int) -> int:
-    """Packets of 4096 and 62 bytes, each of which is stored at every device: link by link, in picoseconds."""
+    """Return the time of packets of 4096 and 62 bytes, stored at every device, in picoseconds by link."""
     arrived = [0] * -(-size // 4096)
     for latency, rate in hops:
         free = 0
@@ -52,7 +52,7 @@ def stored_packets(hops: list[tuple[float, float]], size: int) -> int:
 
 
 def traffic(ranks: int, seed: int, count: int = 40) -> list[Any]:
-    """Messages between random ranks, all at once."""
+    """Return messages between random ranks, all at once."""
     chance = random.Random(seed)
     pairs = [tuple(chance.sample(range(ranks), 2)) for _ in range(count)]
     return exchange(ranks, {pair: chance.randint(1, 10**6) for pair in pairs})  # type: ignore[misc]
@@ -63,7 +63,7 @@ def traffic(ranks: int, seed: int, count: int = 40) -> list[Any]:
     ("shape", "generator"), [("Ring", "ring"), ("Switch", "switch"), ("FullyConnected", "fully-connected")]
 )
 def test_a_graph_that_is_a_dimension_takes_its_nanoseconds(model: str, shape: str, generator: str) -> None:
-    for workload in (everybody(6, "all_reduce"), everybody(6, "all_to_all"), traffic(6, seed=2)):
+    for workload in (of_all_ranks(6, "all_reduce"), of_all_ranks(6, "all_to_all"), traffic(6, seed=2)):
         wanted = times(workload, network([shape], [6]), model=model)
         assert times(workload, graph(generator, npus=6), model=model) == wanted
 
@@ -102,13 +102,13 @@ PRODUCTS = [
 def test_links_of_nested_networks_queue_messages_as_those_of_dimensions(
     shapes: list[str], npus: list[int], described: dict[str, Any]
 ) -> None:
-    for workload in (everybody(12, "all_reduce"), *(traffic(12, seed, 30 * seed) for seed in (1, 2, 3))):
+    for workload in (of_all_ranks(12, "all_reduce"), *(traffic(12, seed, 30 * seed) for seed in (1, 2, 3))):
         wanted = times(workload, network(shapes, npus), dimensions=2, model="link")
         assert times(workload, described, dimensions=2, model="link") == wanted
 
 
 def test_messages_of_a_mesh_meet_where_dimension_order_leads_them() -> None:
-    """In a mesh of 3 x 3, 0 to 4 goes by 1, and 3 to 5 by 4, 1 to 7 by 4, each over two links."""
+    """Send in a mesh of 3 x 3: 0 to 4 goes by 1, and 3 to 5 by 4, 1 to 7 by 4, each over two links."""
     size = 10**6
     once = int(500 + size / RATE)
     serial = int(size / RATE)
@@ -126,7 +126,7 @@ def test_messages_of_a_mesh_meet_where_dimension_order_leads_them() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_lone_message_takes_what_its_way_says(model: str) -> None:
+def test_a_lone_message_takes_the_time_of_its_path(model: str) -> None:
     machine = read_network_alone(TREE)
     tables, result = route_tables(machine), machine.fabric.graph  # type: ignore[union-attr]
     size = 123_457
@@ -158,7 +158,7 @@ def test_on_a_broken_tree_all_complete_and_folding_changes_nothing(model: str, k
     keys: dict[str, Any] = {"preferred-dataset-splits": 2, "corrections": {"simulated-broadcast": True}}
     described = system("direct", dimensions=3, **keys)
     folded, unfolded = (
-        simulate(everybody(16, kind), TREE, described, model=model, fold=fold) for fold in (True, False)
+        simulate(of_all_ranks(16, kind), TREE, described, model=model, fold=fold) for fold in (True, False)
     )
     assert folded.is_complete
     assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
@@ -167,7 +167,7 @@ def test_on_a_broken_tree_all_complete_and_folding_changes_nothing(model: str, k
 
 def test_ranks_of_a_regular_tree_are_one_actor_where_messages_wait_for_nothing() -> None:
     tree = {"graph": TREE["graph"], "routing": "ecmp"}
-    result = simulate(everybody(16, "all_reduce"), tree, system(dimensions=3))
+    result = simulate(of_all_ranks(16, "all_reduce"), tree, system(dimensions=3))
     assert len(result.outcome.plan.actors) == 1
 
 
@@ -175,7 +175,7 @@ RANKS = 6
 
 
 def random_graph(seed: int) -> dict[str, Any]:
-    """Six NPUs, some on switches and some on each other, with links of all speeds; all are connected."""
+    """Return a connected graph of six NPUs on switches and on each other, with links of all speeds."""
     chance = random.Random(seed)
     devices = [f"npu{rank}" for rank in range(RANKS)] + [f"s{number}" for number in range(3)]
     chance.shuffle(devices)
@@ -196,7 +196,7 @@ def random_graph(seed: int) -> dict[str, Any]:
 
 
 def most_over_capacity(rows: list[dict[str, Any]], rate: float) -> float:
-    """Of a link's slices: the most bytes that any interval has beyond its capacity and the rounding."""
+    """Return the most bytes that an interval of a link's slices has beyond its capacity and the rounding."""
     worst = 0.0
     for first, row in enumerate(rows):
         carried, begun = 0, 1  # one was under way
@@ -259,7 +259,7 @@ def test_links_carry_every_byte_on_its_way_and_never_more_than_their_capacity(mo
 
 @pytest.mark.parametrize("model", MODELS)
 def test_where_a_rank_stands_does_not_matter_on_a_symmetric_network(model: str) -> None:
-    """On a torus moved by one place along a ring, all times move with it."""
+    """Check that a shift of all messages by one place along a ring of a torus shifts all times."""
     torus = graph("torus", sizes=[3, 3])
     sizes = {(0, 4): 10_000, (4, 8): 70_000, (1, 4): 300_000, (7, 2): 5_000}
     moved = {(a // 3 * 3 + (a + 1) % 3, b // 3 * 3 + (b + 1) % 3): size for (a, b), size in sizes.items()}
@@ -270,7 +270,7 @@ def test_where_a_rank_stands_does_not_matter_on_a_symmetric_network(model: str) 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_record_of_causes_names_classes_of_links_and_reaches_the_end(model: str, tmp_path: Path) -> None:
-    result = simulate(everybody(16, "all_reduce"), TREE, system(dimensions=3), model=model, detail="path")
+    result = simulate(of_all_ranks(16, "all_reduce"), TREE, system(dimensions=3), model=model, detail="path")
     assert result.causal_events is not None
     causal_events = np.concatenate(list(result.causal_events.blocks()))
     assert causal_events["end_ns"].max() == result.makespan_ns

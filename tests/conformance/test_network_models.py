@@ -1,4 +1,4 @@
-"""What every network model must keep to: those of the registry, and two that stand beside these tests."""
+"""Rules for every network model: those of the registry, and two that are defined beside these tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import KINDS, MODELS, ROOTED, everybody, finish_times, network, sends, simulate, system
+from machines import KINDS, MODELS, ROOTED, finish_times, network, of_all_ranks, sends, simulate, system
 from toys.fixed_delay import DELAY_NS
 from toys.shared_medium import BYTES_PER_NS
 
@@ -29,7 +29,7 @@ EVERYTHING = "phases,messages,links,path"
 
 
 def eager_and_some_with_rendezvous(kinds: Sequence[str]) -> list[Any]:
-    """Collectives and whether messages wait for their receivers: then some kinds only with `--deep`."""
+    """Return pairs of a collective and of rendezvous; some collectives have rendezvous only with `--deep`."""
     deep = set(kinds) - {KINDS[0], KINDS[3], ROOTED[0]}
     return [
         pytest.param(kind, rendezvous, marks=[pytest.mark.deep] * (rendezvous and kind in deep))
@@ -39,13 +39,13 @@ def eager_and_some_with_rendezvous(kinds: Sequence[str]) -> list[Any]:
 
 
 def folded_and_not(net: dict[str, Any], model: str, kind: str, rendezvous: bool) -> list[Result]:
-    """Two runs of a collective of twelve ranks, which completes at the same times in both."""
+    """Return a folded and an unfolded run of a collective of twelve ranks, whose times are equal."""
     keys: dict[str, Any] = {"rendezvous-protocol": rendezvous, "preferred-dataset-splits": 3}
     if kind in ROOTED:
         keys["corrections"] = {"simulated-broadcast": True}
     described = system(dimensions=3, **keys)
     results = [
-        simulate(everybody(12, kind), net, described, model=model, fold=fold) for fold in (True, False)
+        simulate(of_all_ranks(12, kind), net, described, model=model, fold=fold) for fold in (True, False)
     ]
     assert results[0].is_complete
     assert (results[0].finish_ns > 0).all()
@@ -58,14 +58,14 @@ def one_after_the_other(hops: int, size: int) -> int:
 
 
 def packets(hops: int, size: int) -> int:
-    """Packets of 4096 and 62 bytes, stored and forwarded; the last may be smaller."""
+    """Return the time of packets of 4096 and 62 bytes, stored and forwarded; the last may be smaller."""
     full, rest = divmod(max(size, 1) - 1, 4096)
     whole, last = (round((payload + 62) * 1000 / BANDWIDTH) for payload in (4096, rest + 1))
     serial = (full + hops - 1) * whole + last if full else hops * last
     return (serial + hops * LATENCY * 1000) // 1000
 
 
-# What a lone message takes over so many hops, as documented.
+# The documented time of a lone message over a number of hops.
 LONE: dict[str, Callable[[int, int], int]] = {
     "analytical": lambda hops, size: int(hops * LATENCY + size / BANDWIDTH),
     "link": one_after_the_other,
@@ -77,12 +77,12 @@ LONE: dict[str, Callable[[int, int], int]] = {
 
 
 def exchange(ranks: int, sizes: dict[tuple[int, int], int]) -> list[TraceBuilder]:
-    """Sends of so many bytes between ranks, all at once."""
+    """Return sends of these sizes between ranks, all at once."""
     return sends(ranks, ((*ends, size) for ends, size in sizes.items()))
 
 
 def arrival(model: str, shape: str, ranks: int, target: int, size: int) -> int:
-    """When a message from rank 0 has come, alone."""
+    """Return the arrival time of a message from rank 0, alone in the network."""
     return finish_times(exchange(ranks, {(0, target): size}), network([shape], [ranks]), model=model)[target]
 
 
@@ -90,7 +90,7 @@ def arrival(model: str, shape: str, ranks: int, target: int, size: int) -> int:
 @pytest.mark.parametrize(
     ("shape", "target", "hops"), [("Ring", 2, 2), ("Switch", 3, 2), ("FullyConnected", 3, 1)]
 )
-def test_a_lone_message_takes_what_is_documented(model: str, shape: str, target: int, hops: int) -> None:
+def test_a_lone_message_takes_the_documented_time(model: str, shape: str, target: int, hops: int) -> None:
     for size in (1, 4096, 10**6):
         assert arrival(model, shape, 5, target, size) == LONE[model](hops, size)
 
@@ -98,7 +98,7 @@ def test_a_lone_message_takes_what_is_documented(model: str, shape: str, target:
 @pytest.mark.parametrize("model", ALL)
 @pytest.mark.parametrize("shape", ["Ring", "Switch", "FullyConnected"])
 def test_an_npu_alone_needs_no_network(model: str, shape: str) -> None:
-    assert finish_times(everybody(1, "all_reduce"), network([shape], [1]), model=model) == [0]
+    assert finish_times(of_all_ranks(1, "all_reduce"), network([shape], [1]), model=model) == [0]
 
 
 @pytest.mark.parametrize("model", ALL)
@@ -139,17 +139,17 @@ def test_every_collective_completes_and_folding_changes_nothing(
 @pytest.mark.parametrize("model", TOYS)
 def test_a_model_from_outside_runs_every_algorithm(model: str, algorithm: str) -> None:
     described = system(algorithm, **{"preferred-dataset-splits": 4, "active-chunks-per-dimension": 2})
-    times = finish_times(everybody(8, "all_reduce"), network(["Ring"], [8]), described, model=model)
+    times = finish_times(of_all_ranks(8, "all_reduce"), network(["Ring"], [8]), described, model=model)
     assert min(times) > 0
 
 
 def test_with_a_fixed_delay_all_ranks_are_one_actor() -> None:
-    result = simulate(everybody(12, "all_reduce"), GRID, model="toys.fixed_delay")
+    result = simulate(of_all_ranks(12, "all_reduce"), GRID, model="toys.fixed_delay")
     assert len(result.outcome.plan.actors) == 1
 
 
 def test_on_a_shared_medium_messages_slow_each_other() -> None:
-    """Three messages of equal size share it; a fourth, as long as the others together, has the rest alone."""
+    """Send three equal messages, and a fourth as long as the others together, which ends alone."""
     size = 10**6
     builders = exchange(8, {(0, 4): size, (1, 5): size, (2, 6): size, (3, 7): 3 * size})
     times = finish_times(builders, network(["Ring"], [8]), model="toys.shared_medium")
@@ -161,7 +161,7 @@ def test_on_a_shared_medium_messages_slow_each_other() -> None:
 def test_a_run_repeats_to_the_byte(model: str, tmp_path: Path) -> None:
     def written(name: str) -> dict[str, bytes]:
         described = system(dimensions=3)
-        result = simulate(everybody(12, "all_reduce"), GRID, described, model=model, detail=EVERYTHING)
+        result = simulate(of_all_ranks(12, "all_reduce"), GRID, described, model=model, detail=EVERYTHING)
         write_run(result, tmp_path / name)
         return {path.name: path.read_bytes() for path in sorted((tmp_path / name).iterdir())}
 
@@ -170,7 +170,7 @@ def test_a_run_repeats_to_the_byte(model: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", ALL)
 def test_the_record_of_causes_reaches_the_end_of_the_run(model: str) -> None:
-    result = simulate(everybody(12, "all_reduce"), GRID, model=model, detail="path", fold=False)
+    result = simulate(of_all_ranks(12, "all_reduce"), GRID, model=model, detail="path", fold=False)
     causal_events = np.concatenate(list(_causal_events(result)))
     assert causal_events["end_ns"].max() == result.makespan_ns
     needed = causal_events["critical_parent"][1:]
@@ -189,7 +189,7 @@ def _causal_events(result: Result) -> Any:
     )
 )
 def test_over_single_links_the_models_are_ordered(messages: list[tuple[int, int, int, int]]) -> None:
-    """Sharing a link and queueing for it keep it busy equally long; noticing nobody takes less."""
+    """Check that sharing and queueing keep a link busy equally long, and that no contention takes less."""
     builders = [TraceBuilder() for _ in range(4)]
     for tag, (source, ahead, micros, size) in enumerate(messages):
         target = (source + ahead) % 4

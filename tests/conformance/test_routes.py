@@ -1,4 +1,4 @@
-"""Folding and network models go the same ways: `places_ahead`, on arrays, says what `next_leg` says."""
+"""Folding and network models use the same routes: `places_ahead`, on arrays, agrees with `next_leg`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from et_sim.network.paths import places_ahead
 
 
 def walk(fabric: Any, sources: Any, targets: Any, ahead: Any, order: Any) -> None:
-    """Per pair and dimension: how far the leg goes, and as which one."""
+    """Fill in, for each pair and dimension, the distance of the leg and its position in the order."""
     for pair in range(len(sources)):
         count = 0
         leg = next_leg(fabric, sources[pair], targets[pair])

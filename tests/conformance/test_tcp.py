@@ -1,4 +1,4 @@
-"""The packet model over TCP keeps to what every network model must: as in `test_network_models`."""
+"""The packet model over TCP keeps the rules of every network model, as in `test_network_models`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from test_network_models import (
     KINDS,
     ROOTED,
     eager_and_some_with_rendezvous,
-    everybody,
     exchange,
     folded_and_not,
+    of_all_ranks,
 )
 
 from et_sim.timeline.writer import write_run
@@ -57,7 +57,7 @@ def test_a_run_repeats_to_the_byte(tmp_path: Path) -> None:
     written = []
     for name in ("one", "other"):
         result = simulate(
-            everybody(12, "all_reduce"), LOSSY, system(dimensions=3), model="packet", detail=EVERYTHING
+            of_all_ranks(12, "all_reduce"), LOSSY, system(dimensions=3), model="packet", detail=EVERYTHING
         )
         write_run(result, tmp_path / name)
         written.append({path.name: path.read_bytes() for path in sorted((tmp_path / name).glob("*.arrow"))})

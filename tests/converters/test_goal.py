@@ -201,7 +201,7 @@ def test_files_are_written_for_every_rank_and_reported(
 
 
 def test_only_the_current_rank_is_kept() -> None:
-    """Yield a trace as soon as its rank is closed."""
+    """Check that a trace is yielded as soon as its rank is closed."""
     from et_sim.trace.goal.schedule import traces
     from et_sim.trace.goal.statements import statements
 

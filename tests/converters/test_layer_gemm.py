@@ -1,4 +1,4 @@
-"""`et-convert gemm`: what each NPU gets of a matrix product, and bad lists."""
+"""`et-convert gemm`: the share of each NPU in a matrix product, and bad lists."""
 
 from __future__ import annotations
 

@@ -414,7 +414,7 @@ def test_messages_of_one_kernel_are_nodes_of_their_own(timeline: Timeline) -> No
     assert set(messages.tolist()) <= converted._ancestors(converted.row("after"))
 
 
-def test_a_collective_is_one_node_however_often_it_is_recorded(timeline: Timeline) -> None:
+def test_a_collective_recorded_several_times_is_one_node(timeline: Timeline) -> None:
     timeline.operator("c10d::allreduce_", 0, 50)
     timeline.operator("record_param_comms", 2, 46, **nccl("allreduce", 1000))
     timeline.annotation("nccl:all_reduce", 4, 40)

@@ -1,4 +1,4 @@
-"""`et-convert pytorch`: files, folders, options, what it refuses; the same bytes each time, no remains."""
+"""`et-convert pytorch`: files, folders, options, refusals; the same bytes each time, no remains."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_folder_becomes_a_file_for_each_rank(tmp_path: Path, jobs: str) -> Non
 
 
 @pytest.mark.deep
-def test_the_same_recordings_give_the_same_bytes_however_many_at_once(tmp_path: Path) -> None:
+def test_the_same_recordings_give_the_same_bytes_with_any_number_at_once(tmp_path: Path) -> None:
     for jobs in ("1", "2"):
         assert main(["pytorch", str(FOLDER / "gloo_ddp_2r"), "-o", str(tmp_path / jobs), "--jobs", jobs]) == 0
     for rank in (0, 1):

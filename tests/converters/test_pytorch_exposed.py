@@ -1,7 +1,7 @@
-"""Exposed communication of a replayed recording is what an analysis of the recording itself counts.
+"""Exposed communication of a replayed recording equals an analysis of the recording itself.
 
-Trace analysers such as HTA call it communication that no computing kernel overlaps: communication is what is
-named nccl…, and Memcpy… and Memset… are memory operations, which overlap nothing. The part of a rank's time
+Trace analysers such as HTA call it communication that no computing kernel overlaps: communication is named
+nccl…, and Memcpy… and Memset… are memory operations, which overlap nothing. The part of a rank's time
 that a faster network could save is hidden by these, too.
 """
 

@@ -71,7 +71,7 @@ def test_blocks_of_any_size_give_the_same_pieces(
 
 
 @given(element=ELEMENTS, rest=st.text(alphabet='"\\{}[], ', max_size=20), style=STYLES)
-def test_the_end_of_an_element_is_found_whatever_follows(
+def test_the_end_of_an_element_is_found_before_any_text(
     element: Any, rest: str, style: dict[str, Any]
 ) -> None:
     text = json.dumps(element, **style).encode()
@@ -163,7 +163,7 @@ def test_times_beyond_the_precision_of_floats_are_not_guessed() -> None:
         ("seven", -1),
     ],
 )
-def test_numbers_are_read_however_they_are_written(written: Any, number: int) -> None:
+def test_numbers_are_read_in_every_notation(written: Any, number: int) -> None:
     assert whole_number(written) == number
     column = ValueColumn()
     column.add([written, 3])

@@ -85,7 +85,7 @@ def test_a_faster_network_is_never_slower_and_leaves_the_longest_path_of_computa
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", ["gloo_mixed_4r", *deep("gloo_ddp_2r", "dlrm_8r", "megatron_tp8")])
-def test_whatever_becomes_faster_never_makes_it_slower(name: str, jobs: dict[str, Workload]) -> None:
+def test_a_faster_part_never_makes_a_run_slower(name: str, jobs: dict[str, Workload]) -> None:
     as_it_is = makespan(jobs[name], 10)
     for kind in FASTER:
         halved = makespan(jobs[name], 10, **{"time-factors": [{kind: 0.5}]})

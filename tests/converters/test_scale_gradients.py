@@ -174,7 +174,7 @@ def one_rank(*, stages: int = 1) -> None:
     write_workload(Workload.of([build.build()]), "five")
 
 
-def test_one_recorded_rank_stands_for_all_of_its_job() -> None:
+def test_one_recorded_rank_represents_all_of_its_job() -> None:
     one_rank()
     assert scale("five", "--from", "tp=4,dp=2", "--rank", "5") == 0
     whole = read_workload("many.workload.json")

@@ -1,6 +1,6 @@
 """The table of docs/dgx-1.md: simulated all-reduces beside measured ones: python tests/docs/dgx_1_page.py
 
-Machines are those that the page describes. Not here: the measurements (`tests/golden/data/nccl_v100.json`).
+Machines are those that the page describes; the measurements are in `tests/golden/data/nccl_v100.json`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEAD = """\
 
 @cache
 def errors() -> dict[tuple[int, int], tuple[float, dict[str, float]]]:
-    """By bytes and GPUs: microseconds measured, and simulated by model."""
+    """Return, by bytes and GPUs, the measured microseconds, and the simulated ones by model."""
     text = PAGE.read_text(encoding="utf-8")
     files = {name: content.replace("\n> ", "\n")[2:] for name, content in FILE.findall(text)}
     results = {}
@@ -57,7 +57,7 @@ def _microseconds(gpus: int, size: int, model: str, machine: dict[str, Any]) -> 
 
 
 def page() -> str:
-    """The page with today's table."""
+    """Return the page with today's table."""
     result = errors()
     sizes = sorted({size for size, _ in result})
     rows = [_row(f"{size >> 20} MiB", [result[size, gpus] for gpus in MACHINES]) for size in sizes]
@@ -80,7 +80,7 @@ def _row(name: str, pairs: list[tuple[float, dict[str, float]]]) -> str:
 
 
 def _means(name: str, of_gpus: list[list[tuple[float, dict[str, float]]]]) -> str:
-    """The exponential of the mean distance of logarithms, less one."""
+    """Return a row of mean errors: the exponential of the mean distance of logarithms, less one."""
     cells = [name]
     for pairs in of_gpus:
         cells.append("")

@@ -15,7 +15,7 @@ PICTURE = re.compile(r"```yaml\n(graph: .*?)```\n\n!\[[^\]]*\]\(networks/([^)]*)
 
 
 def pictures() -> dict[str, str]:
-    """The SVG text of each picture of the page, by its name."""
+    """Return the SVG text of each picture of the page, by its name."""
     result = PICTURE.findall(PAGE.read_text(encoding="utf-8"))
     return {
         name: topology_picture(read_network_alone(parse_yaml(described, "the page")))

@@ -2,7 +2,7 @@
 
     python tests/docs/notebook.py docs/notebook.ipynb     # put today's outputs into the notebook
 
-Kept are what a cell prints, and the text and HTML of its last expression.
+The outputs are the text that a cell prints, and the text and HTML of its last expression.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 
 def outputs_of(cells: list[dict[str, Any]], folder: Path) -> list[list[dict[str, Any]]]:
-    """What every code cell gives, run in this folder."""
+    """Run every code cell in this folder, and return the outputs of each."""
     names: dict[str, Any] = {"__name__": "__main__"}
     before = Path.cwd()
     os.chdir(folder)
@@ -54,7 +54,7 @@ def _lines(text: str) -> list[str]:
 
 
 def rewritten(notebook: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The notebook with today's outputs."""
+    """Return the notebook with today's outputs."""
     result = iter(outputs_of(notebook["cells"], folder))
     number = 0
     for cell in notebook["cells"]:

@@ -2,7 +2,7 @@
 
     python tests/docs/profiles_page.py docs/profiles.md
 
-The figures are those that tests/engine/test_corrections_nodes.py checks. Not here: what a correction does.
+The figures are those that tests/engine/test_corrections_nodes.py checks.
 """
 
 # ruff: noqa: E501 - the lines of the page are as long as those of the other pages
@@ -27,7 +27,7 @@ _OPENING = """\
 ASTRA-sim 2.x, the reference, has modelling defects: some results are not what the described machine would do. Its
 nanoseconds can still be wanted, to compare with earlier work. The system file therefore names a profile:
 
-| `"profile"` | what it does |
+| `"profile"` | effect |
 |---|---|
 | `"reference"` (default) | every result is the reference's, to the nanosecond, wherever it has one |
 | `"corrected"` | every defect below is corrected |
@@ -42,15 +42,15 @@ nanoseconds can still be wanted, to compare with earlier work. The system file t
 
 ## Which profile a run is in
 
-The first of these that names one decides; the line `model` of the summary says which it was, and who named it:
+The first of these that names one decides; the line `model` of the summary shows the profile and its source:
 
 1. `--profile` on the command line, `profile=` in Python;
 2. `"profile"` in the system file;
 3. `"profile"` in the [manifest](workloads.md#the-file) of the workload;
 4. none of these: then it is the reference, so that the files of ASTRA-sim give its nanoseconds.
 
-A machine by name (`--machine`) stands for a system file that names the corrected profile, whoever made the traces; files
-that are given in its place decide themselves. Everything that et-sim writes names the corrected profile: the demo's system file, the manifests of `et-sim make`, and the
+A machine by name (`--machine`) replaces a system file that names the corrected profile, for traces of any tool; files that
+are given in its place decide themselves. Everything that et-sim writes names the corrected profile: the demo's system file, the manifests of `et-sim make`, and the
 commands that it and `et-convert expand` print for trace files, which cannot name any.
 
 If no input names the profile, the first figure may carry defects of the reference. So `et-sim run` simulates the corrected
@@ -71,8 +71,8 @@ makespan     15.433 ms (15,433,217 ns)
 A correction is named if it makes a difference by itself; if it makes all of it, it alone is. Where that would cost more than
 a few seconds (three million messages and nodes, counted, not timed), the summary names those that *may* act. The corrected
 profile itself is simulated if that takes a few seconds, or no more messages and nodes than the run itself and thirty
-million; else the summary says so. Name a profile, and only that one is simulated. In Python, `other_profile=True` asks for
-it; `summary.json` and `run.json` hold it as [`other_profile`](output.md#summaryjson).
+million; else the summary states that it was not. If a profile is named, only that one is simulated. In Python,
+`other_profile=True` simulates both; `summary.json` and `run.json` hold it as [`other_profile`](output.md#summaryjson).
 
 If a run in the reference profile stalls, the corrected one is simulated in any case, and if it completes, the report names
 it as a remedy, and the single correction that is enough.
@@ -86,7 +86,7 @@ it as a remedy, and the single correction that is enough.
 _EXAMPLES = """
 ## What each one changes
 
-One small example each: when the last rank finishes. Where nothing else is said, links have 50 GB/s and 500 ns, the
+One small example each: when the last rank finishes. Unless stated otherwise, links have 50 GB/s and 500 ns, the
 endpoint delay is 10 ns, the local memory has 50 GB/s, and a collective is one chunk over rings.
 
 | correction | example | reference | corrected |
@@ -99,10 +99,10 @@ Some of them need each other:
 - With `match-by-program` alone, ranks still have one slot for communication. Where they issue collectives in different
   orders, these wait for each other; `concurrent-communication` and `two-way-queues` let them run side by side.
 - `match-by-program` counts like collectives (type, size, group, dimensions, priority) in the order of node ids, or of
-  dependencies where these run against the ids. What dependencies force into opposite orders on two ranks still hangs;
-  `et-sim check` finds it.
-- `two-way-queues` lets a chunk in over the limit only when nothing else is left to happen, so it costs no run that
-  would have ended anyway a nanosecond.
+  dependencies where these run against the ids. Collectives that dependencies force into opposite orders on two ranks
+  still hang; `et-sim check` finds them.
+- `two-way-queues` admits a chunk over the limit only when no other event is left, so it changes no time of a run that
+  would have ended anyway.
 - `whole-path` adds, for every dimension that is crossed, its latency and one serialisation. On idle links, this is what
   the link model takes where all hops are fully connected. The link model serialises a message on every link: on a ring
   it takes as many serialisations as hops, behind a switch two, the analytical model one.
@@ -111,10 +111,10 @@ Some of them need each other:
   its own: see [groups on a part of the machine](collectives.md#groups-on-a-part-of-the-machine).
 - With `port-bandwidth`, messages cross all links on their way, so `whole-path` adds nothing to it, on the analytical model.
   A link passes a message on from the first byte on, and serves the next one when it has had the time to carry this one. So
-  no port carries more bytes from the beginning of a run to any time than its bandwidth allows. What links carry is then cut
-  to whole nanoseconds together, on the link model, too. `flow` and `packet` have no need of it.
+  no port carries more bytes from the beginning of a run to any time than its bandwidth allows. The bytes that a link carries
+  are then cut to whole nanoseconds together, on the link model, too. `flow` and `packet` do not need it.
 - `eager-sends`: on the link model, the last byte has left when the first link is free again, waiting for that link
-  included. With `rendezvous-protocol`, a message still leaves only when it is asked for. The receive is complete on
+  included. With `rendezvous-protocol`, a message still leaves only when the receiver has requested it. The receive is complete on
   delivery, as before.
 - With `concurrent-communication`, collectives that last their recorded time (`replay-only`, broadcasts without
   `simulated-broadcast`) still take turns.
@@ -145,7 +145,7 @@ for any number of ranks |
 
 
 def profiles_page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     notes = [_row(f"`{note.correction}`", note.defect, note.instead) for note in CORRECTION_NOTES]
     order = {note.correction: place for place, note in enumerate(CORRECTION_NOTES)}
     examples = [_example(example) for example in sorted(EXAMPLES, key=lambda each: order[each.correction])]
@@ -153,7 +153,7 @@ def profiles_page() -> str:
 
 
 def corrections_without_example() -> list[Correction]:
-    """Corrections that the table of examples lacks."""
+    """Return corrections that the table of examples lacks."""
     shown = {example.correction for example in EXAMPLES}
     return [correction for correction in Correction if correction not in shown]
 

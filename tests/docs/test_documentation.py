@@ -1,4 +1,4 @@
-"""The documentation is true: its commands run and print what it shows, and its links lead somewhere.
+"""The documentation is true: its commands print the output shown, and its links have targets.
 
 A page that takes long is executed with `--deep` only.
 """
@@ -66,7 +66,7 @@ def test_every_block_of_a_page_is_closed(page: Path) -> None:
         if page.name != "recording.md"  # with PyTorch: tests/recorder
     ],
 )
-def test_every_command_prints_what_the_page_shows(
+def test_every_command_prints_the_output_on_the_page(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path)
@@ -122,7 +122,7 @@ def test_dots_stand_for_any_lines(shown: list[str], printed: list[str], agree: b
 
 
 @pytest.mark.usefixtures("warm_engine")
-def test_the_picture_of_the_readme_is_what_the_tool_draws_today(tmp_path: Path) -> None:
+def test_the_picture_of_the_readme_equals_the_one_drawn_today(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.run(Command(0, "et-sim demo"))
     assert place.run(Command(0, "et-sim inspect et-sim-demo/run picture --svg demo.svg")) == (0, [])
@@ -131,7 +131,7 @@ def test_the_picture_of_the_readme_is_what_the_tool_draws_today(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("warm_engine")
-def test_the_picture_of_a_sweep_is_what_the_tool_draws_today(tmp_path: Path) -> None:
+def test_the_picture_of_a_sweep_equals_the_one_drawn_today(tmp_path: Path) -> None:
     place = Place(tmp_path)
     commands = commands_of((REPOSITORY / "docs" / "first-steps.md").read_text(encoding="utf-8"))
     needed = (
@@ -149,7 +149,7 @@ def test_the_picture_of_a_sweep_is_what_the_tool_draws_today(tmp_path: Path) -> 
 
 @pytest.mark.deep
 @pytest.mark.usefixtures("warm_engine")
-def test_the_picture_of_a_pipeline_is_what_the_tool_draws_today(tmp_path: Path) -> None:
+def test_the_picture_of_a_pipeline_equals_the_one_drawn_today(tmp_path: Path) -> None:
     place = Place(tmp_path)
     commands = commands_of((REPOSITORY / "docs" / "pictures.md").read_text(encoding="utf-8"))
     first = next(at for at, command in enumerate(commands) if command.text.startswith("et-sim make llm"))
@@ -159,7 +159,7 @@ def test_the_picture_of_a_pipeline_is_what_the_tool_draws_today(tmp_path: Path) 
     assert drawn == (REPOSITORY / "docs" / "pipeline-activity.svg").read_text(encoding="utf-8")
 
 
-def test_pictures_of_networks_are_what_the_tool_draws_today() -> None:
+def test_pictures_of_networks_equal_those_drawn_today() -> None:
     drawn = pictures()
     assert len(drawn) >= 12
     for name, text in drawn.items():

@@ -1,4 +1,4 @@
-"""Pages that are generated are what the code says today."""
+"""Committed pages equal the pages that the code generates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transcripts import REPOSITORY
 from et_sim import glossary, reference_page
 from et_sim.tables.declaration import Column
 
-WITHIN = 0.065  # of the link model, where the library runs what is simulated
+WITHIN = 0.065  # of the link model, where the library runs the simulated algorithm
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_units_follow_from_names(column: str, unit: str) -> None:
 
 
 @pytest.mark.deep
-def test_large_all_reduces_of_a_dgx_1_take_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_all_reduces_of_a_dgx_1_take_the_measured_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     errors, least = dgx_1_page.errors(), dgx_1_page.SMALLEST_OF_LARGE
     large = [result for (size, _), result in errors.items() if size >= least]

@@ -1,4 +1,4 @@
-"""The study of experts in remote memory, in small: what its page says holds there, too."""
+"""The study of experts in remote memory, in small: the claims of its page hold for small models too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebook's cells give what it shows; results are at home in notebooks, with or without frames."""
+"""The notebook's cells give the outputs shown; results are displayed with or without pandas."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_jupyter_gives_the_outputs_that_are_shown(tmp_path: Path) -> None:
     nbformat.validate(executed := nbformat.read(NOTEBOOK, as_version=4))
     nbclient.NotebookClient(executed, resources={"metadata": {"path": str(tmp_path)}}).execute()
     for cell, again in zip(shown["cells"], executed.cells, strict=True):
-        assert _told(cell.get("outputs", ())) == _told(again.get("outputs", ()))
+        assert _joined(cell.get("outputs", ())) == _joined(again.get("outputs", ()))
 
 
-def _told(outputs: Any) -> tuple[str, dict[str, Any]]:
-    """What cells print, in however many pieces, and what their last expressions are."""
+def _joined(outputs: Any) -> tuple[str, dict[str, Any]]:
+    """Return the text that cells print, joined, and the data of their last expressions."""
     text = "".join("".join(output["text"]) for output in outputs if output["output_type"] == "stream")
     data: dict[str, Any] = {}
     for output in outputs:
@@ -124,7 +124,7 @@ def test_a_result_is_saved_as_the_command_line_writes_it(result: Any, tmp_path: 
         result.save(tmp_path / "other")
 
 
-def test_what_ranks_did_is_there_by_name(result: Any) -> None:
+def test_figures_of_ranks_are_attributes_of_the_result(result: Any) -> None:
     [entry] = result.summary()["per_rank"]
     for part in PARTS:
         if part.figure != "exposed_memory_ns":

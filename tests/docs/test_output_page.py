@@ -1,4 +1,4 @@
-"""docs/output.md describes everything that a run writes."""
+"""docs/output.md describes every file and key that a run writes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _keys(content: Any) -> set[str]:
 
 @pytest.fixture
 def stalled(tmp_path: Path) -> Path:
-    """A run directory with every file: rank 1 waits for a message that never comes."""
+    """Return a run directory with every file: rank 1 waits for a message that is never sent."""
     traces = []
     for rank in range(8):
         build = et_sim.TraceBuilder()
@@ -63,7 +63,7 @@ def test_every_file_is_described(stalled: Path) -> None:
 
 @pytest.fixture
 def layers(tmp_path: Path) -> Path:
-    """The run of a layer file."""
+    """Return the run of a layer file."""
     (tmp_path / "layers.txt").write_text("DATA 1 l -1 100 NONE 0 100 NONE 0 100 ALLREDUCE 65536 5")
     options = [f"--{name}={REPOSITORY / path}" for name, path in MACHINE.items()]
     assert main(["run", str(tmp_path / "layers.txt"), *options, "--out", str(tmp_path / "run")]) == 0

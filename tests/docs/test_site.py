@@ -1,4 +1,4 @@
-"""The documentation as a site: every page is in its menu once, and no link within it leads nowhere."""
+"""The documentation as a site: every page is in its menu once, and every link within it has a target."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python tests/docs/timeline_page.py docs/timeline.md
 
-Not here: how columns belong together, which docs/output.md explains.
+`docs/output.md` explains how the columns belong together.
 """
 
 # ruff: noqa: E501 - the lines of the page are as long as those of the other pages
@@ -20,27 +20,29 @@ _OPENING = f"""\
 
 <!-- Generated: python tests/docs/timeline_page.py docs/timeline.md -->
 
-The tables of a run are Arrow IPC files. What is said here stands in the files, too. Every field carries its meaning
+The tables of a run are Arrow IPC files. The files hold the descriptions below, too. Every field carries its meaning
 (`meaning`), its unit (`unit`: `ns`, `bytes`, or nothing) and the table whose rows its numbers name (`refers_to`) as
 metadata: of `actors`, each stands for all its ranks. Every table carries the manifest of the run (`et-sim`) and the
 version of these schemas (`et-sim.tables`), which is {VERSION}. The version goes up when a column is renamed, removed or changes
 its meaning. et-sim reads this version, and refuses others with a sentence.
 
 [How the tables belong together](output.md), and what the words in them mean, is a page of its own;
-[questions to them](cookbook.md) are asked in SQL.
+[queries of them](cookbook.md) are written in SQL.
 """
 
 
 def timeline_page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return _OPENING + "".join(_section(table) for table in all_tables())
 
 
 def _section(table: Table) -> str:
     about = f"{table.about[0].upper()}{table.about[1:]}."
-    asked = f" A run may hold it or not: {table.how_to_get_it}." if table.is_optional else ""
+    remark = f" A run may hold it or not: {table.how_to_get_it}." if table.is_optional else ""
     head = "| column | type | unit | refers to | meaning |\n|---|---|---|---|---|\n"
-    return f"\n## {table.file}\n\n{about}{asked}\n\n{head}{''.join(_row(column) for column in table.columns)}"
+    return (
+        f"\n## {table.file}\n\n{about}{remark}\n\n{head}{''.join(_row(column) for column in table.columns)}"
+    )
 
 
 def _row(column: Column) -> str:

@@ -1,11 +1,11 @@
-"""Console transcripts in Markdown pages: find them, run them, compare, and rewrite them when output moved.
+"""Console transcripts in Markdown pages: find them, run them, compare, and rewrite them.
 
     python tests/docs/transcripts.py README.md docs/running.md     # put today's output into these pages
 
 A ```console block holds commands (`$ …`, continued with `> …`) and their output, stdout and stderr together.
-A line `...` in the output stands for any lines. Every page runs in one directory of its own, from top to
-bottom; ```python blocks run as scripts in the same place. Installing commands are not run. What needs no
-shell runs in this process, which spares it the start of another one; a shell filters what it prints.
+A line `...` in the output represents any lines. Every page runs in one directory of its own, from top to
+bottom; ```python blocks run as scripts in the same place. Installing commands are not run. Commands
+that need no shell run in this process, which saves the start of another one; a shell filters their output.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from et_sim.cli import main as et_sim
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSTALLING = re.compile(r"(git clone|python3? -m venv|pip install|\.venv/bin/pip|\. \.venv/bin/activate|cd )")
-# What comes when the machine is busy, or has not yet compiled.
+# Lines printed only if the machine is busy, or has not yet compiled.
 PROGRESS = re.compile(r"et-sim: (?:\d+ s · |compiling)|et-convert: (?:compiling|.* about \d+ s left)")
 ANYTHING = "..."
 SCRIPT = """#!/bin/sh
@@ -53,12 +53,12 @@ class Command:
 
     @property
     def is_installing(self) -> bool:
-        """Whether it sets up a machine, which a test must not do."""
+        """Return whether the command sets up a machine, which a test must not do."""
         return bool(INSTALLING.match(self.text))
 
     @property
     def words(self) -> list[str]:
-        """What a shell would pass on to one of our programs, if it did no more than filter the output."""
+        """Return the words of a command of our programs that needs no shell except as a filter, else none."""
         text = self._parts[0]
         bare = QUOTED.sub("", text)
         if self.is_python or "\n" in bare or SHELL.search(bare):
@@ -68,7 +68,7 @@ class Command:
 
     @property
     def filter(self) -> str:
-        """What a shell does with the output; empty: nothing."""
+        """Return the part of the command by which a shell filters the output; empty: no filter."""
         return self._parts[1]
 
     @property
@@ -80,7 +80,7 @@ class Command:
 
 
 def commands_of(page: str) -> list[Command]:
-    """The commands of a page, in order."""
+    """Return the commands of a page, in order."""
     results: list[Command] = []
     fence = ""
     for number, line in enumerate(page.splitlines(), start=1):
@@ -121,7 +121,7 @@ class Place:
             program = programs / name
             program.write_text(SCRIPT.format(python=sys.executable, arguments=arguments))
             program.chmod(0o755)
-        for name in ("traces", "tests", "docs"):  # what a checkout has
+        for name in ("traces", "tests", "docs"):  # as in a checkout
             if (REPOSITORY / name).is_dir():
                 (self._folder / name).symlink_to(REPOSITORY / name)
         self._variables = {
@@ -143,7 +143,7 @@ class Place:
         return status, [line for line in text.splitlines() if not PROGRESS.match(line)]
 
     def _within(self, call: Callable[[], Any], output_filter: str = "") -> tuple[int, str]:
-        """Run in this process; a filter gets what is no error."""
+        """Run in this process; a filter gets the standard output alone."""
         printed = io.StringIO()
         filtered = io.StringIO() if output_filter else printed
         with (
@@ -189,13 +189,13 @@ def _folder_and_variables(folder: Path, variables: dict[str, str]) -> Iterator[N
 
 
 def agrees(shown: list[str], printed: list[str]) -> bool:
-    """Whether output is as shown, where a line `...` stands for any lines."""
+    """Return whether output is as shown; a line `...` represents any lines."""
     pattern = "".join(r"(?:.*\n)*?" if line == ANYTHING else re.escape(f"{line}\n") for line in shown)
     return re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)) is not None
 
 
 def rewritten(page: str, folder: Path) -> str:
-    """The page with today's output; transcripts that are right as they are stay, `...` included."""
+    """Return the page with today's output; transcripts that agree stay, `...` included."""
     lines = page.splitlines()
     place = Place(folder)
     moved = 0
@@ -212,7 +212,7 @@ def rewritten(page: str, folder: Path) -> str:
 
 
 def main(pages: list[str]) -> None:
-    """Rewrite pages in place, once the engine is compiled and no longer says so."""
+    """Rewrite pages in place, after the engine is compiled, so that no output mentions the compilation."""
     with tempfile.TemporaryDirectory() as folder:
         status, printed = Place(Path(folder)).run(Command(0, "et-sim demo"))
     if status:  # rather than writing its traceback into the pages

@@ -1,4 +1,4 @@
-"""`et-sim check-model`: models that keep their promise pass, and those that fold wrongly are named."""
+"""`et-sim check-model`: correct models pass, and models that fold wrongly are named."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """The page's example with texts replaced, in a file whose module is forgotten afterwards."""
+    """Yield a function that writes the page's example with changes; its module is removed afterwards."""
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     monkeypatch.setattr(sys, "path", [*sys.path])
     before = set(sys.modules)

@@ -1,4 +1,4 @@
-"""`et-sim doctor`: well installations are said to be well, and whatever is wrong is named with a remedy."""
+"""`et-sim doctor`: sound installations pass, and each problem is named with a remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from et_sim.doctor.installation import examine_cache, examine_compiling, examine
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty cache, and no processes that compile."""
+    """Yield an empty cache, without processes that compile."""
     monkeypatch.setenv("ET_SIM_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     store.cache_directory.cache_clear()

@@ -1,4 +1,4 @@
-"""Every key of every declared document refuses what its kind cannot be, and says what is allowed."""
+"""Every key of every declared document refuses values of another kind, with the allowed ones."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ from et_sim.workloads.training.plan import Plan
 
 
 def nested(of: Any) -> Iterator[tuple[str, tuple[Key, ...]]]:
-    """A class and those of what its keys hold."""
+    """Yield a class with its keys, and every class that its keys hold."""
     yield of.__name__, keys_of(of)
     for key in keys_of(of):
         if key.of is not None:
@@ -158,7 +158,7 @@ def test_every_default_is_an_allowed_value(key: Key) -> None:
 
 
 class Inner(Struct, frozen=True):
-    """Keys of the same object."""
+    """Keys that another document includes."""
 
     is_fast: bool = flag("Fast.", False, name="fast")
 
@@ -232,7 +232,7 @@ def test_values_given_in_python_are_checked_by_the_keys_and_named_as_arguments(
     assert str(caught.value) == sentence
 
 
-def test_lines_and_paths_say_where_something_is_wrong(tmp_path: Path) -> None:
+def test_faults_are_located_by_line_or_path(tmp_path: Path) -> None:
     file = tmp_path / "file.yml"
     file.write_text("size: 3\nentries:\n  - name: a\n  - name: b\n    delay: soon\n")
     content = {"size": 3, "entries": [{"name": "a"}, {"name": "b", "delay": "soon"}]}

@@ -38,7 +38,7 @@ CONTENTS = {
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One of each, in the working folder."""
+    """Enter a folder with one file of each kind."""
     for name, (_, text) in CONTENTS.items():
         (tmp_path / name).write_text(text)
     build = TraceBuilder()

@@ -1,7 +1,7 @@
-"""One small workload per correction: what it takes in the reference, and with the correction.
+"""One small workload for each correction, with its times in the reference and with the correction.
 
-The tests run every example, and docs/profiles.md shows them; each stands for the times of all ranks, of
-which the page shows the latest.
+The tests run every example, and docs/profiles.md shows them; an example has the times of all ranks, of which
+the page shows the latest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from et_sim.trace import Trace, TraceBuilder, Workload, write_workload
 
 MIB = 1 << 20
 NEVER = -1
-Fill = Callable[[int, TraceBuilder], None]  # what a rank does
+Fill = Callable[[int, TraceBuilder], None]  # adds the nodes of a rank
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Example:
         return tuple(self.result(corrected=corrected).finish_ns.tolist())
 
     def result(self, *, corrected: bool, **options: Any) -> Result:
-        """The run."""
+        """Return the run of the example."""
         builders = []
         npus = self.network["npus_count"]
         ranks = 1
@@ -139,9 +139,9 @@ def _all_reduce_in_a_group(rank: int, build: TraceBuilder) -> None:
 
 
 def _chain_of_three(place: int, build: TraceBuilder) -> None:
-    heard = [build.receive(place - 1, 1000)] if place else []
+    received = [build.receive(place - 1, 1000)] if place else []
     if place < 2:
-        build.send(place + 1, 1000, after=heard)
+        build.send(place + 1, 1000, after=received)
 
 
 def group_before_all(rank: int, build: TraceBuilder) -> None:

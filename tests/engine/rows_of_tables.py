@@ -38,7 +38,7 @@ GROUPS = {"low": [0, 1, 2, 3], "high": [4, 5, 6, 7]}
 
 
 def programs() -> list[TraceBuilder]:
-    """Kernels, messages in a circle, and collectives of all ranks and of both halves."""
+    """Return kernels, messages in a circle, and collectives of all ranks and of both halves."""
     builders = [TraceBuilder() for _ in range(8)]
     for rank, build in enumerate(builders):
         last = [build.compute(nanos=100)]

@@ -1,13 +1,13 @@
-"""Which corrections may act is told without simulating: none that does is left out."""
+"""Corrections that may act are found without a simulation: every correction that acts is among them."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from correction_examples import EXAMPLES, NEVER, Example
-from msgspec.structs import replace
 
 import et_sim
 from et_sim.machine.corrections import Correction

@@ -1,4 +1,4 @@
-"""Ranks that run by themselves: their communication takes its recorded time, and nobody else is needed."""
+"""Ranks simulated by themselves: their communication takes its recorded time, without other ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SYSTEM = system(**{"peak-perf": 1, "local-mem-bw": 1})
 
 
 def of_rank(rank: int) -> TraceBuilder:
-    """A kernel, a collective of ranks that are not there, and a message to one of them."""
+    """Return a kernel, a collective with absent ranks, and a message to one of them."""
     build = TraceBuilder()
     build.process_groups({"2": [2, 7]})
     kernel = build.compute("kernel", nanos=100 * rank, num_ops=1, tensor_bytes=7)

@@ -1,4 +1,4 @@
-"""The shared bus by hand: who may send, how long that takes, and what a side processes at a time."""
+"""The shared bus by hand: the order of senders, the time of a transfer, and requests processed at a time."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_side_sends_as_many_as_it_has_while_its_partner_has_nothing(sides: Sid
 
 
 def test_a_side_processes_one_request_at_a_time(sides: Sides) -> None:
-    """Both are there long before the first is processed; every whole 100 bytes take a delay."""
+    """Queue two requests that arrive before the first is processed; every whole 100 bytes take a delay."""
     for size in (200_000, 1_999):
         sides.queue(NPU, size, reduces=1)
     sides.play()

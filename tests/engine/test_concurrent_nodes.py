@@ -1,6 +1,6 @@
-"""Exact durations and concurrent nodes: what a trace says with `duration_ns` and `concurrent`.
+"""Exact durations and concurrent nodes: the effects of `duration_ns` and `concurrent` in a trace.
 
-Of many collectives under way at once, each message finds its chunk at once.
+With many collectives under way, each message finds its chunk in constant time.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def test_concurrent_collectives_run_beside_others_when_they_are_replayed() -> No
     assert finish(build, **{"replay-only": 1}) == 200
 
 
-def test_concurrent_nodes_wait_for_what_they_come_after() -> None:
+def test_concurrent_nodes_wait_for_their_parents() -> None:
     build = TraceBuilder()
     before = build.compute("before", nanos=30)
     beside = build.compute("beside", nanos=10, concurrent=True, after=[before])
@@ -86,8 +86,8 @@ def outstanding(count: int, kind: str) -> TraceBuilder:
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "all_to_all"])
-def test_all_that_are_under_way_at_once_come_to_their_end(kind: str) -> None:
-    """In more rows than the first pools have: their index is made anew while they run."""
+def test_all_concurrent_collectives_complete(kind: str) -> None:
+    """Run more collectives than the first pools hold, so that their index is rebuilt during the run."""
     splits: dict[str, Any] = {"preferred-dataset-splits": 3, "active-chunks-per-dimension": 3}
     result = simulate([outstanding(40, kind)] * 3, network(["Ring"], [3]), system(**splits), fold=False)
     assert (result.finish_ns == result.finish_ns[0]).all()

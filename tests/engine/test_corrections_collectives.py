@@ -1,6 +1,6 @@
-"""Each correction of collective algorithms on one small example: the time with and without it.
+"""Corrections of collective algorithms, each on one small example: the time with and without it.
 
-The figures stand in docs/profiles.md, too.
+docs/profiles.md shows the same figures.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import everybody, finish_times, network, sent, simulate, system
+from machines import finish_times, network, of_all_ranks, sent, simulate, system
 
 from et_sim.trace import TraceBuilder, Workload, write_workload
 
@@ -18,7 +18,7 @@ FULLY_CONNECTED_8 = network(["FullyConnected"], [8])
 
 
 def flight(size: int) -> int:
-    """500 ns and 50 GiB/s."""
+    """Return the time of a message over 500 ns at 50 GiB/s."""
     return int(500 + size / 53.6870912)
 
 
@@ -31,10 +31,10 @@ def both_ways(
 
 
 def test_exact_halving_doubling_charges_the_last_reduction_and_every_one_at_its_size() -> None:
-    """1 MiB over 8: R(256 KiB) + R(128 KiB), and then R(512 KiB) + R(256 KiB) + R(128 KiB)."""
+    """Compare for 1 MiB over 8: R(256 KiB) + R(128 KiB), and then R(512 KiB) + R(256 KiB) + R(128 KiB)."""
     plain, corrected = both_ways(
         "exact-halving-doubling",
-        everybody(8, "all_reduce", MIB),
+        of_all_ranks(8, "all_reduce", MIB),
         FULLY_CONNECTED_8,
         system("halvingDoubling"),
     )
@@ -43,17 +43,17 @@ def test_exact_halving_doubling_charges_the_last_reduction_and_every_one_at_its_
 
 
 def test_exact_halving_doubling_loses_no_bytes() -> None:
-    """1,000,003 B over 8: 125,001 B a piece; the reference halves to 62,500 B and doubles from there."""
+    """Send 1,000,003 B over 8: 125,001 B a piece; the reference halves to 62,500 B and doubles from there."""
     plain, corrected = both_ways(
         "exact-halving-doubling",
-        everybody(8, "all_gather", 1_000_003),
+        of_all_ranks(8, "all_gather", 1_000_003),
         FULLY_CONNECTED_8,
         system("halvingDoubling"),
     )
     assert plain == corrected  # an all-gather only doubles
     plain, corrected = both_ways(
         "exact-halving-doubling",
-        everybody(8, "all_reduce", 1_000_003),
+        of_all_ranks(8, "all_reduce", 1_000_003),
         FULLY_CONNECTED_8,
         system("halvingDoubling", **{"local-mem-bw": 0}),
     )
@@ -66,7 +66,7 @@ def test_exact_halving_doubling_loses_no_bytes() -> None:
 def test_tree_operations_reduce_on_the_way_up_only() -> None:
     plain, corrected = both_ways(
         "tree-operations",
-        everybody(4, "all_reduce", MIB),
+        of_all_ranks(4, "all_reduce", MIB),
         network(["FullyConnected"], [4]),
         system("doubleBinaryTree"),
     )
@@ -77,16 +77,18 @@ def test_tree_operations_reduce_on_the_way_up_only() -> None:
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_to_all"])
 def test_tree_operations_leave_other_collectives_to_a_ring(kind: str) -> None:
     net = network(["FullyConnected"], [4])
-    plain, corrected = both_ways("tree-operations", everybody(4, kind, MIB), net, system("doubleBinaryTree"))
+    plain, corrected = both_ways(
+        "tree-operations", of_all_ranks(4, kind, MIB), net, system("doubleBinaryTree")
+    )
     assert plain == [268913, 248872, 268913, 165918]
-    assert corrected == finish_times(everybody(4, kind, MIB), net, system("ring"))
+    assert corrected == finish_times(of_all_ranks(4, kind, MIB), net, system("ring"))
 
 
 def test_tree_operations_move_the_right_bytes_in_several_dimensions() -> None:
-    """An all-reduce over two dimensions scatters along the first, so that the tree moves a quarter."""
+    """Run an all-reduce over two dimensions: it scatters along the first, and the tree moves a quarter."""
     net = network(["FullyConnected", "FullyConnected"], [4, 2])
     described = system("doubleBinaryTree", 2)
-    plain, corrected = both_ways("tree-operations", everybody(8, "all_reduce", MIB), net, described)
+    plain, corrected = both_ways("tree-operations", of_all_ranks(8, "all_reduce", MIB), net, described)
     assert max(plain) == 620790
     along_ring, along_tree = 63364 - 10, 2 * (5382 + 10) + 15726
     assert max(corrected) == 10 + along_ring + 10 + along_tree + 10 + 3 * (5382 + 10)
@@ -101,19 +103,17 @@ def test_tree_operations_move_the_right_bytes_in_several_dimensions() -> None:
         ("direct", 10824, 10824),
     ],
 )
-def test_direct_reductions_are_charged_whatever_the_window(
-    algorithm: str, plain_ns: int, mended_ns: int
-) -> None:
+def test_direct_reductions_are_charged_with_any_window(algorithm: str, plain_ns: int, mended_ns: int) -> None:
     plain, corrected = both_ways(
-        "direct-reductions", everybody(8, "reduce_scatter", MIB), FULLY_CONNECTED_8, system(algorithm)
+        "direct-reductions", of_all_ranks(8, "reduce_scatter", MIB), FULLY_CONNECTED_8, system(algorithm)
     )
     assert (plain, corrected) == ([plain_ns] * 8, [mended_ns] * 8)
 
 
 def test_direct_reductions_of_a_group_are_not_charged_while_gathering() -> None:
-    """Four of eight ranks: 3E + 2L(m) + 2R(m), and then 3E + 2L(m) + R(m)."""
+    """Compare for four of eight ranks: 3E + 2L(m) + 2R(m), and then 3E + 2L(m) + R(m)."""
     groups = {"1": [0, 1, 2, 3]}
-    builders = everybody(4, "all_reduce", MIB, group="1") + [TraceBuilder()] * 4
+    builders = of_all_ranks(4, "all_reduce", MIB, group="1") + [TraceBuilder()] * 4
     plain, corrected = both_ways(
         "direct-reductions", builders, FULLY_CONNECTED_8, system("direct"), groups=groups
     )
@@ -133,12 +133,12 @@ def test_simulated_broadcast_uses_the_network() -> None:
 
 
 def chain(folder: Path, ranks: int, size: int, tag: int = 0) -> dict[str, Any]:
-    """Place 0 sends to place 1, that one to place 2, and so on; the system that uses this program."""
+    """Write a program in which place 0 sends to place 1, place 1 to place 2, and so on; return its system."""
     programs = [TraceBuilder() for _ in range(ranks)]
     for place in range(ranks):
-        heard = [programs[place].receive(place - 1, size, tag)] if place else []
+        received = [programs[place].receive(place - 1, size, tag)] if place else []
         if place + 1 < ranks:
-            programs[place].send(place + 1, size, tag, after=heard)
+            programs[place].send(place + 1, size, tag, after=received)
     prefix = folder / "chain"
     write_workload(Workload.of([program.build() for program in programs]), prefix)
     return system(**{"all-reduce-implementation-custom": [str(prefix)]})
@@ -147,7 +147,7 @@ def chain(folder: Path, ranks: int, size: int, tag: int = 0) -> dict[str, Any]:
 def test_custom_by_position_runs_the_program_of_the_place_in_the_list(tmp_path: Path) -> None:
     """Group [2, 0, 1] begins with rank 2, which runs file 2 in the reference; rank 0 sends to itself."""
     groups = {"1": [2, 0, 1]}
-    builders = [*everybody(3, "all_reduce", 1000, group="1"), TraceBuilder()]
+    builders = [*of_all_ranks(3, "all_reduce", 1000, group="1"), TraceBuilder()]
     net, described = network(["FullyConnected"], [4]), chain(tmp_path, 3, 1000)
     plain, corrected = both_ways("custom-by-position", builders, net, described, groups=groups)
     assert plain[:3] == [0, -1, -1]
@@ -171,9 +171,9 @@ def test_custom_by_position_keeps_messages_of_the_workload_apart(tmp_path: Path)
 def test_a_program_that_moves_too_little_or_too_much_is_reported(tmp_path: Path, profile: str) -> None:
     net = network(["FullyConnected"], [2])
 
-    def warnings(asked: int, moved: int) -> list[str]:
+    def warnings(requested: int, moved: int) -> list[str]:
         described = {**chain(tmp_path, 2, moved), "profile": profile}
-        result = simulate(everybody(2, "all_reduce", asked), net, described)
+        result = simulate(of_all_ranks(2, "all_reduce", requested), net, described)
         return [notice["text"] for notice in result.manifest["warnings"]]
 
     expected = (
@@ -182,8 +182,8 @@ def test_a_program_that_moves_too_little_or_too_much_is_reported(tmp_path: Path,
     assert warnings(1000, 1000) == [expected]
     write_workload(sent(2, [(0, 1, 1000), (1, 0, 1000)]), tmp_path / "both")
     described = system(**{"all-reduce-implementation-custom": [str(tmp_path / "both")]}, profile=profile)
-    for asked, is_right in ((1000, True), (1005, False), (900, False)):
-        result = simulate(everybody(2, "all_reduce", asked), net, described)
+    for requested, is_right in ((1000, True), (1005, False), (900, False)):
+        result = simulate(of_all_ranks(2, "all_reduce", requested), net, described)
         assert (result.manifest["warnings"] == []) == is_right
 
 
@@ -192,6 +192,6 @@ def test_a_program_for_more_members_is_reported(tmp_path: Path) -> None:
     idle.compute(micros=1)
     write_workload(Workload.of([idle.build()] * 3), tmp_path / "idle")
     described = system(**{"all-reduce-implementation-custom": [str(tmp_path / "idle")]})
-    result = simulate(everybody(2, "all_reduce", 1000), network(["Ring"], [2]), described)
+    result = simulate(of_all_ranks(2, "all_reduce", 1000), network(["Ring"], [2]), described)
     [warning] = [notice["text"] for notice in result.manifest["warnings"]]
     assert "idle.2.et" in warning

@@ -1,4 +1,4 @@
-"""Corrections of what ranks do with their nodes, and of single messages."""
+"""Corrections of single messages and of nodes of ranks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_eager_send_ends_when_its_last_byte_has_left(model: str) -> None:
 
 
 def test_an_eager_send_waits_for_its_link() -> None:
-    """The first packet of the all-reduce, a quarter, crosses the endpoint and has the link before it."""
+    """Send behind the first packet of the all-reduce, a quarter, which takes the link first."""
     builders = [TraceBuilder() for _ in range(4)]
     for rank, build in enumerate(builders):
         build.collective("all_reduce", MIB)
@@ -77,7 +77,7 @@ def test_eager_sends_wait_for_the_request_of_rendezvous(model: str) -> None:
     assert times[1] == request + 2 * SERIAL + LATENCY
 
 
-def test_the_whole_path_is_what_the_link_model_takes_on_idle_fully_connected_dimensions() -> None:
+def test_the_whole_path_equals_the_link_model_on_idle_fully_connected_dimensions() -> None:
     square = network(["FullyConnected"] * 3, [2, 2, 2])
     builders = sends(8, [(0, 7, MIB)])
     whole = corrected("whole-path", dimensions=3)
@@ -118,7 +118,7 @@ def test_collectives_of_two_groups_overlap() -> None:
 
 
 def test_nodes_that_are_ready_at_once_start_at_once() -> None:
-    """Hundreds of collectives, more than any pool holds at the beginning."""
+    """Run hundreds of collectives, more than any pool holds at the beginning."""
     build = TraceBuilder()
     for _ in range(600):
         build.collective("all_gather", 1 << 10)
@@ -152,7 +152,7 @@ MATCHING = ("match-by-program", "concurrent-communication", "two-way-queues")
 
 
 def orders(*of_rank: tuple[int, ...]) -> list[TraceBuilder]:
-    """Independent all-reduces of so many MiB, in ascending node id."""
+    """Return independent all-reduces of these sizes in MiB, in ascending node id."""
     builders = []
     for sizes in of_rank:
         builders.append(TraceBuilder())
@@ -172,7 +172,7 @@ def test_ranks_may_issue_the_same_collectives_in_any_order(model: str) -> None:
 
 
 def test_like_collectives_meet_in_program_order() -> None:
-    """The first of two like ones is late on rank 0: nobody gets the second one instead."""
+    """Delay the first of two like collectives on rank 0: no other rank matches it with the second one."""
     builders = [TraceBuilder() for _ in range(4)]
     for rank, build in enumerate(builders):
         late = [build.compute(micros=1000, cpu=True)] if rank == 0 else []
@@ -212,7 +212,7 @@ def test_a_member_that_will_never_start_a_collective_is_named() -> None:
 
 
 def test_equal_custom_collectives_run_side_by_side(tmp_path: Path) -> None:
-    """Each keeps account of its own nodes."""
+    """Check that each collective counts its own nodes."""
     programs = []
     for place in range(2):
         program = TraceBuilder()

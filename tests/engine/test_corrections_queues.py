@@ -1,6 +1,6 @@
-"""What the corrections of chunks, queues and orders change, each on one small example, to the nanosecond.
+"""Corrections of chunks, queues and orders, each on one small example, to the nanosecond.
 
-Machines have 50 GB/s and 500 ns unless an example says otherwise; endpoint delay 10 ns.
+Machines have 50 GB/s and 500 ns unless an example states otherwise; endpoint delay 10 ns.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import pytest
 from correction_examples import group_before_all
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import everybody, finish_times, network, simulate, system
+from machines import finish_times, network, of_all_ranks, simulate, system
 
 from et_sim.basics.errors import MachineError
 from et_sim.collectives import PhaseOperation
 from et_sim.engine.stall import explain_stall
 from et_sim.engine.state import kinds
 from et_sim.engine.state.records import MESSAGE_FIELDS
-from et_sim.engine.state.run import new_run
+from et_sim.engine.state.run import TOP_PRIORITY, new_run
 from et_sim.engine.state.traffic_tables import new_traffic
 from et_sim.machine import read_machine
 from et_sim.machine.model import AllReducePlan
@@ -51,7 +51,7 @@ def last_finish(builders: list[TraceBuilder], net: dict[str, Any], **keys: Any) 
 )
 def test_exact_chunks_move_no_more_than_requested(size: int, reference: int, corrected: int) -> None:
     keys = {"preferred-dataset-splits": 4}
-    builders = everybody(4, "all_reduce", size)
+    builders = of_all_ranks(4, "all_reduce", size)
     assert last_finish(builders, FOUR, **keys) == reference
     assert last_finish(builders, FOUR, **keys, corrections={"exact-chunks": True}) == corrected
 
@@ -75,13 +75,13 @@ def test_an_all_reduce_over_one_dimension_uses_all_queues(
         "num-queues-per-dim": queues,
         "active-chunks-per-dimension": active,
     }
-    builders = everybody(4, "all_reduce", MIB)
+    builders = of_all_ranks(4, "all_reduce", MIB)
     assert last_finish(builders, FOUR, **keys) == reference
     assert last_finish(builders, FOUR, **keys, corrections={"all-queues": True}) == corrected
 
 
 def skewed(*micros: int) -> list[TraceBuilder]:
-    """Ranks that come to the same all-reduce at different times."""
+    """Return ranks that reach the same all-reduce at different times."""
     builders = [TraceBuilder() for _ in micros]
     for builder, late in zip(builders, micros, strict=True):
         before = [builder.compute("late", micros=late)] if late else []
@@ -110,7 +110,7 @@ def test_chunks_on_their_way_in_and_out_wait_for_each_other_in_the_reference() -
     ],
 )
 def test_two_way_queues_untie_the_knot(keys: dict[str, Any], at_ports: tuple[int, ...]) -> None:
-    """In the corrected profile, messages to even ranks wait at a port, and end when their own have left."""
+    """Check that with ports, messages to even ranks wait until their own have left."""
     described = system(dimensions=3, **{"preferred-dataset-splits": 2}, **keys)
     even, odd = [130581, 135604, 125580, 130603], [135547, 140497, 130546, 135496]
     times = finish_times(skewed(*KNOT), CUBE, described)
@@ -118,8 +118,8 @@ def test_two_way_queues_untie_the_knot(keys: dict[str, Any], at_ports: tuple[int
     assert times[1::2] == odd
 
 
-def test_blocked_queues_let_their_oldest_chunk_in_when_nothing_else_is_left() -> None:
-    """Chunks whose orders differ block each other even if both ways have queues of their own."""
+def test_blocked_queues_admit_their_oldest_chunk_when_no_event_is_left() -> None:
+    """Check that chunks in different orders block each other even with queues for both directions."""
     keys = {
         "preferred-dataset-splits": 3,
         "num-queues-per-dim": 2,
@@ -135,8 +135,8 @@ def test_blocked_queues_let_their_oldest_chunk_in_when_nothing_else_is_left() ->
 
 
 def test_chunks_of_equal_priority_begin_in_the_order_in_which_they_came() -> None:
-    """With LIFO, those of a later collective overtake the earlier one's, and not each other."""
-    builders = everybody(4, "all_reduce", MIB)
+    """Check that with LIFO, chunks of a later collective overtake the earlier one's, and not each other."""
+    builders = of_all_ranks(4, "all_reduce", MIB)
     builders[0].collective("all_reduce", MIB)  # which is that of all
     described = system(**{"preferred-dataset-splits": 4}, corrections={"concurrent-communication": True})
     result = simulate(builders, FOUR, described, detail="phases")
@@ -164,7 +164,7 @@ COLLECTIVES = st.tuples(
     order=st.sampled_from(ORDERS),
     within=st.sampled_from(["FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst"]),
 )
-def test_corrected_queues_never_block_whatever_the_skew(
+def test_corrected_queues_never_block_with_any_skew(
     collectives: list[tuple[str, int, str]],
     lateness: list[list[int]],
     splits: int,
@@ -174,7 +174,7 @@ def test_corrected_queues_never_block_whatever_the_skew(
     order: str,
     within: str,
 ) -> None:
-    """Collectives of several groups side by side, each later on some ranks than on others."""
+    """Run collectives of several groups side by side, each later on some ranks than on others."""
     builders = [TraceBuilder() for _ in range(8)]
     for rank, builder in enumerate(builders):
         last: dict[str, list[int]] = {}
@@ -255,11 +255,19 @@ UNEVEN = network(["FullyConnected"] * 2, [4, 4]) | {"bandwidth": [50, 200]}
     ],
 )
 def test_greedy_orders_keep_the_fast_dimension_busy(kind: str, size: int, times: tuple[int, ...]) -> None:
-    """4 x 4 ranks, the outer dimension four times as fast: 16 chunks, one at a time in each dimension."""
+    """Run 4 x 4 ranks, the outer dimension four times as fast: 16 chunks, one at a time in each dimension."""
     keys = {"preferred-dataset-splits": 16, "local-mem-bw": 1600}
     corrected = {"dimension-schedulers": True}
-    builders = everybody(16, kind, size)
+    builders = of_all_ranks(16, kind, size)
     for order, time in zip(ORDERS, times, strict=True):
         named = {"inter-dimension-scheduling": order}
         assert last_finish(builders, UNEVEN, **keys, **named, corrections=corrected) == time
         assert last_finish(builders, UNEVEN, **keys, **named) == times[0]  # the reference reads no such key
+
+
+@pytest.mark.parametrize(("profile", "top"), [("astra-1.0", 1 << 30), ("corrected", 1 << 62)])
+def test_priorities_of_1_0_from_a_limit_on_go_before_the_policy(profile: str, top: int) -> None:
+    result = simulate(
+        of_all_ranks(2, "all_reduce", 1024), network(["Ring"], [2]), system() | {"profile": profile}
+    )
+    assert result.outcome.run.plan.settings[TOP_PRIORITY] == top

@@ -1,4 +1,4 @@
-"""Custom collectives: wide programs, and events that need much room at once."""
+"""Custom collectives: wide programs, and events that need large pools at once."""
 
 from __future__ import annotations
 

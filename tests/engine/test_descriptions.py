@@ -1,4 +1,4 @@
-"""A description of a state is written into a picture, or compared with it, value by value."""
+"""A description of a state is written into a snapshot, or compared with it, value by value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from et_sim.engine.repeats.description import put
 
 
 def _searching(*picture: int, compares: bool) -> Any:
-    """Tables of a search with this picture."""
+    """Return tables of a search with this snapshot."""
     return SimpleNamespace(repeats=[SimpleNamespace(entries=0, compares=compares)], picture=list(picture))
 
 

@@ -1,4 +1,4 @@
-"""The end of an instant: what is settled there comes last, and no instant goes on for ever."""
+"""The end of an instant: its last events settle it, and an instant without progress is an error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NS = 1_234_567
 
 
 def calendar(*due: int) -> Any:
-    """A run in which events of these kinds are due now, and come when all else has happened."""
+    """Return a run in which events of these kinds are due now, and are handled after all others."""
     clock, events, slots = np.zeros(1, CLOCK), np.zeros(max(len(due), 1), EVENT), np.zeros(1, SLOT)
     clock["now"], slots["head"] = NS, -1
     clock["head"] = 0 if due else -1
@@ -64,7 +64,7 @@ def test_the_driver_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(seed=st.integers(0, 2**32))
 def test_looks_follow_the_time_that_events_take(seed: int) -> None:
-    """From any pace to any other: soon, a look takes the time it should, or the fewest events."""
+    """Check that, after any change of pace, a look soon takes the intended time or the fewest events."""
     chance, events = Random(seed), driver.FEWEST_EVENTS
     for pace in (10 ** chance.uniform(-8, -3) for _ in range(4)):
         for _ in range(24):

@@ -1,4 +1,4 @@
-"""Sends into the buffers of a collective library: what goes ahead of its receive, and what waits for it."""
+"""Sends into the buffers of a collective library: messages ahead of their receives, and held messages."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_message_without_bytes_takes_the_room_of_one(first: int, goes_ahead: b
 
 
 @pytest.mark.parametrize("tags", [(0, 0, 0, 0), (0, 1, 2, 3), (5, 5, 7, 7)])
-def test_messages_between_two_ranks_share_one_buffer_whatever_their_tags(tags: tuple[int, ...]) -> None:
+def test_messages_of_all_tags_between_two_ranks_share_one_buffer(tags: tuple[int, ...]) -> None:
     result = exchange([(MIB, tag) for tag in tags])
     assert [time < WORK_US * 1000 for time in sent_ns(result)] == [True, True, False, False]
     assert [send["waiting_ns"] > 0 for send in nodes(result, "send")] == [False, False, True, False]
@@ -95,7 +95,7 @@ def test_messages_that_were_held_start_in_their_order() -> None:
 
 
 def test_a_receive_that_is_posted_first_lets_its_message_pass_those_that_are_held() -> None:
-    """The receives are posted in the order 2, 0, 1; only message 0 fits into the buffer."""
+    """Post the receives in the order 2, 0, 1; only message 0 fits into the buffer."""
     result = exchange([(ROOM, 0), (ROOM, 1), (ROOM + 1, 2)], order=[2, 0, 1], at_once=True)
     assert result.finish_ns[RECEIVER] > WORK_US * 1000
     assert sorted(sent_ns(result)) == [0, WORK_US * 1000, WORK_US * 1000]
@@ -129,7 +129,7 @@ def arrived_and_copied_ns(count: int, work_ns: int) -> tuple[int, list[int]]:
 
 
 def test_the_last_message_to_arrive_is_copied_for_no_longer_than_it_has_waited() -> None:
-    """Those that arrived before it have waited for longer than a copy takes."""
+    """Check that messages that arrived before the last one have waited for longer than a copy takes."""
     copy_ns = int(2 * MIB / preset(f"h100-dgx:{RANKS}").system["local-mem-bw"])
     for count in (1, 2):
         arrived, copied = arrived_and_copied_ns(count, WORK_US * 1000)
@@ -167,7 +167,7 @@ def test_no_more_bytes_run_ahead_of_receives_than_the_buffer_holds() -> None:
 
 
 def test_a_held_message_starts_when_nothing_else_is_left_to_happen() -> None:
-    """The receiver asks for the second message first, which its sender sends after the first."""
+    """Post the receive of the second message first; its sender sends it after the first."""
     result = exchange([(ROOM + 1, 3), (8, 4)], order=[1, 0])
     assert sent_ns(result)[0] == WORK_US * 1000
     assert (result.finish_ns > 0).all()
@@ -209,7 +209,7 @@ def in_a_circle(ranks: int, sizes: Sequence[int], others_us: int = 1) -> Workloa
 def test_ranks_that_send_in_a_circle_before_they_receive_start_at_once(
     ranks: int, fold: bool, model: str
 ) -> None:
-    """The time does not depend on other ranks, either."""
+    """Check that the time does not depend on other ranks."""
     found, finish = preset(f"h100-dgx:{RANKS}"), []
     for others_us in (1, 1_000_000):
         result = et_sim.simulate(
@@ -226,7 +226,7 @@ def test_ranks_that_send_in_a_circle_before_they_receive_start_at_once(
 
 
 def test_a_message_that_starts_beyond_the_buffer_may_take_others_along() -> None:
-    """A tiny message of one rank lets a receive be posted while others still wait their turn."""
+    """Send a tiny message, after which a rank posts a receive while others still wait for their turn."""
     found = preset("h100-dgx:8")
     programs = [TraceBuilder() for _ in range(8)]
     for rank in range(3):

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("warm_engine")
 
 
 def training(rule: GroupRule, ranks: int, paces: int = 2) -> Workload:
-    """Computations of different lengths, and collectives of all ranks and of those that the rule has."""
+    """Return computations of different lengths, and collectives of all ranks and of members of the rule."""
     templates = []
     for is_member in (False, True):
         for pace in range(paces):

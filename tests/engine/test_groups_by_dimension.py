@@ -1,4 +1,4 @@
-"""Groups that are a part of the machine: they run as on a machine of their own shape, and use all ports."""
+"""Groups on a part of the machine: they run as on a machine of their own shape, and use all ports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def alone(kind: str, size: int, members: list[int], ranks: int, machine: dict[st
 
 
 def lattice(npus: list[int], places: list[list[int]]) -> list[int]:
-    """The ranks with these places in every dimension."""
+    """Return the ranks with these places in every dimension."""
     strides = np.cumprod([1, *npus[:-1]]).tolist()
     return [
         sum(place * stride for place, stride in zip(reversed(at), strides, strict=True))
@@ -46,7 +46,7 @@ def lattice(npus: list[int], places: list[list[int]]) -> list[int]:
 
 
 def own_shape(machine: dict[str, Any], sizes: list[int]) -> dict[str, Any]:
-    """The machine with so many NPUs in its dimensions; those of one are left out, but of libraries."""
+    """Return the machine with these sizes; dimensions of one NPU are left out unless a library is set."""
     kept = [number for number, size in enumerate(sizes) if size > 1 or "library" in machine["system"]]
     net = {key: [values[number] for number in kept] for key, values in machine["network"].items()}
     net["npus_count"] = [sizes[number] for number in kept]
@@ -58,7 +58,7 @@ def own_shape(machine: dict[str, Any], sizes: list[int]) -> dict[str, Any]:
 
 
 def machines() -> list[tuple[str, list[str]]]:
-    """Presets of several dimensions, with the topologies of these."""
+    """Return presets of several dimensions, with their topologies."""
     sizes = {name: 144 if "72" in name else 64 for name in names()}
     large = [preset(f"{name}:{npus}") for name, npus in sizes.items() if entry(name).most >= npus]
     return [(case.text, case.network["topology"]) for case in large if "topology" in case.network]
@@ -66,7 +66,7 @@ def machines() -> list[tuple[str, list[str]]]:
 
 @st.composite
 def groups(draw: Any, topologies: list[str]) -> tuple[list[int], list[list[int]]]:
-    """A machine's shape and a sub-grid of it: of a ring all or one, of all else any places."""
+    """Draw the shape of a machine and a sub-grid: all places or one of a ring, any of other dimensions."""
     npus = [draw(st.integers(2, 3 if len(topologies) > 2 else 5)) for _ in topologies]
     places = []
     for topology, size in zip(topologies, npus, strict=True):
@@ -91,7 +91,8 @@ def test_a_sub_grid_takes_the_time_of_a_machine_of_its_own_shape(data: st.DataOb
     order = data.draw(st.sampled_from(["ascending", "roundRobin", "offlineGreedy", "offlineGreedyFlex"]))
     described = preset(name)
     keys = {**described.system, "profile": "corrected", "inter-dimension-scheduling": order}
-    if keys.pop("library", None):  # it knows nodes, and a machine without one of its dimensions has others
+    # a library depends on nodes, and a machine without one of its dimensions has other nodes
+    if keys.pop("library", None):
         keys |= algorithms("ring", len(npus)) | {"all-to-all-implementation": ["direct"] * len(npus)}
     machine = {"network": {**described.network, "npus_count": npus}, "system": keys}
     members = lattice(npus, places)
@@ -218,7 +219,7 @@ def test_a_group_of_unequal_nodes_is_near_the_bound_of_its_ports(kind: str, memb
 
 
 @pytest.mark.deep
-def test_rings_of_unequal_nodes_all_run_at_the_same_time_whatever_may_be_active() -> None:
+def test_rings_of_unequal_nodes_all_run_at_once_with_any_number_of_active_chunks() -> None:
     members = [0, 1, 2, 4, 5, 6, 7]
     alike = [group_times(members, size=64 * MIB, **{"active-chunks-per-dimension": n}) for n in (1, 2)]
     assert alike[0] < 1.3 * alike[1]

@@ -1,4 +1,4 @@
-"""A run that goes on compiled where it was interpreted, and the other way round, at any of its returns."""
+"""A run that switches from interpreted to compiled code or back, at any of its returns, is unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVENTS_AT_ONCE = 7
 
 
 def uneven_work() -> Workload:
-    """Computations of different lengths, collectives, and messages round the ranks."""
+    """Return computations of different lengths, collectives, and messages round the ranks."""
     traces = []
     for rank in range(RANKS):
         build = TraceBuilder()
@@ -34,7 +34,7 @@ def uneven_work() -> Workload:
 
 
 def columns(model: str) -> dict[str, Any]:
-    """What a run finds out."""
+    """Return all results of a run."""
     outcome = run(
         uneven_work(),
         system=system("ring"),
@@ -49,7 +49,7 @@ def columns(model: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("model", ["analytical", pytest.param("flow", marks=pytest.mark.deep)])
-def test_a_run_handed_over_at_any_return_is_the_same(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_switches_at_any_return_is_the_same(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run_entry = CompiledEntry._run
     calls: list[bool] = []  # compiled, or not
     random, likely = Random(), 0.0

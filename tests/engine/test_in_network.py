@@ -1,7 +1,7 @@
-"""Collectives that switches do, against algebra: dimensions and graphs, every model, folded and not.
+"""Collectives in switches against closed forms: dimensions and graphs, every model, folded and not.
 
 S are the bytes of a chunk, B bytes per ns of a link, L its latency, P the latency of a switch, E the endpoint
-delay. Links of a test are alike unless it says otherwise.
+delay. Links of a test are equal unless it states otherwise.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Net = dict[str, Any]
 
 
 def switch(npus: int = 8, **entry: Any) -> Net:
-    """One dimension whose switch reduces; links of 50 GB/s."""
+    """Return one dimension whose switch reduces, with links of 50 GB/s."""
     net = network(["Switch"], [npus], latency=L)
     return net | {"bandwidth": ["50GB/s"], "in-network": [{"dimension": 0, "latency": P, **entry}]}
 
 
 def star(npus: int = 8, **entry: Any) -> Net:
-    """The same as a graph."""
+    """Return the same as a graph."""
     graph = {"generator": "switch", "npus": npus, "bandwidth": "50GB/s", "latency": L}
     return {"graph": graph, "in-network": [{"switches": "*", "latency": P, **entry}]}
 
 
 def tree(leaves: int = 4, npus: int = 2, spines: int = 1, **spine: Any) -> Net:
-    """Leaves and spines that reduce, and one logical dimension."""
+    """Return leaves and spines that reduce, as one logical dimension."""
     graph = {"generator": "leaf-spine", "leaves": leaves, "spines": spines, "npus-per-leaf": npus}
     marks = [{"tier": 1, "latency": P}, {"tier": 2, "latency": P, **spine}]
     more = {"in-network": marks, "logical-dimensions": [leaves * npus]}
@@ -45,7 +45,7 @@ def tree(leaves: int = 4, npus: int = 2, spines: int = 1, **spine: Any) -> Net:
 
 
 def described(dimensions: int = 1, **keys: Any) -> Net:
-    """In-network wherever it can be; broadcasts are simulated."""
+    """Return a system that reduces in switches where possible; broadcasts are simulated."""
     return system(
         "inNetwork",
         dimensions,
@@ -61,7 +61,7 @@ def described(dimensions: int = 1, **keys: Any) -> Net:
 def workload(
     ranks: int, kind: str, size: int, *, group: str = "", late: dict[int, int] | None = None
 ) -> list[TraceBuilder]:
-    """One collective of everybody, or of a group that everybody names; some are late by so many ns."""
+    """Return one collective of all ranks, or of a group that all name; some ranks are late by these ns."""
     builders = []
     for rank in range(ranks):
         builder = TraceBuilder()
@@ -73,7 +73,7 @@ def workload(
 
 
 def makespan(net: Net, kind: str, size: int, model: str, ranks: int = 8, **keys: Any) -> int:
-    """Of a collective of everybody; folded and not must agree, rank by rank."""
+    """Return the makespan of a collective of all ranks, after comparing folded and unfolded times by rank."""
     fold = [
         simulate(workload(ranks, kind, size), net, described(**keys), model=model, fold=fold)
         for fold in (True, False)
@@ -85,7 +85,7 @@ def makespan(net: Net, kind: str, size: int, model: str, ranks: int = 8, **keys:
 
 
 def ns(size: float) -> int:
-    """Serialisation on a link."""
+    """Return the serialisation time on a link."""
     return int(size / B)
 
 
@@ -140,7 +140,7 @@ def test_the_algorithmic_bandwidth_approaches_twice_that_of_a_ring(model: str) -
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather", "broadcast"])
 @pytest.mark.parametrize("chunks", [1, pytest.param(4, marks=pytest.mark.deep)])
 def test_a_tree_of_switches_takes_every_level_by_closed_form(kind: str, chunks: int) -> None:
-    """Four leaves of two NPUs under a spine: what each link carries of a chunk, upwards and down again."""
+    """Run four leaves of two NPUs under a spine, and add up the bytes of each link, upwards and downwards."""
     s = 80_000  # bytes of a piece
     size = (s if kind == "all_gather" else 8 * s) * chunks
     carried = {
@@ -178,7 +178,7 @@ def test_a_graph_of_one_switch_is_the_dimension(kind: str, model: str) -> None:
 
 @pytest.mark.parametrize(("kind", "up", "down"), [("all_gather", 1, 7), ("reduce_scatter", 8, 1)])
 def test_a_switch_takes_the_time_of_all_that_it_passes_on(kind: str, up: int, down: int) -> None:
-    """Pieces of all members are joined, and sums are as large as the part of one."""
+    """Check that pieces of all members are joined, and that a sum is as large as the part of one."""
     piece, rate = 131_000, 10
     size = piece if kind == "all_gather" else 8 * piece
     both = ns(up * piece) + ns(down * piece)
@@ -355,7 +355,7 @@ def test_links_carry_each_byte_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("net", "keys", "said"),
+    ("net", "keys", "sentence"),
     [
         (switch(rate=0), {}, '"rate" is 0'),
         (switch() | {"topology": ["Ring"]}, {}, "dimension 0 is a Ring, which has no switch"),
@@ -372,10 +372,10 @@ def test_links_carry_each_byte_once() -> None:
         (tree() | {"in-network": [{"tier": 1}, {"switches": "*"}]}, {}, "matches two entries"),
     ],
 )
-def test_bad_input_is_refused_in_one_sentence(net: Net, keys: Net, said: str) -> None:
+def test_bad_input_is_refused_in_one_sentence(net: Net, keys: Net, sentence: str) -> None:
     with pytest.raises(InputError) as refused:
         finish_times(workload(8, "all_reduce", 8000), net, described(**keys))
-    assert said in str(refused.value)
+    assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -396,7 +396,7 @@ def test_a_member_that_never_comes_is_named() -> None:
 
 
 @pytest.mark.parametrize("routing", ["shortest", "ecmp", "ecmp-ns3", "dimension-order"])
-def test_members_reach_their_switch_by_nics_whatever_the_routing(routing: str) -> None:
+def test_members_reach_their_switch_by_nics_with_any_routing(routing: str) -> None:
     graph = {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 4, "latency": L}
     graph |= {"bandwidth": "50GB/s", "nic": {"bandwidth": "25GB/s", "latency": 10}}
     net = {"graph": graph, "in-network": [{"switches": "*", "latency": P}], "logical-dimensions": [8]}

@@ -1,4 +1,4 @@
-"""What a run says of switches that reduce: what links carry, what sets the pace, and what would change it."""
+"""Switches that reduce in the figures of a run: bytes of links, the bottleneck, and predicted effects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ S = 80_000
 
 
 def carried(result: Result) -> dict[str, tuple[int, int, int]]:
-    """Bytes, nanoseconds and messages by tier, over all links; nothing lies beyond the run."""
+    """Return bytes, nanoseconds and messages by tier, over all links; none is beyond the run."""
     rows = result.table("links").to_pydict()
     assert max(rows["start_ns"]) < result.makespan_ns
     ranks, outcome = np.bincount(result.outcome.plan.actor_of_rank), Counter[tuple[str, str]]()
@@ -48,7 +48,7 @@ def carried(result: Result) -> dict[str, tuple[int, int, int]]:
 @pytest.mark.parametrize("fold", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_links_carry_the_bytes_of_the_closed_form_within_the_run(kind: str, fold: bool, model: str) -> None:
-    """Four leaves of two ranks under a spine, and one rank that is late."""
+    """Run four leaves of two ranks under a spine, with one late rank."""
     size = S // 8 if kind == "all_gather" else S
     result = simulate(workload(8, kind, size), tree(), described(), model=model, fold=fold, detail="links")
     assert result.is_complete
@@ -150,8 +150,8 @@ def test_the_makespan_changes_as_predicted(kind: str, model: str, number: int, t
     assert (f"rate of reduction in {where}" in names) == (number >= 1)
 
 
-def test_of_links_that_set_the_pace_together_no_one_helps_and_each_hurts(tmp_path: Path) -> None:
-    """On the analytical model; messages of the trace as well as chunks in switches."""
+def test_no_single_link_of_several_bottlenecks_helps_and_each_hurts(tmp_path: Path) -> None:
+    """Run messages of the trace as well as chunks in switches, on the analytical model."""
     graph = {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 2, "bandwidth": "50GB/s"}
     plain = simulate(sends(4, [(0, 2, S)]), {"graph": graph}, system(dimensions=2), detail="path", fold=False)
     runs = {
@@ -215,7 +215,7 @@ def test_links_between_switches_belong_to_no_rank(tmp_path: Path) -> None:
 
 
 def test_a_busy_switch_counts_from_when_it_is_free(tmp_path: Path) -> None:
-    """Two groups share a switch of a rate: the one waits for the other's chunk."""
+    """Run two groups that share a switch with a rate: each waits for the other's chunk."""
     net = network(["Switch"], [4], latency=L) | {
         "in-network": [{"dimension": 0, "latency": P, "rate": "1GB/s"}]
     }

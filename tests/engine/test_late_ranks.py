@@ -1,4 +1,4 @@
-"""Collectives of a library with late ranks: what ends when, and how far the others run ahead of them."""
+"""Collectives of a library with late ranks: the ends of ranks, and the lead of the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DELAY_NS = 10_000_000
 RINGS = ("all_reduce", "all_gather", "reduce_scatter")
 UNLIMITED: dict[str, Any] = {"slots": 65536, "slot-simple": "1GiB", "slot-ll128": "1GiB", "slot-ll": "1GiB"}
 DIRECT: dict[str, Any] = {"direct": True}
-Late = Mapping[int, int]  # ranks, and by how many microseconds
+Late = Mapping[int, int]  # rank -> microseconds
 
 
 def described(machine: str, late: Late, **buffers: Any) -> dict[str, Any]:
@@ -65,10 +65,10 @@ def test_a_ring_without_buffers_ends_its_whole_time_after_the_last_rank(kind: st
 
 @pytest.mark.parametrize("buffers", [{"slots": 8}, UNLIMITED], ids=["finite", "unlimited"])
 @pytest.mark.parametrize("kind", RINGS)
-def test_the_rank_a_ring_of_steps_behind_a_late_one_ends_last_whatever_the_buffers(
+def test_the_rank_a_ring_of_steps_behind_a_late_one_ends_last_with_any_buffers(
     kind: str, buffers: dict[str, Any]
 ) -> None:
-    """Its last step follows from the first one of the late rank; with n - 1 steps it is the one before it."""
+    """Check the rank whose last step depends on the first one of the late rank."""
     machine = "h100-dgx:8" if kind == "reduce_scatter" else "l40s-node:8"
     alone = together(machine, kind, 128 * MIB, {}, **buffers)
     late = together(machine, kind, 128 * MIB, {5: DELAY_NS // 1000}, **buffers)
@@ -116,7 +116,7 @@ def random_run(machine: str, model: str, seed: int) -> tuple[Result, dict[int, i
 @pytest.mark.parametrize("model", ["flow", "link", "analytical"])
 @pytest.mark.parametrize("machine", MACHINES)
 def test_parts_end_when_their_bytes_have_left_through_their_ports(machine: str, model: str) -> None:
-    """Neither a part nor any window within it is shorter than what its rank sends meanwhile takes."""
+    """Check that a part, and any window of it, is no shorter than the transfers of its rank meanwhile."""
     for seed in range(3):
         result, _ = random_run(machine, model, seed)
         sent, (begin, end) = messages_of(result), own_times(result)
@@ -163,7 +163,7 @@ def test_no_rank_runs_ahead_of_a_late_one_by_more_than_its_buffers(machine: str,
 
 @pytest.mark.parametrize("algorithm", ["ring", "direct", "halvingDoubling", "doubleBinaryTree"])
 def test_parts_by_native_algorithms_end_when_sent_in_the_corrected_profile_alone(algorithm: str) -> None:
-    """In the reference, only parts in which everything is sent at once do so by chance."""
+    """Check that in the reference, parts end when sent only by chance, if all is sent at once."""
     for profile in ("corrected", "reference"):
         keys: dict[str, Any] = {"profile": profile, "stragglers": [{"ranks": "3", "delay": "10ms"}]}
         result = et_sim.simulate(

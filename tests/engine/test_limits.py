@@ -1,4 +1,4 @@
-"""What is too long or too large is refused in a sentence; nothing overflows."""
+"""Durations and sizes beyond the limits are refused in a sentence; no number overflows."""
 
 from __future__ import annotations
 
@@ -71,3 +71,7 @@ def test_collectives_of_impossible_size_are_refused() -> None:
     builder.collective("all_gather", 2**52)
     with pytest.raises(MachineError, match="bytes per rank"):
         simulate([builder] * 8, network(["Ring"] * 3, [2, 2, 2]))
+    builder = TraceBuilder()
+    builder.collective("all_gather", 2**53)  # what a rank has then counts, too
+    with pytest.raises(MachineError, match=f"would hold {2**54} bytes per rank"):
+        simulate([builder] * 2, network(["Ring"], [2]))

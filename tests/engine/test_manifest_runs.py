@@ -17,7 +17,7 @@ from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 
 def groups_of_rules() -> Workload:
-    """Collectives in contiguous, strided and one-member groups, with distances, on two templates."""
+    """Return collectives in contiguous, strided and one-member groups, with distances, on two templates."""
     templates = []
     for micros in (3, 40):
         build = TraceBuilder()

@@ -1,4 +1,4 @@
-"""What a run takes, it gives back; a record for which there is too little memory is refused before it."""
+"""Memory of a run is released at its end; a record that does not fit is refused before the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATM = Path("/proc/self/statm")
 
 
 @pytest.mark.deep
-@pytest.mark.skipif(not STATM.exists(), reason="only Linux says how much memory is in use")
+@pytest.mark.skipif(not STATM.exists(), reason="needs the memory in use from /proc")
 def test_a_hundred_runs_take_no_more_memory_than_a_few() -> None:
     build = TraceBuilder()
     build.collective("all_reduce", 1 << 20)
@@ -49,7 +49,7 @@ def test_a_pool_that_would_not_fit_is_refused_and_a_small_one_is_not_checked(
         containers.longer(np.zeros(8), 1 << 30)
 
 
-def test_a_table_that_the_system_has_no_room_for_is_an_error_of_memory(
+def test_a_table_too_large_for_the_system_is_an_error_of_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_: object, **__: object) -> None:

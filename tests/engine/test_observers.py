@@ -1,4 +1,4 @@
-"""Observers act only in runs that record what they observe, and each event reaches all of its observers."""
+"""Observers act only in runs with their record, and each event reaches all of its observers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,13 +18,14 @@ from et_sim.compiled.reachable import Reachable
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.compiled.tables_type import TablesType
 from et_sim.engine import observe
-from et_sim.engine.observe import facade
+from et_sim.engine.observe import facade, tie_rules, ties
 from et_sim.engine.observe.observers import observes, together
+from et_sim.engine.state.run import NONE
 
 
 @dataclass
 class Book:
-    """Tables of which `kept` is empty if nothing is observed."""
+    """Tables; `kept` is empty if no record is made."""
 
     kept: tuple[int, ...]
     rows: list[int]
@@ -73,7 +75,7 @@ def test_an_event_reaches_all_of_its_observers_in_their_order() -> None:
 
 
 def _defined_in(path: Path) -> set[str]:
-    """Public functions of a module, imported ones not included."""
+    """Return public functions of a module, imported ones not included."""
     functions = (node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef))
     return {function.name for function in functions if not function.name.startswith("_")}
 
@@ -93,5 +95,31 @@ def test_the_facade_hides_no_observer_behind_another_of_its_name() -> None:
 
 
 def _helpers_of_slices() -> set[str]:
-    """Functions of `link_slices`, which is no observer."""
+    """Return functions of `link_slices`, which has no observers."""
     return _defined_in(Path(inspect.getfile(import_module(f"{observe.__name__}.link_slices"))))
+
+
+def test_messages_of_a_member_are_grouped_by_their_place_in_the_period(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Check that steps of one place have one peer, by direction, and repeat a period later."""
+    groups = list[int]()
+    monkeypatch.setattr(ties, "begin_arrival", lambda _run, _actor, group: groups.append(group))
+    program = SimpleNamespace(tree_first=NONE, step_period=4, own_steps=0, step_first=0)
+    plan = SimpleNamespace(members=[SimpleNamespace(actor=0)], programs=[program])
+    run: Any = SimpleNamespace(plan=plan)
+    for step_key in range(2 * 8):
+        ties._begin_step(run, 0, step_key, 0)
+    assert groups[:8] == groups[8:]
+    assert len(set(groups)) == 8
+
+
+def test_free_places_decide_nothing_on_a_lane_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tie_rules, "may_change_places", lambda _, moment: moment.is_now)
+    lane = SimpleNamespace(freed=SimpleNamespace(is_now=True, origin=7))
+    mark = SimpleNamespace(mark=SimpleNamespace(is_now=False))
+    clocks = [SimpleNamespace(origin=5) for _ in range(2)]
+    for is_limited, clock in enumerate(clocks):
+        run: Any = SimpleNamespace(clock=[clock], lane_marks=[lane])
+        tie_rules._needs_lane(run, 0, mark, is_limited)
+    assert clocks[0].origin == 5 != clocks[1].origin

@@ -1,4 +1,4 @@
-"""Node types of newer schemas (storage, batch, checkpoint, and numbers above) take their recorded time."""
+"""Node types of newer schemas (storage, batch, checkpoint, and higher numbers) take their recorded time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from et_sim.views.view import view_text
 
 
 def of_types(*types: int) -> Trace:
-    """A kernel, then a node of each type after it (10 ns each, side by side), then a kernel."""
+    """Return a kernel, a node of each type after it (10 ns each, side by side), and a kernel."""
     build = TraceBuilder()
     first = build.compute("forward", nanos=100)
     made = [build.compute(f"type {number}", nanos=10, after=[first]) for number in types]
@@ -30,7 +30,7 @@ def of_types(*types: int) -> Trace:
 
 
 @pytest.mark.parametrize("extra", [{}, {"replay-only": 1}, {"roofline-enabled": 0, "peak-perf": 1}])
-def test_they_run_beside_each_other_for_as_long_as_recorded_whichever_way_ranks_fold(
+def test_opaque_nodes_run_side_by_side_for_their_recorded_time_folded_or_not(
     extra: dict[str, Any],
 ) -> None:
     workload = Workload((of_types(8, 9, 10, 77),), np.zeros(2, np.int32), source="built")

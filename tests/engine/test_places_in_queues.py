@@ -1,4 +1,4 @@
-"""Where a chunk joins the others that wait in its queue, and which of these is admitted over the limit."""
+"""The position of a new chunk among those that wait in its queue, and the chunk admitted over the limit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Place = Callable[[int, Sequence[Chunk], Chunk], int]
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Place:
-    """(order, chunks in the queue, a new one) -> in front of which it waits; NONE: last."""
+    """Return a function (order, queued chunks, new one) -> the chunk behind the new one; NONE: it is last."""
 
     def found(order: int, queued: Sequence[Chunk], new: Chunk) -> int:
         chunks = [*queued, new]
@@ -88,7 +88,7 @@ def test_reduce_scatters_and_all_gathers_take_turns(place: Place) -> None:
     assert of(gather) == 0  # nothing has started
     assert (
         of(gather._replace(started=1), scatter, gather) == NONE
-    )  # it passes who differs from the one before
+    )  # it passes entries that differ from the one before
     assert of(scatter._replace(started=1), scatter, gather) == NONE
     assert of(gather._replace(started=1), gather, gather) == 2
     assert of(scatter._replace(started=1), scatter, scatter) == 2
@@ -129,7 +129,7 @@ def blocked(monkeypatch: pytest.MonkeyPatch) -> Blocked:
         )
         rows = iter(range(len(chunks)))
         for queue, queued in enumerate(sequences):
-            run.queues.append(SimpleNamespace(head=NONE, tail=NONE, waiting=NONE, running=1))
+            run.queues.append(SimpleNamespace(head=NONE, tail=NONE, waiting=NONE, running=1, started=0))
             for row in islice(rows, len(queued)):
                 run.visits[row].queue = queue
                 queues._link(run, row, NONE)

@@ -19,7 +19,7 @@ Groups = dict[str, Sequence[int]]
 
 
 def trace(groups: Groups | None, *names: str) -> TraceBuilder:
-    """Metadata, if any, and then one all-reduce after the other in the groups named."""
+    """Return metadata, if any, and one all-reduce after the other in the groups named."""
     builder = TraceBuilder()
     if groups is not None:
         builder.process_groups(groups)
@@ -36,7 +36,7 @@ def times(builders: list[TraceBuilder], **more: object) -> list[int]:
 
 
 def listed(groups: dict[str, list[int]], *names: str) -> list[int]:
-    """The same with a groups file."""
+    """Return the times of the same with a groups file."""
     users = [rank for rank in range(4) if any(rank in groups[name] for name in names)]
     builders = [trace(None, *names) if rank in users else TraceBuilder() for rank in range(4)]
     return times(builders, groups=groups)

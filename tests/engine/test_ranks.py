@@ -1,4 +1,4 @@
-"""How a rank issues its nodes: lanes, order, instant nodes, remote memory."""
+"""Issue of nodes by a rank: lanes, order, instant nodes, remote memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RING = network(["Ring"], [4])
 
 
 def alone(fill, **more):  # type: ignore[no-untyped-def]
-    """Finish time of four ranks that all run what `fill` builds."""
+    """Return the finish time of four ranks that all run the nodes that `fill` adds."""
     builder = TraceBuilder()
     fill(builder)
     times = finish_times([builder] * 4, RING, **more)
@@ -37,7 +37,7 @@ def test_computing_overlaps_with_communication() -> None:
     assert alone(both) == 79540
 
 
-def test_a_kernel_begins_when_the_one_before_ends_whatever_else_is_under_way() -> None:
+def test_a_kernel_begins_when_the_one_before_ends_beside_any_other_node() -> None:
     def three(builder: TraceBuilder) -> None:
         builder.collective("all_reduce", MIB)
         builder.compute(micros=40, after=[builder.compute(micros=40)])

@@ -1,4 +1,4 @@
-"""Of nodes that are ready, the lowest is issued first: in its lane, and of all lanes that are free."""
+"""Ready nodes are issued in ascending order: within a lane, and among all free lanes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NODES = 20
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An actor with three lanes, of which `free` may issue."""
+    """Return an actor with three lanes; only lanes in `free` may issue."""
     made = SimpleNamespace(
         lanes=[SimpleNamespace(ready=0) for _ in range(3)],
         ready=[NONE] * 3 * NODES,
@@ -50,7 +50,7 @@ def test_a_lane_gives_its_nodes_in_ascending_order(run: Any, seed: int) -> None:
         assert run.lanes[0].ready == len(expected)
 
 
-def test_of_free_lanes_the_one_with_the_lowest_node_is_next(run: Any) -> None:
+def test_the_free_lane_with_the_lowest_node_is_next(run: Any) -> None:
     assert ready.lowest_free_lane(run, 0) == NONE
     for node in (3, 13, 1, 8):
         ready.push_ready(run, 0, node)

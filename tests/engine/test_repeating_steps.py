@@ -1,7 +1,8 @@
-"""Steps of collectives that repeat themselves are skipped, and all is as if each had been simulated."""
+"""Steps and chunks that repeat are skipped, and results are as if each had been simulated."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from et_sim.api import run
 from et_sim.basics.errors import StallError
 from et_sim.engine import driver
 from et_sim.engine.repeats import search
-from et_sim.engine.state.run import NEVER
+from et_sim.engine.state.run import NEVER, NONE
+from et_sim.network import link_repeats
 from et_sim.run import simulation
 from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
@@ -28,11 +30,11 @@ EAGER = {  # pictures are taken as often as can be
 MODELS = ("analytical", "link")
 KINDS = ("all_reduce", "all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 SHORT_RING = {"endpoint-delay": 10, "preferred-dataset-splits": 2}
-MACHINES = st.sampled_from([(8,), (13,), (16,), (8, 2), (5, 3)])
+MACHINES = st.sampled_from([(8,), (13,), (16,), (8, 2), (5, 3), (2, 4), (4, 4), (3, 2, 2)])
 
 
 def simulated(workload: Workload, *, skips: bool = True, is_eager: bool = False, **machine: Any) -> Result:
-    """A run of all ranks, with steps that repeat themselves skipped or not."""
+    """Return a run of all ranks, with repeated steps skipped or not."""
 
     def begun(*args: Any, **keys: Any) -> Any:
         made = new_run(*args, **keys)
@@ -51,12 +53,12 @@ def simulated(workload: Workload, *, skips: bool = True, is_eager: bool = False,
 
 
 def skipped(result: Result) -> int:
-    """Messages that were not simulated one by one."""
+    """Return the number of messages that were not simulated one by one."""
     return int(result.outcome.run.repeats[0].skipped)
 
 
 def figures(result: Result) -> dict[str, Any]:
-    """All that is said of a run."""
+    """Return all results of a run."""
     outcome = result.outcome
     assert outcome.is_complete
     return {
@@ -87,9 +89,42 @@ def test_most_steps_of_a_ring_are_skipped(model: str, profile: str, detail: str,
         assert 2 * skipped(result) > result.outcome.messages
 
 
+TORI = [((4, 2), "Ring", "ring"), ((4, 2), "FullyConnected", "halvingDoubling"), ((3, 2, 2), "Ring", "ring")]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("profile", ["reference", "corrected"])
+@pytest.mark.parametrize(("sizes", "shape", "algorithm"), TORI)
+def test_most_chunks_of_a_torus_are_skipped(
+    model: str, profile: str, sizes: tuple[int, ...], shape: str, algorithm: str
+) -> None:
+    """Run chunks that follow each other from one dimension to the next, one at a time in each."""
+    count, chunks = len(sizes), {"preferred-dataset-splits": 16}
+    machine: dict[str, Any] = {
+        "system": system(algorithm, count, profile=profile, **chunks),
+        "network": network([shape] * count, list(sizes)),
+        "model": model,
+    }
+    workload = collective(int(np.prod(sizes)), "all_reduce")
+    result = simulated(workload, is_eager=True, **machine)
+    assert figures(result) == figures(simulated(workload, skips=False, **machine))
+    assert 2 * skipped(result) > result.outcome.messages
+
+
+def test_chunks_are_simulated_one_by_one_where_each_phase_is_logged() -> None:
+    machine: dict[str, Any] = {
+        "system": system("ring", 2, **{"preferred-dataset-splits": 16}),
+        "network": network(["Ring", "Ring"], [4, 2]),
+    }
+    result = simulated(collective(8, "all_reduce"), is_eager=True, detail="phases", **machine)
+    one_by_one = simulated(collective(8, "all_reduce"), skips=False, detail="phases", **machine)
+    assert figures(result) == figures(one_by_one)
+    assert len(figures(result)["phases"]) == 8 * 16 * 3  # reduce-scatter, all-reduce, all-gather
+
+
 @pytest.mark.deep
 def test_nothing_is_passed_beyond_the_end_of_a_computation() -> None:
-    """It ends at different times within the steps, and lets a second collective go beside the first."""
+    """Run a computation that ends at different times within the steps, followed by a second collective."""
     for nanos in range(20_000, 20_600, 37):
         builders = [TraceBuilder() for _ in range(16)]
         for builder in builders:
@@ -145,7 +180,7 @@ def test_machine_code_skips_the_same_steps_as_interpreted_code(
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
-    """Collectives of all or of groups, one after the other or side by side, with computation between."""
+    """Draw collectives of all or of groups, in sequence or side by side, with computation between."""
     sizes = draw(MACHINES)
     ranks = int(np.prod(sizes))
     shapes = [draw(st.sampled_from(SHAPES)) for _ in sizes]
@@ -155,7 +190,7 @@ def cases(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
     keys: dict[str, Any] = {
         "profile": draw(st.sampled_from(["reference", "corrected"])),
         "scheduling-policy": draw(st.sampled_from(["LIFO", "FIFO"])),
-        "preferred-dataset-splits": draw(st.sampled_from([1, 2, 3])),
+        "preferred-dataset-splits": draw(st.sampled_from([1, 2, 3, 9, 16])),
         "active-chunks-per-dimension": draw(st.sampled_from([1, 2, 3])),
         "num-queues-per-dim": draw(st.sampled_from([1, 2])),
         "endpoint-delay": draw(st.sampled_from([0, 10, 500])),
@@ -210,6 +245,40 @@ def test_all_is_as_if_every_step_had_been_simulated(
             simulated(workload, is_eager=True, model=model, **machine)
         return
     result = simulated(workload, is_eager=True, model=model, detail=detail, **machine)
+    if not one_by_one.outcome.is_complete:  # queues of several ranks wait for each other
+        assert not result.outcome.is_complete
+        assert result.outcome.messages == one_by_one.outcome.messages
+        return
     assert figures(result) == figures(one_by_one)
     folded = run(workload, model=model, **machine)
     assert result.finish_ns.tolist() == folded.finish_ns.tolist()
+
+
+@pytest.mark.parametrize(
+    ("later", "turns"),
+    [
+        ({}, True),
+        ({"busy": 0}, False),
+        ({"free_ns": 9}, False),
+        ({"free_rest": 1}, False),
+        ({"bytes": 80}, False),
+        ({"bytes": 80, "bytes_before": 20}, True),
+        ({"speed": 2}, False),
+    ],
+)
+def test_a_link_takes_the_place_of_another_in_the_same_state(
+    later: dict[str, int], turns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_repeats, "turn", lambda *_: True)
+    state = {
+        "speed": 1,
+        "busy": 1,
+        "head": NONE,
+        "free_ns": 5,
+        "free_rest": 0,
+        "bytes": 70,
+        "bytes_before": 10,
+    }
+    links = [SimpleNamespace(**state), SimpleNamespace(**state | later)]
+    run: Any = SimpleNamespace(network=SimpleNamespace(links=links))
+    assert link_repeats._turns(run, 0, 1) is turns

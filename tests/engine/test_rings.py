@@ -1,4 +1,4 @@
-"""Rings in given orders: chunks go around them in turn, and all else is as with one ring."""
+"""Rings in given orders: chunks use them in turn; all else is as with one ring."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_ring_in_another_order_is_the_usual_one_on_ranks_in_that_order(
 
 @pytest.mark.parametrize("model", MODELS)
 def test_rings_over_every_nvlink_of_a_dgx_1_load_all_of_them_alike(model: str) -> None:
-    """A chunk per ring, 14 messages of an eighth of a chunk; one ring over every link in each direction."""
+    """Run a chunk per ring, 14 messages of an eighth of it; one ring over every link in each direction."""
     size, net = 6 * 8 * 25_000, {"graph": CUBE_MESH}
     on = system(rings=[EVERY_LINK], **chunks(6, **{"endpoint-delay": 0, "local-mem-bw": 0}))
     result = run(collective(8, "all_reduce", size), system=on, network=net, model=model)
@@ -116,7 +116,7 @@ def test_a_part_of_the_system_goes_as_its_group_is_listed() -> None:
 def one_after_the_other(
     order: list[tuple[str, str]], on: dict[str, Any], shape: str = "FullyConnected", model: str = "analytical"
 ) -> list[int]:
-    """When rank 0 has done each of these, which all ranks do in turn: of halves, each rank its own."""
+    """Return the end of each collective on rank 0; all ranks run them in turn, each in its own half."""
     builders = [TraceBuilder() for _ in range(8)]
     for rank, build in enumerate(builders):
         last: list[int] = []
@@ -137,10 +137,10 @@ def one_after_the_other(
 
 @pytest.mark.parametrize("profile", ["reference", "corrected"])
 @pytest.mark.parametrize("algorithm", ["ring", "direct", "halvingDoubling"])
-def test_a_collective_of_a_group_takes_as_long_whatever_is_done_before_and_after(
+def test_the_time_of_a_group_does_not_depend_on_collectives_before_and_after(
     algorithm: str, profile: str
 ) -> None:
-    """A group as it is listed is no ring with an order of its own, whichever axis was made last."""
+    """Check that a listed group never uses the ring order of another axis, built before or after it."""
     lists = {"all-reduce-implementation": ["ring"]}
     on = system(algorithm, **lists, rings=[[DOUBLE]], profile=profile, **chunks(2))
     last = ("barrier", "half")  # after which ranks are not equally far
@@ -158,7 +158,7 @@ def test_a_collective_of_a_group_takes_as_long_whatever_is_done_before_and_after
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_chunks_of_a_group_go_both_ways_after_a_ring_of_all(kind: str, model: str) -> None:
-    """All chunks in one direction would take about twice as long."""
+    """Check that chunks go both ways; all in one direction would take about twice as long."""
     on = system(rings=[[list(range(8))] * 2], **chunks(2, **{"num-queues-per-dim": 2}))
     before, last = ("all_reduce", "all"), (kind, "half")
     first, both = one_after_the_other([before, last], on, "FullyConnected", model)

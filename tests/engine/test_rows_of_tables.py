@@ -1,6 +1,6 @@
-"""The engine asks no table for a row that stands for none, on any network model, with everything recorded.
+"""The engine reads no table at the row that means none, on any network model, with everything recorded.
 
-The engine is interpreted here. Records and cells refuse rows below 0 by themselves; numbers do so here only,
+The engine is interpreted here. Records and cells always refuse rows below 0; numbers do so in this test only,
 because they are read most often.
 """
 

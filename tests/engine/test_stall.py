@@ -1,4 +1,4 @@
-"""A run that cannot complete says who waits for whom, who should have provided it, and what came near."""
+"""A run that cannot complete reports who waits for whom, the missing provider, and near misses."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from et_sim.basics.errors import StallError
+from et_sim.basics.units import ranks_text
 from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.stall import Stall, explain_stall
-from et_sim.engine.stall.state import find_cycles, ranks_text
+from et_sim.engine.stall.state import find_cycles
 from et_sim.machine.model import (
     AllReducePlan,
     Dimension,
@@ -59,7 +60,7 @@ def stall_of(traces: list[Trace], on: Machine) -> Stall:
 
 
 def checked(stall: Stall) -> Stall:
-    """What holds for every report."""
+    """Check the rules of every report, and return it."""
     assert "explanation itself failed" not in stall.text, stall.text
     assert "{" not in stall.text
     assert len(stall.text.splitlines()) <= 41
@@ -77,7 +78,7 @@ def idle(micros: int = 1) -> Trace:
 
 
 def collectives(*each: tuple[str, int, str]) -> Trace:
-    """Collectives (kind, bytes, group), one after the other."""
+    """Return collectives (kind, bytes, group), one after the other."""
     build, before = TraceBuilder(), []
     for kind, size, group in each:
         before = [build.collective(kind, size, group, after=before)]
@@ -306,7 +307,7 @@ def test_with_rendezvous_a_receive_with_another_tag_is_the_nearest_mismatch_of_a
 
 
 def test_with_rendezvous_held_sends_wait_for_the_receives_that_are_left_in_order() -> None:
-    """The first receive is posted and releases the first send; the second pair is stuck crosswise."""
+    """Check two pairs: the first receive releases the first send; the second pair blocks crosswise."""
 
     def trace(peer: int) -> Trace:
         build = TraceBuilder()
@@ -405,7 +406,7 @@ def test_collectives_of_one_group_in_opposite_order_are_a_mismatch() -> None:
 
 
 def test_an_earlier_difference_in_size_explains_a_later_stall() -> None:
-    """Four chunks against five: the first collective passes on one rank and its fifth chunk stays alone."""
+    """Run four chunks against five: the first collective ends on one rank, without its fifth chunk."""
     odd = collectives(("all_reduce", MIB + 1, ""), ("all_gather", 1000, ""))
     even = collectives(("all_reduce", MIB, ""), ("all_gather", 1000, ""))
     stall = stall_of([odd, odd, odd, even], machine(4))
@@ -416,7 +417,7 @@ def test_an_earlier_difference_in_size_explains_a_later_stall() -> None:
 
 
 def test_a_subgroup_collective_shifts_the_numbers_of_the_whole_system() -> None:
-    """B-6 of the reference: it takes numbers from the system's count on its members only."""
+    """Check B-6 of the reference: a group takes numbers from the system's count on its members only."""
     all_ranks = collectives(("all_reduce", MIB, ""))
     after_group = collectives(("all_reduce", MIB, "1"), ("all_reduce", MIB, ""))
     stall = stall_of([all_ranks, all_ranks, after_group, after_group], machine(4, groups={"1": (2, 3)}))
@@ -465,7 +466,7 @@ def test_a_message_and_a_collective_can_be_one_knot() -> None:
 
 
 def test_rings_that_turn_different_ways_are_recognised() -> None:
-    """An all-gather in a group moves the queue cursors of its members only."""
+    """Check an all-gather in a group, which moves the queue cursors of its members only."""
     groups = {"1": (0, 1), "2": (0, 1, 2, 3)}
     first = collectives(("all_gather", 1000, "1"), ("all_gather", 1000, "2"))
     second = collectives(("all_gather", 1000, "2"))
@@ -482,7 +483,7 @@ def test_rings_that_turn_different_ways_are_recognised() -> None:
 
 
 def queue_deadlock(**system: object) -> tuple[Outcome, Workload]:
-    """The smallest known case of chunks that block each other's queues of a middle dimension."""
+    """Return the smallest known case of chunks that block each other's queues of a middle dimension."""
     latency = 5000.0
     dimensions = tuple(
         Dimension(DimensionShape.FULLY_CONNECTED, 2, bw, latency) for bw in (400.0, 50.0, 400.0)
@@ -525,7 +526,7 @@ def test_queues_that_may_run_nothing_are_named() -> None:
     assert stall.remedies == ("set active-chunks-per-dimension to 1 or more",)
 
 
-# States that the engine cannot leave behind today are told all the same
+# States that the engine cannot end in today are reported too
 
 
 def test_a_memory_request_under_way_is_reported() -> None:
@@ -612,7 +613,7 @@ def test_collectives_whose_sizes_differ_never_exchange_messages() -> None:
 
 
 def busy_with(kind: str, *, root: int | None = None, first: tuple[str, int] | None = None) -> Trace:
-    """A collective over all ranks, perhaps after a message."""
+    """Return a collective over all ranks, after a message if one is given."""
     build = TraceBuilder()
     before = []
     if first:
@@ -623,7 +624,7 @@ def busy_with(kind: str, *, root: int | None = None, first: tuple[str, int] | No
 
 
 def test_members_of_a_gather_wait_for_those_below_them_only() -> None:
-    """In the tree of four, rank 2 hears from rank 1, and rank 3 from nobody."""
+    """Check the tree of four, in which rank 2 receives from rank 1, and rank 3 has no sender below it."""
     nothing = TraceBuilder().build()
     gather = busy_with("gather")
     stall = stall_of([gather, nothing, gather, gather], machine(4))
@@ -666,7 +667,7 @@ def test_a_barrier_waits_for_all() -> None:
 
 
 def test_a_wait_for_a_member_with_a_held_send_is_reported(tmp_path: Path) -> None:
-    """Ranks 0 and 1 would both send first (rendezvous); rank 2 waits for what rank 1 sends after that."""
+    """Send first on ranks 0 and 1 (rendezvous); rank 2 waits for the message that rank 1 sends after that."""
     programs = [TraceBuilder() for _ in range(3)]
     for rank, peer in ((0, 1), (1, 0)):
         put = programs[rank].send(peer, 1000, 0)

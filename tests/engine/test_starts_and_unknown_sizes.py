@@ -1,4 +1,4 @@
-"""Ranks begin when their traces say, and communication of unknown size takes its recorded time."""
+"""Ranks begin at the start of their traces, and communication of unknown size takes its recorded time."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_start_that_is_no_time_is_refused() -> None:
 
 
 def unsized(nanos: int) -> Trace:
-    """A kernel, a collective of unknown size, and one whose size is known."""
+    """Return a kernel, a collective of unknown size, and one whose size is known."""
     build = TraceBuilder()
     kernel = build.compute("kernel", nanos=100)
     unknown = build.collective("all_gather", 0, nanos=nanos, after=[kernel])

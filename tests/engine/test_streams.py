@@ -1,4 +1,4 @@
-"""Streams and overlap: what runs side by side on an NPU, and how much longer it takes then."""
+"""Streams and overlap: nodes side by side on an NPU, and their slowdown."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from machines import RING_4
 import et_sim
 from et_sim.basics.errors import MachineError, UsageError
 from et_sim.engine.nodes.slowing import _rate
+from et_sim.machine.system_parts import StreamWork
+from et_sim.plan.streams import of_work
 from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.trace.encode import encode_trace
@@ -27,7 +29,7 @@ MIB = 1 << 20
 
 
 def ran(build: TraceBuilder, **given: Any) -> Result:
-    """Folded and unfolded, which are the same."""
+    """Return a run, after checking that it is the same folded and unfolded."""
     detail, memory = given.pop("detail", ()), given.pop("memory", None)
     workload = Workload(
         (decode(encode_trace(build.build()), "built"),), np.zeros(4, np.int32), source="built"
@@ -55,7 +57,7 @@ def kernels(*nanos: int) -> TraceBuilder:
 
 
 @pytest.mark.parametrize(("at_a_time", "makespan"), [(1, 1000), (2, 500), (3, 400), (9, 400)])
-def test_kernels_of_a_stream_run_so_many_at_a_time(at_a_time: int, makespan: int) -> None:
+def test_a_stream_runs_at_most_its_number_of_kernels_at_a_time(at_a_time: int, makespan: int) -> None:
     build = kernels(400, 300, 200, 100)
     result = ran(build, streams=[{"name": "main", "takes": ["kernels"], "at-a-time": at_a_time}])
     assert result.makespan_ns == makespan
@@ -86,7 +88,7 @@ def test_one_stream_of_each_kind_equals_the_reference() -> None:
 
 
 def test_the_first_of_parents_that_end_at_the_same_time_releases_a_node() -> None:
-    """In whatever order they end; of others, the last to end does."""
+    """Check both orders of begins; of parents with different ends, the last to end releases the node."""
     assert releases({"a": 500, "b": 200}) == "a"  # a begins first, and both end at 500 ns
     assert releases({"a": 200, "b": 500}) == "a"  # b begins first
     assert releases({"a": 200, "b": 501}) == "b"
@@ -94,7 +96,7 @@ def test_the_first_of_parents_that_end_at_the_same_time_releases_a_node() -> Non
 
 
 def releases(durations: dict[str, int]) -> str:
-    """Which of two parents a child waits for last; the shorter one begins at 300 ns."""
+    """Return the parent that a child waits for last; the shorter of the two begins at 300 ns."""
     build = TraceBuilder()
     host = build.compute("host", nanos=300, cpu=True)
     late = min(durations, key=lambda name: durations[name])
@@ -149,7 +151,7 @@ def test_no_stream_takes_receives() -> None:
 
 
 def beside(*spans: tuple[int, int], duration: int, factor: Fraction) -> int:
-    """When a kernel that begins at 0 ends, if communication is under way in these times."""
+    """Return the end of a kernel that begins at 0 if communication is under way in these spans."""
     left, now = Fraction(duration), 0
     for start, end in spans:
         if left <= start - now:
@@ -175,7 +177,7 @@ def test_a_kernel_takes_longer_beside_a_collective(nanos: int, factor: float) ->
 
 
 def test_a_kernel_keeps_all_processors_that_collectives_do_not_hold_and_at_least_half() -> None:
-    """Of 132 processors; and of 7, of which 4 are at least half."""
+    """Check 132 processors, and 7, where at least half is 4."""
     slowdowns = [SimpleNamespace(alone=number, beside=number - number // 2, each=1) for number in (132, 7)]
     for held, left in (
         (0, (132, 7)),
@@ -192,7 +194,7 @@ def test_a_kernel_keeps_all_processors_that_collectives_do_not_hold_and_at_least
 
 
 def test_many_changes_round_no_more_than_one() -> None:
-    """Communication that comes and goes 20 times costs as much as all of it at once."""
+    """Check that communication that stops and restarts 20 times costs as much as all of it at once."""
     build = TraceBuilder()
     build.compute("kernel", nanos=1_000_000)
     before = None
@@ -283,7 +285,7 @@ def test_a_model_with_a_processor_of_its_own_refuses_both(key: str) -> None:
 def test_a_stream_serves_in_ascending_order_as_a_queue_with_servers(
     nanos: list[int], at_a_time: int, chained: list[bool]
 ) -> None:
-    """An independent simulation: nodes in order, each after the one before it or after nothing."""
+    """Compare with an independent simulation of nodes in order, each after its predecessor or without one."""
     build, parents = TraceBuilder(), []
     for number, duration in enumerate(nanos):
         parents.append(number - 1 if number and chained[number] else None)
@@ -301,3 +303,26 @@ def test_a_stream_serves_in_ascending_order_as_a_queue_with_servers(
         for node in [under_way for under_way, end in running.items() if end == now]:
             ends[node] = running.pop(node)
     assert [times(result)[f"k{n}"][1] for n in range(len(nanos))] == [ends[n] for n in range(len(nanos))]
+
+
+def test_a_node_is_of_one_kind_of_work_at_most() -> None:
+    build = TraceBuilder()
+    build.compute("kernel", nanos=1)
+    build.compute("copy", nanos=1, attributes={"copy": 1})
+    build.compute("host", nanos=1, cpu=True)
+    build.collective("all_reduce", 64)
+    build.send(1, 64)
+    build.receive(1, 64)
+    build.load(64)
+    build.store(64)
+    trace = build.build()
+    works = {work: np.flatnonzero(of_work(trace, work)).tolist() for work in StreamWork}
+    assert works == {
+        StreamWork.KERNELS: [0],
+        StreamWork.COPIES: [1],
+        StreamWork.HOST: [2],
+        StreamWork.COLLECTIVES: [3],
+        StreamWork.SENDS: [4],
+        StreamWork.LOADS: [6],
+        StreamWork.STORES: [7],
+    }

@@ -1,4 +1,4 @@
-"""Transfers of a tree, by hand: their bytes and reductions, and which of them go back over a bus."""
+"""Transfers of a tree, by hand: their bytes and reductions, and those that return over a bus."""
 
 from __future__ import annotations
 

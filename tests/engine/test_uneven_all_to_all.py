@@ -1,4 +1,4 @@
-"""All-to-alls in which every pair of members has bytes of its own."""
+"""All-to-alls in which every pair of members has its own number of bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GIB_NS = GBPS * 2**30 / 1e9  # bytes in a nanosecond
 
 
 def exchange(matrix: Matrix | None, ranks: int, bytes: int = 0, group: str = "", times: int = 1) -> Workload:
-    """Every rank sends its row of the matrix, or, without one, the same to all."""
+    """Return a workload in which every rank sends its row of the matrix, or, without one, equal sizes."""
     builders = []
     for rank in range(ranks):
         build, last = TraceBuilder(), []
@@ -94,7 +94,7 @@ def test_equal_bytes_take_as_long_on_every_machine_and_model(
 
 
 def test_the_hottest_receiver_of_a_switch_takes_all_that_is_sent_to_it() -> None:
-    """With packets and one direction in use, its link passes one byte after the other."""
+    """Check packets in one direction: the receiver's link passes one byte after the other."""
     ranks, each = 8, 4_000_000
     matrix = [
         [each if target == 3 and source != 3 else 0 for target in range(ranks)] for source in range(ranks)
@@ -127,7 +127,7 @@ def test_nothing_is_sent_between_pairs_without_bytes() -> None:
 
 
 def random_matrix(draw: Random, ranks: int, period: int) -> Matrix:
-    """Rows that are alike, read from their own rank on, every so many ranks."""
+    """Return rows that repeat with this period, each read from its own rank on."""
     base = [[draw.choice((0, 0, 1, 7, 1000, 50_000)) for _ in range(ranks)] for _ in range(period)]
     return [[base[rank % period][(to - rank) % ranks] for to in range(ranks)] for rank in range(ranks)]
 
@@ -206,7 +206,7 @@ def test_ranks_with_other_rows_are_not_folded_and_rotations_are() -> None:
 
 
 def test_groups_by_rule_equal_the_same_groups_listed() -> None:
-    """Eight ranks, of which those of equal parity exchange; a template for each place in the group."""
+    """Run eight ranks, grouped by parity, with a template for each place in the group."""
     matrix = [[10_000 * (source + 2 * to) for to in range(4)] for source in range(4)]
     traces = []
     for row in matrix:
@@ -229,7 +229,7 @@ def test_groups_by_rule_equal_the_same_groups_listed() -> None:
 
 
 def test_groups_by_rule_with_other_templates_exchange_alike() -> None:
-    """Two groups with the same rows, as two stages of a pipeline have, whose ranks compute differently."""
+    """Run two groups with equal rows, as in two stages of a pipeline, whose ranks compute differently."""
     matrix = [[0, 70_000], [1_000, 0]]
     traces = []
     for micros in (0, 3):
@@ -251,7 +251,8 @@ def test_a_group_of_all_ranks_lists_its_members_in_its_own_order() -> None:
     workload = exchange([rows[rank] for rank in range(3)], 3, group="1")
     result = finished(workload, [3], shapes=["FullyConnected"], groups={"1": members})
     first, second, third = (int(result.finish_ns[rank]) for rank in members)
-    assert third > 9_000_000 / GIB_NS > second > 5_000 / GIB_NS + LATENCY > first  # who waits for nobody
+    # the first receives no bytes
+    assert third > 9_000_000 / GIB_NS > second > 5_000 / GIB_NS + LATENCY > first
 
 
 def test_splits_are_an_attribute_of_files() -> None:

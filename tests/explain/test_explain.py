@@ -23,18 +23,18 @@ from et_sim.views.summary.parts import PARTS
 
 
 @pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Any:
-    """What a command prints as JSON."""
+def explained(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Return a function that runs the command and returns its JSON."""
 
-    def ask(*words: str) -> Any:
+    def explain(*words: str) -> Any:
         assert main(["explain", *words, "--json"]) == 0
         return json.loads(capsys.readouterr().out)
 
-    return ask
+    return explain
 
 
-def test_every_declared_word_is_found(told: Any) -> None:
-    names = {meaning["name"] for meaning in told()}
+def test_every_declared_word_is_found(explained: Any) -> None:
+    names = {meaning["name"] for meaning in explained()}
     assert {key.name for file in TABLES for key in file.keys} <= names
     assert set(UNUSED_KEYS) | {correction.value for correction in Correction} <= names
     assert {table.name for table in all_tables()} <= names
@@ -60,8 +60,8 @@ def _printed() -> Iterator[str]:
                 yield first.value
 
 
-def test_every_word_that_views_print_is_found(told: Any) -> None:
-    meanings = [Meaning(**meaning) for meaning in told()]
+def test_every_word_that_views_print_is_found(explained: Any) -> None:
+    meanings = [Meaning(**meaning) for meaning in explained()]
     words = {word for word in _printed() if re.search("[a-zA-Z]", word)}
     assert len(words) > 100
     missing = []
@@ -73,33 +73,33 @@ def test_every_word_that_views_print_is_found(told: Any) -> None:
     assert missing == []
 
 
-def test_options_that_help_does_not_show_are_not_explained(told: Any) -> None:
-    assert not [meaning for meaning in told() if "SUPPRESS" in str(meaning)]
+def test_options_that_help_does_not_show_are_not_explained(explained: Any) -> None:
+    assert not [meaning for meaning in explained() if "SUPPRESS" in str(meaning)]
 
 
-def test_words_of_jobs_and_of_the_network_are_explained(told: Any) -> None:
-    assert {meaning["kind"] for meaning in told("jobs")} == {"file", "table"}
-    assert [meaning["kind"] for meaning in told("slowdown")] == ["column"]
-    assert "link that had the most to carry" in told("bottleneck")[0]["text"]
+def test_words_of_jobs_and_of_the_network_are_explained(explained: Any) -> None:
+    assert {meaning["kind"] for meaning in explained("jobs")} == {"file", "table"}
+    assert [meaning["kind"] for meaning in explained("slowdown")] == ["column"]
+    assert "link that had the most to carry" in explained("bottleneck")[0]["text"]
 
 
-def test_a_key_comes_with_its_place_default_range_and_example(told: Any) -> None:
-    [meaning] = told("endpoint-delay")
+def test_a_key_comes_with_its_place_default_range_and_example(explained: Any) -> None:
+    [meaning] = explained("endpoint-delay")
     assert meaning["place"] == "system file, system file of ASTRA-sim 1.0"
     assert meaning["facts"]["default"] == "10"
     assert meaning["facts"]["unit"] == "ns"
     assert meaning["facts"]["example"] == '"endpoint-delay": 10'
 
 
-def test_a_correction_and_a_key_state_their_effect_in_each_profile(told: Any) -> None:
-    assert told("eager-sends")[0]["facts"]["profiles"] == "reference: off; corrected: on; astra-1.0: off"
-    profiles = told("intra-dimension-scheduling")[0]["facts"]["profiles"]
+def test_a_correction_and_a_key_state_their_effect_in_each_profile(explained: Any) -> None:
+    assert explained("eager-sends")[0]["facts"]["profiles"] == "reference: off; corrected: on; astra-1.0: off"
+    profiles = explained("intra-dimension-scheduling")[0]["facts"]["profiles"]
     assert profiles.startswith("reference: no effect; corrected: as described; astra-1.0: as described")
 
 
-def test_all_meanings_of_a_word_are_printed(told: Any) -> None:
-    assert {meaning["kind"] for meaning in told("groups")} == {"file", "key", "option", "table"}
-    assert [meaning["place"] for meaning in told("waiting_ns")] == [
+def test_all_meanings_of_a_word_are_printed(explained: Any) -> None:
+    assert {meaning["kind"] for meaning in explained("groups")} == {"file", "key", "option", "table"}
+    assert [meaning["place"] for meaning in explained("waiting_ns")] == [
         "summary",
         "timeline.arrow",
         "actors.arrow",
@@ -107,25 +107,25 @@ def test_all_meanings_of_a_word_are_printed(told: Any) -> None:
 
 
 @pytest.mark.parametrize("words", [["exposed", "communication"], ["exposed"], ["Exposed_Comm_ns"]])
-def test_a_part_of_a_ranks_time_is_found_by_each_of_its_names(told: Any, words: list[str]) -> None:
-    assert told(*words)[0]["name"] == "exposed communication"
+def test_a_part_of_a_ranks_time_is_found_by_each_of_its_names(explained: Any, words: list[str]) -> None:
+    assert explained(*words)[0]["name"] == "exposed communication"
 
 
-def test_case_separates_names_that_differ_in_nothing_else(told: Any) -> None:
-    assert [told(word)[0]["name"] for word in ("g", "G", "l")] == ["g", "G", "L"]
+def test_case_separates_names_that_differ_in_nothing_else(explained: Any) -> None:
+    assert [explained(word)[0]["name"] for word in ("g", "G", "l")] == ["g", "G", "L"]
 
 
 @pytest.mark.parametrize("word", ["--no-fold", "no-fold", "fold"])
-def test_an_option_is_found_with_and_without_its_dashes(told: Any, word: str) -> None:
-    assert told(word)[0]["name"] == "--no-fold"
+def test_an_option_is_found_with_and_without_its_dashes(explained: Any, word: str) -> None:
+    assert explained(word)[0]["name"] == "--no-fold"
 
 
-def test_a_column_can_be_found_by_its_table(told: Any) -> None:
-    assert [meaning["place"] for meaning in told("timeline.end_ns")] == ["timeline.arrow"]
+def test_a_column_can_be_found_by_its_table(explained: Any) -> None:
+    assert [meaning["place"] for meaning in explained("timeline.end_ns")] == ["timeline.arrow"]
 
 
-def test_a_value_leads_to_its_key(told: Any) -> None:
-    assert told("roundRobin")[0]["kind"] == "value of inter-dimension-scheduling"
+def test_a_value_leads_to_its_key(explained: Any) -> None:
+    assert explained("roundRobin")[0]["kind"] == "value of inter-dimension-scheduling"
 
 
 def test_an_unknown_word_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,8 @@
-"""Random small runs in which much happens at once, drawn so as to favour what folding could miss.
+"""Random small runs with many concurrent nodes, drawn to favour cases that folding could get wrong.
 
 Several groups with equal members, programs that name different ones, point-to-point messages beside
 collectives, explicit priorities, several queues, every profile, both network models, late and slow ranks.
-A case follows from its seed alone.
+The seed alone determines a case.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A part of a program: what it does, and after which earlier parts."""
+    """A part of a program: an action, and the earlier parts that it follows."""
 
     what: str
     after: list[int]
@@ -52,7 +52,7 @@ class Step(NamedTuple):
 
 
 def random_case(seed: int, *, in_parts: bool = False) -> Case:
-    """The case of a seed; `in_parts`: with groups on parts of machines of several dimensions."""
+    """Return the case of a seed; `in_parts`: with groups on parts of machines of several dimensions."""
     draw = Random(seed)
     npus = list(draw.choice(GRIDS_OF_PARTS if in_parts else GRIDS))
     ranks = int(np.prod(npus))
@@ -83,9 +83,9 @@ def random_case(seed: int, *, in_parts: bool = False) -> Case:
 
 
 def straggling_case(seed: int) -> Case:
-    """The case of a seed with one or two stragglers, mostly in groups side by side.
+    """Return the case of a seed with one or two stragglers, mostly in groups side by side.
 
-    Otherwise all ranks do the same. So the groups without a straggler may stay alike.
+    Otherwise all ranks run the same program, so that groups without a straggler may stay alike.
     """
     draw = Random(seed)
     npus = list(draw.choice(GRIDS_OF_STRAGGLERS))
@@ -116,14 +116,14 @@ def straggling_case(seed: int) -> Case:
 
 
 def buffered_case(seed: int) -> Case:
-    """The case of a seed with late and slow ranks on a machine whose library has finite buffers."""
+    """Return the case of a seed with late and slow ranks on a machine whose library has finite buffers."""
     draw = Random(seed)
     name, npus = draw.choice(PRESETS)
     ranks = int(np.prod(npus))
     found = preset(f"{name}:{ranks}")
     library = found.system["library"] | {"buffers": _buffers(draw)}
     keys = found.system | {"library": library, "stragglers": _late(draw, ranks)}
-    del keys["compute"], keys["costs"]  # computations last as long as traces say
+    del keys["compute"], keys["costs"]  # computations last as long as their traces state
     machine = {"system": keys, "network": found.network, "model": draw.choice(("analytical", "link", "flow"))}
     groups = _parts(draw, list(npus)) if draw.random() < 0.6 else {}
     if groups:
@@ -142,14 +142,14 @@ def buffered_case(seed: int) -> Case:
 
 
 def _buffers(draw: Random) -> dict[str, Any]:
-    """Those of the library, none, one slot of each kind, or small ones."""
+    """Draw the buffers of the library, none, one slot of each kind, or small ones."""
     keys = ("slot-ll", "slot-ll128", "slot-simple", "send-slot-within", "send-slot-between")
     small = {key: draw.choice(SMALL) for key in keys} | {"slots": draw.choice((1, 2, 8))}
     return draw.choice(({}, {"direct": True}, {"slots": 1}, small, small))
 
 
 def _late(draw: Random, ranks: int) -> list[dict[str, Any]]:
-    """Ranks that are late or slow, alone or a half of them."""
+    """Draw ranks that are late or slow: single ones, or a half of them."""
     hows = ({"delay": "1us"}, {"delay": "70us"}, {"delay": "3ms"}, {"compute": 1.5})
     which = [f"0-{ranks // 2 - 1}", f"0-{ranks - 1}/2", *map(str, draw.sample(range(ranks), 2))]
     which = draw.sample(which, draw.choice((1, 1, 2)))
@@ -157,7 +157,7 @@ def _late(draw: Random, ranks: int) -> list[dict[str, Any]]:
 
 
 def _scaled(step: Step, scale: int) -> Step:
-    """The step with messages so many times as large."""
+    """Return the step with messages `scale` times as large."""
     if step.what not in ("collective", "exchange"):
         return step
     first, size, *rest = step.details
@@ -202,7 +202,7 @@ def _stragglers(draw: Random, ranks: int) -> dict[str, Any]:
 
 
 def _groups(draw: Random, ranks: int) -> dict[str, tuple[int, ...]]:
-    """Groups of a file: some span the system, some have equal members."""
+    """Draw groups of a file: some span the system, some have equal members."""
     groups: dict[str, tuple[int, ...]] = {}
     everyone = tuple(range(ranks))
     for number in range(draw.choice((0, 0, 1, 2, 3, 4))):
@@ -221,7 +221,7 @@ def _groups(draw: Random, ranks: int) -> dict[str, tuple[int, ...]]:
 
 
 def _parts(draw: Random, npus: list[int]) -> dict[str, tuple[int, ...]]:
-    """Groups side by side: sub-grids, or so many ranks in a row, in whichever nodes these are."""
+    """Draw groups side by side: sub-grids, or equal numbers of consecutive ranks in any nodes."""
     ranks, groups = int(np.prod(npus)), dict[str, tuple[int, ...]]()
     place = np.stack(np.unravel_index(np.arange(ranks), npus[::-1]))[::-1]  # by dimension
     for _ in range(draw.choice((1, 1, 2))):
@@ -242,7 +242,7 @@ def _parts(draw: Random, npus: list[int]) -> dict[str, tuple[int, ...]]:
 def _groups_of_rank(
     draw: Random, groups: dict[str, tuple[int, ...]], rank: int, twist: bool, variant: int
 ) -> tuple[str, ...]:
-    """What the rank calls the first, second and third group of the program."""
+    """Return the names by which the rank refers to the first, second and third group of the program."""
     mine = [name for name, members in groups.items() if rank in members]
     if not mine:
         return ("", "", "")
@@ -325,8 +325,7 @@ def random_trace(program: list[Step], ranks: int, named: tuple[str, ...], varian
 
 
 def outcome(case: Case, fold: bool) -> Any:
-    """What can be seen of a run, rank by rank: whether it ended, all times, how time was spent, and who was
-    waited for; or why it was refused."""
+    """Return all visible results of a run by rank (end, times, shares of time, waits), or the refusal."""
     try:
         result = run(case.workload, **case.machine, fold=fold)
     except EtSimError as error:
@@ -344,5 +343,5 @@ def outcome(case: Case, fold: bool) -> Any:
 
 
 def actors_of(case: Case) -> int:
-    """How many actors the folded run of a case ended with."""
+    """Return the number of actors at the end of the folded run of a case."""
     return len(run(case.workload, **case.machine).outcome.plan.actors)

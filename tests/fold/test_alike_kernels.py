@@ -1,4 +1,4 @@
-"""Traces whose kernels take equal times are folded only if these are timed alike."""
+"""Traces whose kernels take equal times are folded only if the machine times them alike."""
 
 from __future__ import annotations
 

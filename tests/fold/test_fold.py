@@ -1,4 +1,4 @@
-"""Folding is exact: every rank has the times it has when simulated by itself; and it folds what it should."""
+"""Folding is exact: every rank has the times of an unfolded run; and ranks that are alike are folded."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ WITHIN_DIMENSIONS = ("FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst")
 
 
 def actors_of(workload: Workload, **machine: Any) -> int:
-    """How many actors a run had in the end."""
+    """Return the number of actors at the end of a run."""
     return len(run(workload, **machine).outcome.plan.actors)
 
 
 def random_entries_fold_exactly(data: st.DataObject, key: str, entries: Callable[[int], Any]) -> None:
-    """With a few entries under a key of the system, which a strategy draws for so many ranks."""
+    """Run with a few entries under a key of the system, drawn by a strategy for the number of ranks."""
     machine = data.draw(machines())
     ranks = int(np.prod(machine["network"]["npus_count"]))
     machine["system"][key] = data.draw(st.lists(entries(ranks), min_size=1, max_size=3))
@@ -57,7 +57,7 @@ def _node_times(result: Any, rank: int) -> list[list[int]]:
 
 @st.composite
 def machines(draw: st.DrawFn) -> dict[str, Any]:
-    """A network of one to three dimensions and a system for it."""
+    """Draw a network of one to three dimensions and a system for it."""
     npus = draw(
         st.lists(st.sampled_from((2, 3, 4)), min_size=1, max_size=3).filter(lambda n: np.prod(n) <= 16)
     )
@@ -90,12 +90,12 @@ def machines(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-Recipe = list[tuple[str, list[int], tuple[Any, ...]]]  # what, after which, with what
+Recipe = list[tuple[str, list[int], tuple[Any, ...]]]  # action, earlier parts, details
 
 
 @st.composite
 def recipes(draw: st.DrawFn, ranks: int, groups: list[str]) -> Recipe:
-    """Collectives, exchanges with neighbours and computations, in an order that no rank can mistake."""
+    """Draw collectives, exchanges and computations in an order that is the same on every rank."""
     recipe: Recipe = []
     for number in range(draw(st.integers(1, 6))):
         after = draw(st.lists(st.integers(0, number - 1), max_size=2, unique=True)) if number else []
@@ -115,7 +115,7 @@ def recipes(draw: st.DrawFn, ranks: int, groups: list[str]) -> Recipe:
 
 
 def cook(recipe: Recipe, ranks: int, slower_us: int) -> Trace:
-    """The recipe as a trace with relative peers, some of its computations slower."""
+    """Return the recipe as a trace with relative peers, with some computations slower."""
     build = TraceBuilder()
     made: list[list[int]] = []
     for number, (what, after, details) in enumerate(recipe):
@@ -140,7 +140,7 @@ def cook(recipe: Recipe, ranks: int, slower_us: int) -> Trace:
 
 @st.composite
 def workloads(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
-    """A workload, and a machine for it."""
+    """Draw a workload and a machine for it."""
     machine = draw(machines())
     npus = machine["network"]["npus_count"]
     ranks = int(np.prod(npus))
@@ -156,7 +156,7 @@ def workloads(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
 
 
 def cooked(recipe: Any, paces: int, of_rank: Any, rules: dict[str, GroupRule]) -> Workload:
-    """Ranks of several paces do the same."""
+    """Return ranks of several paces that run the same recipe."""
     return Workload(
         tuple(cook(recipe, len(of_rank), slower_us=2 * pace) for pace in range(paces)),
         of_rank.astype(np.int32),
@@ -167,7 +167,7 @@ def cooked(recipe: Any, paces: int, of_rank: Any, rules: dict[str, GroupRule]) -
 
 @st.composite
 def programs(draw: st.DrawFn, machine: dict[str, Any]) -> Workload:
-    """One program of all ranks of a machine, with collectives along its first and last dimensions."""
+    """Draw one program of all ranks of a machine, with collectives along its first and last dimensions."""
     npus = machine["network"]["npus_count"]
     ranks = int(np.prod(npus))
     rules = {"rows": GroupRule(npus[0], 1), "columns": GroupRule(npus[-1], ranks // npus[-1])}
@@ -183,7 +183,7 @@ def test_random_workloads_fold_exactly(data: st.DataObject) -> None:
 
 
 def data_parallel(ranks: int, layers: int = 3) -> Workload:
-    """Computations and all-reduces, alike on every rank."""
+    """Return computations and all-reduces, alike on every rank."""
     build = TraceBuilder()
     last: list[int] = []
     for layer in range(layers):
@@ -209,7 +209,7 @@ def test_data_parallel_training_is_one_actor(shape: str, npus: list[int], model:
 
 
 def test_a_pipeline_is_an_actor_per_stage() -> None:
-    """Tensor groups of 2, 3 stages in a chain with different ends, 4 replicas."""
+    """Run tensor groups of 2, 3 stages in a chain with different ends, and 4 replicas."""
     width, stages = 8, 3
     traces = []
     for stage in range(stages):
@@ -235,7 +235,7 @@ def test_a_pipeline_is_an_actor_per_stage() -> None:
 
 
 def test_equal_traces_with_different_peers_are_one_actor() -> None:
-    """Files per rank with absolute peers and groups of different names."""
+    """Run files per rank with absolute peers and groups of different names."""
     builders = []
     for rank in range(8):
         build = TraceBuilder()
@@ -257,7 +257,7 @@ def test_equal_traces_with_different_peers_are_one_actor() -> None:
 def test_paths_that_are_declared_alike_are_not_compared(
     shape: str, algorithm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The actors are those that comparing every path finds."""
+    """Check that the actors are the same as with a comparison of every path."""
     traces = []
     for micros in (5, 9):
         build = TraceBuilder()
@@ -278,7 +278,7 @@ def test_paths_that_are_declared_alike_are_not_compared(
 
 
 def test_ranks_whose_receives_end_in_one_nanosecond_are_one_actor_unless_kernels_follow_each_alone() -> None:
-    """Of two receives the order decides nothing; of two kernels of one lane it decides which is first."""
+    """Check that the order of two receives has no effect; of two kernels of one lane it decides the first."""
 
     def program(rank: int, each: bool) -> Trace:
         build = TraceBuilder()
@@ -297,7 +297,7 @@ def test_ranks_whose_receives_end_in_one_nanosecond_are_one_actor_unless_kernels
 
 
 def test_a_straggler_is_separated_from_the_rest_of_its_ring() -> None:
-    """Whoever sits at another distance from it sees other messages."""
+    """Check that ranks at each distance from the straggler receive different messages."""
     slow, fast = TraceBuilder(), TraceBuilder()
     for build, micros in ((slow, 50), (fast, 10)):
         work = build.compute("work", micros=micros)
@@ -310,7 +310,7 @@ def test_a_straggler_is_separated_from_the_rest_of_its_ring() -> None:
 
 
 def test_ranks_whose_nodes_have_other_names_are_separated() -> None:
-    """Their times are the same, and a timeline shows the names."""
+    """Check ranks with equal times and different names, which a timeline shows."""
     traces = []
     for name in ("forward", "backward", "forward", "backward"):
         build = TraceBuilder()
@@ -322,7 +322,7 @@ def test_ranks_whose_nodes_have_other_names_are_separated() -> None:
 
 
 def test_ranks_whose_nodes_run_on_other_streams_are_separated() -> None:
-    """Streams may follow what was recorded, which no other column of a program shows."""
+    """Check that ranks are separated by recorded streams, which no other column of a program holds."""
     traces = []
     for second in (7, 20, 7, 20):
         build = TraceBuilder()
@@ -368,7 +368,7 @@ def test_dimensions_of_different_speed_do_not_hinder_folding() -> None:
 
 
 def test_messages_through_the_system_meet_those_along_its_only_dimension() -> None:
-    """Pairs of ranks use other links than their ring does, of which some are the same: not for all ranks."""
+    """Check that pairs of ranks share some links with their ring, but not on all ranks."""
     build = TraceBuilder()
     build.collective("all_reduce", 1 << 12)
     build.collective("all_gather", 1 << 18)
@@ -411,7 +411,7 @@ def test_a_stall_report_on_ranks_simulated_together_has_a_note(monkeypatch: pyte
 
 
 def test_a_million_ranks_equal_the_closed_form() -> None:
-    """128 x 128 x 64 rings, one chunk: reduce-scatter in, all-reduce, all-gather out."""
+    """Run 128 x 128 x 64 rings, one chunk: reduce-scatter in, all-reduce, all-gather out."""
     npus, size, endpoint = [128, 128, 64], 1 << 30, 10
     build = TraceBuilder()
     build.collective("all_reduce", size)

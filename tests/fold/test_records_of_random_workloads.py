@@ -26,7 +26,7 @@ from et_sim.views.critical.record import PathRecord
 
 
 def path_of(result: Result) -> CriticalPath:
-    """By way of its files."""
+    """Return the critical path, read from the files of the run."""
     with tempfile.TemporaryDirectory() as folder:
         write_run(result, Path(folder) / "run")
         return CriticalPath(PathRecord(open_run(Path(folder) / "run")))
@@ -61,7 +61,7 @@ def test_messages_and_links_of_random_workloads_add_up(drawn: tuple[Workload, di
 
 @st.composite
 def machines_1(draw: st.DrawFn) -> dict[str, Any]:
-    """A network of one to three levels and a system, in the words of 1.0."""
+    """Draw a network of one to three levels and a system, with the keys of 1.0."""
     npus = draw(
         st.lists(st.sampled_from((2, 3, 4)), min_size=1, max_size=3).filter(lambda n: np.prod(n) <= 16)
     )
@@ -101,7 +101,7 @@ def machines_1(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def workloads_1(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
-    """A workload of one template, whose collectives start together, or of several; and a machine for it."""
+    """Draw a workload of one template, whose collectives start together, or of several, and a machine."""
     machine = draw(machines_1())
     npus = machine["network"]["units-count"]
     ranks = int(np.prod(npus))

@@ -1,4 +1,4 @@
-"""Steps along a line of ranks say of its members' paths what asking for each pair does."""
+"""Steps along a line of ranks give the same comparison of members' paths as a request for each pair."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from et_sim.network import grid
 
 @st.composite
 def lines(draw: Any) -> tuple[Any, Any]:
-    """A grid whose messages queue, and members of a line in it, in some order."""
+    """Draw a grid whose messages queue, and members of a line in it, in some order."""
     npus = draw(st.lists(st.integers(2, 6), min_size=1, max_size=2))
     shapes = draw(st.lists(st.sampled_from(["Switch", "FullyConnected"]), min_size=2, max_size=2))
     along = draw(st.integers(0, len(npus) - 1))

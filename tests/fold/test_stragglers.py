@@ -1,4 +1,4 @@
-"""Stragglers: what they cost, whom they are told apart from, and that folding stays exact with them."""
+"""Stragglers: their cost, the ranks that they separate, and exact folding with them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RING = network(["Ring"], [8])
 
 
 def chain(ranks: int = 8, micros: tuple[int, ...] = (10, 20, 30)) -> Workload:
-    """Computations one after the other, every other one on the CPU."""
+    """Return computations one after the other, every other one on the CPU."""
     build = TraceBuilder()
     last: list[int] = []
     for number, length in enumerate(micros):
@@ -42,6 +42,20 @@ def straggling(*stragglers: dict[str, Any], workload: Workload | None = None, **
 def test_a_factor_multiplies_computations_of_device_and_cpu() -> None:
     finish = straggling({"ranks": "3", "compute": 1.5}).finish_ns.tolist()
     assert finish == [60_000] * 3 + [90_000] + [60_000] * 4
+
+
+def test_ranks_with_a_pace_share_the_program_of_the_others() -> None:
+    plan = straggling({"ranks": "all", "jitter": 0.1, "seed": 1}).outcome.plan
+    assert (len(plan.templates), len(plan.nodes), len(plan.paces)) == (1, 3, 8 * 3)
+    plan = straggling({"ranks": "2-3", "compute": 2}, {"ranks": "5", "delay": "1us"}, fold=False).outcome.plan
+    assert plan.paces.tolist() == [20_000, 40_000, 60_000]
+    assert plan.actors["pace_first"].tolist() == [-1, -1, 0, 0, -1, -1, -1, -1]
+
+
+def test_a_pace_without_effect_is_none() -> None:
+    plan = straggling({"ranks": "2", "compute": 1 + 1e-9}).outcome.plan
+    assert len(plan.paces) == 0
+    assert len(plan.actors) == 1
 
 
 def test_a_factor_cuts_to_whole_nanoseconds_and_leaves_at_least_one() -> None:
@@ -106,7 +120,7 @@ def test_every_layer_waits_for_the_straggler_again() -> None:
 
 
 def test_the_straggling_replica_of_a_job_is_still_one_actor() -> None:
-    """A switch of 4 replicas of 4 ranks: tensor groups within, data groups across."""
+    """Run a switch of 4 replicas of 4 ranks: tensor groups within, data groups across."""
     build = TraceBuilder()
     work = build.compute("work", micros=10)
     summed = build.collective("all_reduce", 1 << 16, group="tensor", after=[work])
@@ -189,7 +203,7 @@ def test_the_run_counts_stragglers_and_traces_as_given() -> None:
 
 @st.composite
 def stragglers(draw: st.DrawFn, ranks: int) -> dict[str, Any]:
-    """Few distinct values, so that some ranks remain alike, and delays that meet messages."""
+    """Draw an entry with few distinct values, so that some ranks remain alike, and delays like messages."""
     first = draw(st.integers(0, ranks - 1))
     last = draw(st.integers(first, ranks - 1))
     step = draw(st.sampled_from((1, 2)))

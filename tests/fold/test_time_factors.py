@@ -1,4 +1,4 @@
-"""Time factors: which nodes they change and by how much, and that folding stays exact with them."""
+"""Time factors: the nodes that they change, the change, and exact folding with them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ALL = sum(TIMES.values())
 
 
 def recording(ranks: int = 8) -> Workload:
-    """Nodes as a converted recording marks them, one after the other."""
+    """Return nodes with the marks of a converted recording, one after the other."""
     build = TraceBuilder()
     last: list[int] = []
     for kind, nanos in TIMES.items():
@@ -162,7 +162,7 @@ def test_ranks_with_equal_factors_are_one_actor_and_others_are_not() -> None:
 
 @st.composite
 def factors(draw: st.DrawFn, ranks: int) -> dict[str, Any]:
-    """Few distinct values, so that some ranks remain alike."""
+    """Draw an entry with few distinct values, so that some ranks remain alike."""
     first = draw(st.integers(0, ranks - 1))
     last = draw(st.integers(first, ranks - 1))
     ends = f"{first}-{last}/{draw(st.sampled_from((1, 2)))}"

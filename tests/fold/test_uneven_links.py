@@ -1,4 +1,4 @@
-"""Links of other speeds: what a message over them costs in both models, and that folding stays exact."""
+"""Links of other speeds: the cost of messages over them in both models, and exact folding with them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDPOINT = 10
 
 
 def serial(size: int, bandwidth: float = 50.0) -> float:
-    """Nanoseconds that a message occupies a link."""
+    """Return the nanoseconds that a message occupies a link."""
     return size / (bandwidth * GIB_PER_S)
 
 
@@ -40,7 +40,7 @@ def collective(kind: str, size: int, ranks: int) -> Workload:
 
 
 def message_ns(net: dict[str, Any], source: int, target: int, size: int, **options: Any) -> int:
-    """When a message that is sent at once has arrived."""
+    """Return the arrival time of a message that is sent at once."""
     workload = sent(int(np.prod(net["npus_count"])), [(source, target, size)])
     on = system(dimensions=len(net["npus_count"]), **options.pop("on", {}))
     return int(run(workload, network=net, system=on, **options).finish_ns[target])
@@ -91,7 +91,7 @@ def test_both_links_of_a_switch_count() -> None:
 
 
 def test_the_lowest_dimension_decides_unless_the_whole_path_is_charged() -> None:
-    """From rank 0 over rank 1 to rank 5: the link of rank 1 is on the way, that of rank 0 is not."""
+    """Send from rank 0 over rank 1 to rank 5: the link of rank 1 is on the path, that of rank 0 is not."""
     on_the_way = uneven(["Ring", "Ring"], [4, 4], link(1, 5, dimension=1, latency=5000))
     beside = uneven(["Ring", "Ring"], [4, 4], link(0, 4, dimension=1, latency=5000))
     whole = {"corrections": {"whole-path": True}}
@@ -116,7 +116,7 @@ def test_an_eager_send_is_done_when_the_slowest_link_of_its_path_has_taken_it() 
 @pytest.mark.parametrize("model", ["analytical", "link"])
 @pytest.mark.parametrize("ranks", [4, 8])
 def test_a_longer_latency_delays_a_ring_all_reduce_twice(ranks: int, model: str) -> None:
-    """Of the 2 (n - 1) steps of a chunk on its way round the ring, at most two cross one link."""
+    """Check that of the 2 (n - 1) steps of a chunk round the ring, at most two cross one link."""
     workload, on = collective("all_reduce", 8 * MIB, ranks), system()
     even = run(workload, network=network(["Ring"], [ranks]), system=on, model=model).makespan_ns
     net = uneven(["Ring"], [ranks], link(2, 3, latency=900))
@@ -132,7 +132,7 @@ def test_a_slow_link_delays_a_ring_all_reduce_twice_without_contention() -> None
 
 
 def test_with_contention_a_slow_link_carries_all_messages_of_a_ring_in_a_row() -> None:
-    """An all-gather of 8 ranks: 7 messages, which come faster than the link takes them."""
+    """Run an all-gather of 8 ranks: 7 messages, which arrive faster than the link takes them."""
     net = uneven(["Ring"], [8], link(3, 4, bandwidth=10))
     result = run(collective("all_gather", MIB, 8), network=net, system=system(), model="link")
     slow = int(serial(MIB, 10))
@@ -149,7 +149,7 @@ def test_one_slow_link_of_a_ring_breaks_all_symmetry(model: str) -> None:
 
 @pytest.mark.parametrize("model", ["analytical", "link"])
 def test_equally_uneven_lines_still_fold(model: str) -> None:
-    """In every ring of a torus, the same link is slow: a line of actors is left."""
+    """Check that with the same slow link in every ring of a torus, a line of actors is left."""
     slow = [link(4 * row + 1, 4 * row + 2, bandwidth=10) for row in range(4)]
     machine = {
         "network": uneven(["Ring", "Ring"], [4, 4], *slow),
@@ -198,7 +198,7 @@ def test_the_run_counts_links_that_differ() -> None:
 
 @st.composite
 def links(draw: st.DrawFn, net: dict[str, Any]) -> list[dict[str, Any]]:
-    """Some links of random dimensions, often the same ones in every line."""
+    """Draw some links of random dimensions, often the same ones in every line."""
     results: dict[tuple[Any, ...], dict[str, Any]] = {}
     npus = net["npus_count"]
     for _ in range(draw(st.integers(1, 3))):

@@ -29,7 +29,7 @@ from et_sim.views.view import VIEWS
 RANKS = 8
 MIB = 1 << 20
 Machine = dict[str, Any]
-# Which ranks an actor stands for is what differs; the picture of a timeline is no data.
+# Actors differ by the ranks they represent; the picture of a timeline is no data.
 OF_ACTORS = ("folded",)
 NOT_DATA = ("picture",)
 # Tables that are defined by rank; columns that name actors are none of it.
@@ -46,7 +46,7 @@ def of_builders(builders: list[TraceBuilder]) -> Workload:
 
 
 def collectives(ranks: int = RANKS, *, sends: bool = True) -> Workload:
-    """Computation, collectives beside and after each other, and a message to the next rank."""
+    """Return computation, collectives beside and after each other, and a message to the next rank."""
     builders = []
     for rank in range(ranks):
         build = TraceBuilder()
@@ -63,7 +63,7 @@ def collectives(ranks: int = RANKS, *, sends: bool = True) -> Workload:
 
 
 def pipeline(width: int = 2, micro_batches: int = 3) -> Workload:
-    """Stages of some ranks each; at the end, those of a stage add up their results."""
+    """Return stages of some ranks each; at the end, the ranks of a stage add up their results."""
     builders = []
     for rank in range(RANKS):
         build, stage, before = TraceBuilder(), rank // width, list[int]()
@@ -79,7 +79,7 @@ def pipeline(width: int = 2, micro_batches: int = 3) -> Workload:
 
 
 def requests() -> Workload:
-    """Data from a memory pool and back, and an all-reduce."""
+    """Return loads from a memory pool and stores to it, and an all-reduce."""
     build = TraceBuilder()
     work = build.compute("kernel", micros=5, after=[build.load(MIB)])
     build.store(MIB // 2, after=[work])
@@ -88,7 +88,7 @@ def requests() -> Workload:
 
 
 def jobs(*npus: str) -> dict[str, Any]:
-    """The same on several parts of the machine."""
+    """Return the same job on several parts of the machine."""
     listed = enumerate(npus)
     return {"jobs": [{"name": f"job{at}", "workload": collectives(4), "npus": which} for at, which in listed]}
 
@@ -168,7 +168,7 @@ FOLDED = (
 
 
 def carried_out(case: str, model: str, folder: Path, detail: str) -> tuple[RunDirectory, RunDirectory]:
-    """A case, folded and not."""
+    """Run a case, folded and not."""
     workload, machine = CASES[case]
     runs = []
     for fold in (True, False):
@@ -178,14 +178,14 @@ def carried_out(case: str, model: str, folder: Path, detail: str) -> tuple[RunDi
 
 
 def parts(found: RunDirectory) -> list[Selection]:
-    """All of a run, some of its ranks, some of its time, and both."""
+    """Return selections: all of a run, some of its ranks, some of its time, and both."""
     end = found.summary["makespan_ns"]
     window = f"{end // 3}:{end // 2 + 1}"
     return [selection(), selection("1"), selection(None, window), selection("1,2", window)]
 
 
 def answer(view: str, found: RunDirectory, part: Selection) -> Any:
-    """A view as JSON, or why there is none."""
+    """Return a view as JSON, or its refusal."""
     try:
         data = json.loads(json.dumps(VIEWS[view].data(found, part)))
     except EtSimError as error:
@@ -223,7 +223,7 @@ def test_every_view_of_a_folded_run_is_that_of_the_unfolded_one(
 def test_bandwidths_of_links_are_those_of_the_unfolded_run_where_causes_alone_are_recorded(
     tmp_path: Path,
 ) -> None:
-    """Then a graph is folded on the analytical model, and its links are not told apart."""
+    """Check the analytical model, on which the graph is then folded without distinguishing its links."""
     folded, unfolded = carried_out("star of ASTRA-sim's rules", "analytical", tmp_path, "path")
     assert folded.summary["folded"]["actors"] == 1
     assert answer("bandwidth", folded, selection()) == answer("bandwidth", unfolded, selection())

@@ -1,6 +1,6 @@
-"""What is damaged: one small sound input for every reader, and the commands that read it.
+"""Inputs to damage: a small sound one for every reader, and the commands that read it.
 
-A case is a folder with sound files, the file to damage, how, and the command lines that then read it.
+A case is a folder with sound files, the file to damage, a kind of damage, and the commands that then read it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ CUSTOM = ("et-sim", "check", "ar", "--system", "custom.json", "--network", "netw
 
 
 def write_inputs(folder: Path) -> None:
-    """All sound files; the working folder must be this one."""
+    """Write all sound files; the working folder must be this one."""
     write_workload(_workload(), folder / "job")
     write_workload(_messages(), folder / "prog")
     write_workload(_collectives(), folder / "ar")
@@ -189,7 +189,7 @@ def _ruled() -> Workload:
 
 
 def write_run(folder: Path) -> None:
-    """The directory of a run with everything in it."""
+    """Write the directory of a run with every file."""
     write_inputs(folder)
     line = ["run", "job", *WHOLE, "--out", str(folder / "run"), "--detail", "phases,messages,links,path"]
     assert main(line) == 0
@@ -197,7 +197,7 @@ def write_run(folder: Path) -> None:
 
 
 def convert(*arguments: str) -> tuple[str, ...]:
-    """A command line of the converter."""
+    """Return a command line of the converter."""
     return ("et-convert", *arguments)
 
 

@@ -43,7 +43,7 @@ Damage = Callable[[bytes, random.Random], bytes]
 
 
 def damage_bytes(content: bytes, chance: random.Random) -> bytes:
-    """A few bits, bytes or stretches changed, lost, doubled or moved."""
+    """Change, remove, double or move a few bits, bytes or stretches."""
     out = bytearray(content)
     for _ in range(chance.choice((1, 1, 2, 4, 16))):
         at = chance.randrange(len(out) + 1)
@@ -69,7 +69,7 @@ def damage_bytes(content: bytes, chance: random.Random) -> bytes:
 
 
 def damage_nodes(content: bytes, chance: random.Random) -> bytes:
-    """Records of a trace that are still records, with other figures in them, or lost, doubled or moved."""
+    """Change figures in records of a trace, or remove, double or move records, which stay valid."""
     records = list(split(content))
     nodes = list(parse(iter(records), "a trace"))
     for _ in range(chance.choice((1, 1, 2, 4))):
@@ -93,7 +93,7 @@ def damage_nodes(content: bytes, chance: random.Random) -> bytes:
 
 
 def _other_figure(attribute: Any, chance: random.Random) -> None:
-    """Another value, rarely of another type."""
+    """Set another value, rarely of another type."""
     kind = attribute.WhichOneof("value") or "int64_val"
     if chance.random() < 0.2:
         kind = chance.choice(("int64_val", "uint64_val", "double_val", "string_val", "bool_val"))
@@ -113,7 +113,7 @@ def _other_figure(attribute: Any, chance: random.Random) -> None:
 
 
 def damage_json(content: bytes, chance: random.Random) -> bytes:
-    """Values replaced, left out, renamed or copied elsewhere; rarely, the text itself."""
+    """Replace, leave out, rename or copy values; rarely, damage the text itself."""
     if chance.random() < 0.1:
         return damage_bytes(content, chance)
     value = json.loads(content)
@@ -123,7 +123,7 @@ def damage_json(content: bytes, chance: random.Random) -> bytes:
 
 
 def _changed(value: Any, chance: random.Random) -> Any:
-    """The value with one place in it changed."""
+    """Return the value with one place in it changed."""
     inside = value if isinstance(value, dict | list) and value else None
     if inside is None or chance.random() < 0.1:
         return copy.deepcopy(chance.choice(VALUES))
@@ -144,7 +144,7 @@ def _changed(value: Any, chance: random.Random) -> Any:
 
 
 def damage_words(content: bytes, chance: random.Random) -> bytes:
-    """Words of a text replaced, left out, doubled or swapped."""
+    """Replace, leave out, double or swap words of a text."""
     if chance.random() < 0.1:
         return damage_bytes(content, chance)
     words = re.split(r"(\s+|[\[\]<>=\",:])", content.decode())

@@ -1,4 +1,4 @@
-"""Reads damaged input as the commands do, and says what of it is not as it should be."""
+"""A reader of damaged input that runs the commands and reports results other than success or refusal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_SECONDS = 15.0  # of the processor, for input of a few kB
 
 
 def trouble_of(line: tuple[str, ...]) -> str:
-    """What is wrong with how a command ended; empty: nothing."""
+    """Return a description of a command's wrong end, or an empty text."""
     program, *arguments = line
     parser = parser_of(arguments[:1]) if program == "et-sim" else converter_parser()
     began, output = time.process_time(), io.StringIO()
@@ -44,7 +44,7 @@ def trouble_of(line: tuple[str, ...]) -> str:
 
 
 def troubles(case: Case, seed: int, folder: Path) -> list[str]:
-    """Damage the case's file, read it with all its commands, and put it back."""
+    """Return the wrong ends of all commands on the case's damaged file, which is restored."""
     target = folder / case.file
     sound = target.read_bytes()
     target.write_bytes(case.damage(sound, random.Random(seed)))

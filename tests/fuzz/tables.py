@@ -13,7 +13,7 @@ TEXTS = ("", "0-999999999", "3-1", "x", "0,0", "-1", None)
 
 
 def damage_table(content: bytes, chance: random.Random) -> bytes:
-    """Cells changed, rows lost or in another order, columns emptied; or bytes."""
+    """Change cells, remove or reorder rows, empty columns; or damage bytes."""
     if chance.random() < 0.2:
         return damage_bytes(content, chance)
     with pa.ipc.open_file(pa.py_buffer(content)) as file:
@@ -45,7 +45,7 @@ def _changed(table: Any, chance: random.Random) -> Any:
 
 
 def _other(kind: Any, values: list[Any], chance: random.Random) -> Any:
-    """Another value of a type, or none."""
+    """Return another value of a type, or none."""
     if chance.random() < 0.15:
         return None
     if kind in LIMITS:

@@ -1,4 +1,4 @@
-"""Damaged input is refused in a sentence, or read: nothing else escapes, and it does not take long.
+"""Damaged input is refused in a sentence, or read: no other exception escapes, and it takes little time.
 
 Some seeds of each kind in every run of the tests, more in the longer suites. A finding names its seed.
 """
@@ -25,7 +25,7 @@ PARTS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Sound input, in the working folder."""
+    """Yield sound input in the working folder."""
     chosen, before = tmp_path_factory.mktemp("inputs"), Path.cwd()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ET_SIM_COMPILE", "never")

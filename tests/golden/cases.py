@@ -1,12 +1,12 @@
-"""Reads the golden cases: reference inputs and what the reference made of them.
+"""Golden cases: inputs of the reference and its results for them.
 
 A case names its network, system, memory and group configuration as in the reference's files, and its
 workload as `programs`: lists of nodes, each for "all" ranks or for a list of ranks and inclusive
 ranges. A node is {"i": id, "t": type, "n": name, "d": data deps, "c": control deps, "us": microseconds,
-"cpu": true | false | null (attribute not written), "a": attributes}; an attribute value "$x" stands for
+"cpu": true | false | null (attribute not written), "a": attributes}; an attribute value "$x" means
 `vars["x"][rank]`. Lists per rank in `expected` are run-length encoded: [[value, count], ...].
 
-Workloads go through real trace bytes, with the wire type per attribute that the case asks for, so that
+Workloads go through real trace bytes, with the wire type that the case gives each attribute, so that
 every case also tests the decoder.
 """
 
@@ -79,7 +79,7 @@ class Case:
 
     @property
     def model(self) -> str:
-        """Our name of the network model."""
+        """Return et-sim's name of the network model."""
         return {"unaware": "analytical", "aware": "link"}[self.backend]
 
     @property
@@ -92,18 +92,18 @@ class Case:
 
     @property
     def nodes(self) -> int:
-        """How many nodes all ranks have."""
+        """Return the number of nodes of all ranks."""
         programs = self.content["workload"]["programs"]
         return sum(len(program["nodes"]) * len(ranks_of(program["r"], self.ranks)) for program in programs)
 
     @property
     def system(self) -> dict[str, Any]:
-        """The system description, with the reference's command-line flags as keys."""
+        """Return the system description, with the reference's command-line flags as keys."""
         return {**self.content["system"], **(self.content.get("args") or {})}
 
     @property
     def machine(self) -> dict[str, Any]:
-        """Keyword arguments that describe the machine to `et_sim.simulate`."""
+        """Return keyword arguments that describe the machine to `et_sim.simulate`."""
         return {
             "system": self.system,
             "network": self.content["network"],
@@ -113,12 +113,12 @@ class Case:
 
     @property
     def algorithms(self) -> set[str]:
-        """All algorithm names the system description lists."""
+        """Return all names of algorithms in the system description."""
         lists = (v for k, v in self.content["system"].items() if k.endswith("-implementation"))
         return {name for names in lists for name in names}
 
     def workload(self) -> Workload:
-        """The workload, by way of encoded traces."""
+        """Return the workload, read from encoded traces."""
         traces: list[Trace | None] = [None] * self.ranks
         shared: dict[bytes, Trace] = {}
         for rank, encoded in self.encoded_traces():
@@ -128,7 +128,7 @@ class Case:
         return Workload.of([trace for trace in traces if trace is not None], self.name)
 
     def encoded_traces(self) -> Iterator[tuple[int, bytes]]:
-        """(rank, content of its file)."""
+        """Yield each rank with the content of its file."""
         description = self.content["workload"]
         kinds = {**WIRE_KINDS, **(self.content.get("attr_enc") or {})}
         for program in description["programs"]:
@@ -140,7 +140,7 @@ class Case:
                 yield rank, encoded
 
     def write(self, folder: Path) -> list[str]:
-        """Write everything as files, traces first; returns what `et-sim run` takes."""
+        """Write everything as files, traces first, and return the arguments of `et-sim run`."""
         self.write_programs(folder)
         for rank, encoded in self.encoded_traces():
             (folder / f"trace.{rank}.et").write_bytes(encoded)
@@ -168,15 +168,15 @@ class Case:
         return _unroll(self.content["expected"]["finish"])
 
     def expected_exposed(self) -> list[int | None]:
-        """Exposed communication of every rank, unsigned 64 bits."""
+        """Return the exposed communication of every rank, unsigned 64 bits."""
         return _unroll(self.content["expected"]["exposed"])
 
     def expected_statistics(self) -> dict[str, list[int | None]]:
-        """Statistics lines of every rank, by the reference's names."""
+        """Return statistics lines of every rank, by the reference's names."""
         return {key: _unroll(value) for key, value in self.content["expected"].get("stats", {}).items()}
 
     def expected_nodes(self) -> dict[int, dict[int, list[int]]]:
-        """rank -> node id -> [start, end]."""
+        """Return [start, end] by rank and node id."""
         nodes: dict[int, dict[int, list[int]]] = {}
         for entry in self.content["expected"].get("nodes") or []:
             times = {node: [start, end] for node, start, end in entry["v"]}
@@ -187,13 +187,13 @@ class Case:
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """Every case of the data file."""
+    """Return every case of the data file."""
     with lzma.open(DATA, "rt", encoding="utf-8") as lines:
         return tuple(Case(json.loads(line)) for line in lines)
 
 
 def some(cases: Sequence[Any], step: int, *, deep_step: int = 1) -> list[Any]:
-    """Cases as parameters: every `step`th of the small always runs, every `deep_step`th with `--deep`."""
+    """Return cases as parameters: every `step`th small one always runs, every `deep_step`th with `--deep`."""
     return _parameters(cases, _small(cases)[::step], cases[::deep_step])
 
 
@@ -204,7 +204,7 @@ def of_every_kind(
     also_large: bool = False,
     deep_step: int = 1,
 ) -> list[Any]:
-    """Likewise, of every category on every network model, beginning with the smallest."""
+    """Return parameters as `some`, of every category on every network model, from the smallest on."""
     results: dict[tuple[str, str], list[Case]] = {}
     for case in sorted(cases, key=_messages):
         results.setdefault((case.category, case.model), []).append(case)
@@ -215,7 +215,7 @@ def of_every_kind(
 
 
 def _parameters(cases: Sequence[Any], chosen: Sequence[Any], deep: Sequence[Any]) -> list[Any]:
-    """All cases, marked if they do not run always."""
+    """Return all cases, marked if they do not always run."""
     marks: dict[str, Any] = {_name(case): pytest.mark.deep for case in deep}
     marks |= {_name(case): () for case in chosen}
     return [
@@ -229,7 +229,7 @@ def _small(cases: Sequence[Any]) -> list[Any]:
 
 
 def _messages(case: Any) -> int:
-    """Roughly how many messages all ranks send: every collective like a ring in each dimension."""
+    """Return an estimate of the messages of all ranks: every collective as a ring in each dimension."""
     content = case.content if isinstance(case, Case) else case
     network, settings = content["network"], {**content["system"], **(content.get("args") or {})}
     sizes = network.get("npus_count") or network["units-count"]
@@ -245,7 +245,7 @@ def _name(case: Any) -> str:
 
 
 def nodes_of(result: Any, rank: int) -> dict[int, list[int]]:
-    """node id -> [start, end] of one rank of a result."""
+    """Return [start, end] of one rank of a result, by node id."""
     plan, nodes = result.outcome.plan, result.outcome.nodes
     actor = plan.actors[plan.actor_of_rank[rank]]
     ids = result.workload.trace(rank).node_id.tolist()
@@ -299,7 +299,7 @@ def _delimited(record: bytes) -> bytes:
 
 
 def ranks_of(spec: Any, ranks: int) -> list[int]:
-    """The ranks of "all", or of a list of ranks and inclusive ranges."""
+    """Return the ranks of "all", or of a list of ranks and inclusive ranges."""
     if spec == "all":
         return list(range(ranks))
     spans = [part if isinstance(part, list) else [part, part] for part in spec]

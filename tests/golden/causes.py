@@ -1,4 +1,4 @@
-"""What a record of causes must be, whatever ran: for the tests of golden cases and of random workloads."""
+"""Checks of a record of causes, for the tests of golden cases and of random workloads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check(result: Result) -> None:
 
 
 def check_causes(path: CriticalPath, result: Result) -> None:
-    """Causes, operations and hops each add up to the makespan, to the nanosecond."""
+    """Check that causes, operations and hops each add up to the makespan, to the nanosecond."""
     makespan = result.makespan_ns
     assert sum(path.by_cause().values()) == makespan
     assert sum(ns for *_, ns in path.by_operation()) == makespan
@@ -42,7 +42,7 @@ def check_causes(path: CriticalPath, result: Result) -> None:
 
 
 def _check_nodes(causal_events: Any, result: Result) -> None:
-    """Every node starts and ends in exactly one causal event each, at the right time."""
+    """Check that every node starts and ends in exactly one causal event each, at the right time."""
     nodes = result.outcome.nodes
     for what, column in ((CauseKind.NODE_START, "start_ns"), (CauseKind.NODE_END, "end_ns")):
         outcome = causal_events[causal_events["kind"] == what]
@@ -52,7 +52,7 @@ def _check_nodes(causal_events: Any, result: Result) -> None:
 
 
 def _check_chain(causal_events: Any, row: int, makespan_ns: int) -> None:
-    """The causal event that came last of those needed came just before: nothing in between is unexplained."""
+    """Check that each critical parent ends when its event starts, so that every nanosecond is explained."""
     by, start, end = (causal_events[name].tolist() for name in ("critical_parent", "start_ns", "end_ns"))
     spent = 0
     while by[row] >= 0:

@@ -18,7 +18,7 @@ from cases import Case, all_cases
 from et_sim.basics.units import format_ranks
 
 ORIGIN = "golden case {} of ASTRA-sim {}: what its public binary printed for this input"
-# Name of the file -> the golden case, and what it is there for.
+# Name of the file -> the golden case, and the feature that it covers.
 CHOSEN = {
     "1-folding": ("collnd-0007", "16 ranks as one actor, a collective in two dimensions"),
     "2-link-model": ("coll1d-0113", "messages that queue for links"),
@@ -30,7 +30,7 @@ ASTRA_1 = Path(__file__).parent / "data" / "astra_1.jsonl.xz"
 
 
 def doctor_cases() -> dict[str, dict[str, Any]]:
-    """The content of every file, by its name."""
+    """Return the content of every file, by its name."""
     of_2x = {case.name: case for case in all_cases()}
     lines = lzma.decompress(ASTRA_1.read_bytes()).splitlines()
     of_1_0 = {case["id"]: case for case in map(json.loads, lines)}

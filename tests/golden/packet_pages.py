@@ -1,4 +1,4 @@
-"""What packets of ours do for each golden case: kept in a file, and shown beside theirs in docs/packet.md."""
+"""Results of the packet model for each golden case, in a file and beside the reference in docs/packet.md."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Section:
 
     @cached_property
     def measured(self) -> dict[str, dict[str, int]]:
-        """What ours does."""
+        """Return the results of et-sim by case."""
         document: dict[str, dict[str, int]] = json.loads(self.kept.read_text(encoding="utf-8"))
         return document
 
     def table(self, cases: Iterable[dict[str, Any]]) -> str:
-        """All cases, theirs and ours."""
+        """Return a table of all cases, with the results of the other simulator and of et-sim."""
         lines = [self.heads, "|---" * (self.heads.count("|") - 1) + "|"]
         for case in cases:
             name = case["name"].replace("__", " ").replace("_", " ")
@@ -37,12 +37,12 @@ class Section:
         return "\n".join(lines)
 
     def on_the_page(self) -> str:
-        """The table that the page shows."""
+        """Return the table that the page shows."""
         text = PAGE.read_text(encoding="utf-8")
         return text[text.index(self.begin) + len(self.begin) : text.index(self.end)].strip()
 
     def write(self, cases: list[dict[str, Any]], figures: Callable[[dict[str, Any]], dict[str, int]]) -> None:
-        """The file and the table, of all cases, whatever they take."""
+        """Write the file and the table of all cases, at any cost in time."""
         self.measured = {case["name"]: figures(case) for case in cases}
         self.kept.write_text(json.dumps(self.measured, indent=0) + "\n", encoding="utf-8")
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(self.begin)
@@ -51,7 +51,7 @@ class Section:
 
 
 def parameters(cases: list[dict[str, Any]], size: str, interpreted: int) -> list[Any]:
-    """A parameter for each case; those with a `size` that is not interpreted are deep."""
+    """Return a parameter for each case; one with a `size` that is not interpreted is deep."""
     return [
         pytest.param(case, id=case["name"], marks=() if case[size] < interpreted else pytest.mark.deep)
         for case in cases
@@ -59,12 +59,12 @@ def parameters(cases: list[dict[str, Any]], size: str, interpreted: int) -> list
 
 
 def completions(case: dict[str, Any], ours: dict[str, int]) -> list[str]:
-    """Theirs, ours, and the difference."""
+    """Return the other simulator's time, et-sim's time, and the difference."""
     mine, theirs = ours["completion_ns"], case["completion_ns"]
     difference = "0" if mine == theirs else f"{100 * (mine / theirs - 1):+.2f} %"
     return [f"{theirs:,}", f"{mine:,}", difference]
 
 
 def pair(theirs: int, ours: int) -> str:
-    """Two counts; nothing where both are 0."""
+    """Return two counts as text, empty if both are 0."""
     return f"{theirs}, {ours}" if theirs or ours else ""

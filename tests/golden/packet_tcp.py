@@ -1,4 +1,4 @@
-"""Cases of packets over TCP: what a driver of ns-3 sent, as traces, and networks as it built them."""
+"""Cases of packets over TCP: the traffic of a driver of ns-3 as traces, and its networks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SYSTEM = {
 
 
 def network_of(case: dict[str, Any]) -> dict[str, Any]:
-    """A star, or two with a trunk between them."""
+    """Return a star, or two with a trunk between them."""
     name, params = case.get("topology", "flat128"), case["params"]
     if name.startswith("dumbbell"):
         ends = [(f"npu{rank}", f"switch{rank // 8}", "100Gbps") for rank in range(16)]
@@ -53,7 +53,7 @@ def network_of(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def workload_of(case: dict[str, Any]) -> Workload:
-    """What the driver sent."""
+    """Return the traffic that the driver sent."""
     kind, size = case["workload"]["kind"], case["workload"]["size"]
     ranks = network_ranks(case)
     builders = [TraceBuilder(source=f"rank {rank}") for rank in range(ranks)]
@@ -70,7 +70,7 @@ def workload_of(case: dict[str, Any]) -> Workload:
 
 
 def network_ranks(case: dict[str, Any]) -> int:
-    """How many hosts there are."""
+    """Return the number of hosts."""
     name = case.get("topology", "")
     return int(case["workload"].get("n", 8 if "star8" in name else 16))
 
@@ -85,7 +85,7 @@ def _ring(builders: list[TraceBuilder], size: int) -> None:
 
 
 def same_order(ranks: int, size: int) -> Workload:
-    """A direct all-reduce in which all ranks send to rank 0 first, then to rank 1, and so on."""
+    """Return a direct all-reduce in which all ranks send to rank 0 first, then to rank 1, and so on."""
     builders = [TraceBuilder(source=f"rank {rank}") for rank in range(ranks)]
     for rank, builder in enumerate(builders):
         others = [other for other in range(ranks) if other != rank]
@@ -99,7 +99,7 @@ def same_order(ranks: int, size: int) -> Workload:
 
 
 def simulated(case: dict[str, Any]) -> Result:
-    """A case by our own packets."""
+    """Return the result of a case on the packet model."""
     system: dict[str, Any] = dict(SYSTEM)
     with TemporaryDirectory() as folder:
         if "sameorder" in case["workload"]["kind"]:

@@ -1,7 +1,7 @@
-"""What should become of the golden cases in which the reference fails, and why.
+"""Intended outcomes of the golden cases in which the reference fails, with reasons.
 
-A row is named by the case's identity, or by its tag `why`, which both back ends share. `CORRECTED` holds what
-the corrected profile does differently.
+A row is named by the case's identity, or by its tag `why`, which both back ends share. `CORRECTED` holds the
+other outcomes in the corrected profile.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """How a run may end."""
+    """The possible ends of a run."""
 
     COMPLETES = "completes"  # status 0
     STALLS = "stalls"  # status 1, with an explanation
@@ -20,33 +20,33 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Intended:
-    """One row: `says` is part of what is printed when it does not complete."""
+    """A row of the table: `printed` is part of the message if the run does not complete."""
 
     outcome: Outcome
     because: str
-    says: str = ""
+    printed: str = ""
 
 
 def completes(because: str) -> Intended:
-    """The reference crashes on something that means something."""
+    """Return the row of a valid input on which the reference crashes."""
     return Intended(Outcome.COMPLETES, because)
 
 
-def stalls(because: str, says: str) -> Intended:
-    """The ranks wait for ever, and are told for what."""
-    return Intended(Outcome.STALLS, because, says)
+def stalls(because: str, printed: str) -> Intended:
+    """Return the row of a run in which ranks wait for ever, with the explanation."""
+    return Intended(Outcome.STALLS, because, printed)
 
 
-def refused(because: str, says: str) -> Intended:
-    """The input cannot be meant."""
-    return Intended(Outcome.REFUSED, because, says)
+def refused(because: str, printed: str) -> Intended:
+    """Return the row of an input without a meaning."""
+    return Intended(Outcome.REFUSED, because, printed)
 
 
 EMPTY_MESSAGES = "halving would leave empty messages: sizes are rounded up to a byte per member"
 HEAP = "the figures are those that the reference computes before its heap corruption shows"
 AT_ZERO = "an event without delay at time zero is an event like any other"
 STATISTICS = "the statistics take any kind of node"
-ORDER = "two ranks that each wait for the other's next step have asked for it"
+ORDER = "two ranks each wait for the other's next step, as their traces state"
 
 BY_CASE = {
     "coll1d-0041": completes(EMPTY_MESSAGES),
@@ -96,8 +96,8 @@ BY_WHY = {
     "doubleBinaryTree on a sub-group": completes("a group has a tree of its own"),
     "rendezvous p2p of 3 GiB (int overflow of the count)": completes("sizes have 64 bits"),
     "custom collective with preferred-dataset-splits 4": completes("a program is never cut into chunks"),
-    "preferred-dataset-splits missing": completes("one chunk, as the configuration page says"),
-    "npus_count 1": completes("a dimension of one NPU has nobody to talk to"),
+    "preferred-dataset-splits missing": completes("one chunk, as in the configuration page"),
+    "npus_count 1": completes("a dimension of one NPU has no messages"),
     "congestion-aware Ring of 2 NPUs": completes("two neighbours, a link each way"),
     "congestion-aware Ring of 2 NPUs (p2p only)": completes("two neighbours, a link each way"),
     "tiny p2p at tick 0 (aware: zero serialization delay)": completes(AT_ZERO),
@@ -107,13 +107,11 @@ BY_WHY = {
     ),
     "p2p dependency cycle between ranks (true deadlock)": stalls(ORDER, "messages wait for each other"),
     "overlapping groups used in opposite order (true deadlock)": stalls(ORDER, "give all ranks one order"),
-    "recv without a send": stalls("nobody can guess the message", "rank 0 never sends it"),
-    "send/recv size mismatch": stalls("nobody can guess which size is meant", "rank 1 expects 2000 B"),
-    "collective missing on one rank": stalls(
-        "nobody can take the rank's part", "add the missing collectives"
-    ),
+    "recv without a send": stalls("the message cannot be guessed", "rank 0 never sends it"),
+    "send/recv size mismatch": stalls("the intended size cannot be guessed", "rank 1 expects 2000 B"),
+    "collective missing on one rank": stalls("no other rank can replace it", "add the missing collectives"),
     "collective sizes differ between ranks": stalls(
-        "nobody can guess which size is meant", "collectives of the group of all ranks differ"
+        "the intended size cannot be guessed", "collectives of the group of all ranks differ"
     ),
     "cyclic dependency": stalls(
         "the reference leaves the nodes out and reports success", "remove one of these dependencies"
@@ -125,9 +123,9 @@ BY_WHY = {
     "unknown implementation name": refused("there is no such algorithm", "is not an algorithm"),
     "unknown scheduling policy": refused("there is no such policy", 'key "scheduling-policy" is "SJF"'),
     "topology name not supported": refused("there is no such topology", 'is "Torus"'),
-    "mismatched network list lengths": refused("which dimensions are meant?", "has 2 entries"),
-    "comm_size attribute missing": refused("how much is meant?", "lacks the attribute 'comm_size'"),
-    "unknown communicator group": refused("who is meant?", "group '9' is not defined"),
+    "mismatched network list lengths": refused("the intended dimensions are unclear", "has 2 entries"),
+    "comm_size attribute missing": refused("the size is missing", "lacks the attribute 'comm_size'"),
+    "unknown communicator group": refused("the members are missing", "group '9' is not defined"),
     "dependency on a node that does not exist": refused(
         "what should happen first is unknown", "which is not in the file"
     ),

@@ -1,9 +1,9 @@
-"""Why flows miss ns-3 in a permutation with collisions: packets share by windows over queues.
+"""Flows differ from ns-3 in a permutation with collisions, because packets share by windows over queues.
 
-A fluid in which each message sends its window per round trip, and a round trip is the idle one and all that
-waits in the queues there and back, tells when each of the 16 messages ends. Nothing in it is fitted: the
-window is what fills an idle way. Its rates change while queues fill; those of the flow model only where
-messages begin or end.
+In a fluid model, each message sends its window per round trip, and a round trip lasts as long as an idle one
+plus the waits in the queues of both directions. It predicts the end of each of the 16 messages without a
+fitted figure: the window fills an idle path. Its rates change while queues fill; rates of the flow model
+change only where messages begin or end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def way(routes: RouteTables, source: int, target: int, ports: int) -> list[int]:
 
 
 def ends_of(case: dict[str, Any], routes: RouteTables) -> Any:
-    """When the last acknowledgement of each message is back."""
+    """Return the arrival time of the last acknowledgement of each message."""
     pairs = [(source, target) for source, target, _ in case["end_ns"]]
     data, back = np.zeros((2, len(pairs), len(routes.source)))
     for row, (source, target) in enumerate(pairs):
@@ -55,7 +55,7 @@ def ends_of(case: dict[str, Any], routes: RouteTables) -> Any:
     return ends
 
 
-def test_windows_over_queues_tell_every_message_of_the_permutation(
+def test_windows_over_queues_predict_every_message_of_the_permutation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")

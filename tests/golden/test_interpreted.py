@@ -40,7 +40,7 @@ RECORDED = ("switch4_hbm_bound", "Switch4_ring_ALLREDUCE_4MB", "tiny_DATA_torus2
 
 
 def small_cases() -> list[str]:
-    """Of every category, one with the fewest nodes."""
+    """Return one case with the fewest nodes of every category."""
     results: dict[str, str] = {}
     for case in sorted(CASES, key=lambda case: case.nodes):
         if case.ranks <= 8 and not case.content.get("extra_et"):
@@ -56,7 +56,7 @@ def test_interpreted_equals_compiled() -> None:
 
 @pytest.mark.exhaustive
 def test_the_record_of_causes_is_the_same_interpreted(tmp_path: Path) -> None:
-    """Of ASTRA-sim 1.0: on levels with a memory, on links with fractions, and with a loop of training."""
+    """Run cases of ASTRA-sim 1.0: levels with a memory, links with fractions, and a training loop."""
     compiled, interpreted = (
         output(RECORDING, str(tmp_path), *RECORDED, is_compiled=is_compiled) for is_compiled in (True, False)
     )
@@ -65,7 +65,7 @@ def test_the_record_of_causes_is_the_same_interpreted(tmp_path: Path) -> None:
 
 
 def output(script: str, *arguments: str, given: str = "", is_compiled: bool) -> str:
-    """What a script of this folder prints."""
+    """Return the output of a script of this folder."""
     folder = Path(__file__).parent
     paths = os.pathsep.join([str(folder), str(folder.parent.parent), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", script, *arguments]

@@ -1,8 +1,8 @@
 """The preset `htsim-parity` against ASTRA-sim's system layer on csg-htsim's TCP: 86 runs.
 
-Without losses, single messages take the same nanoseconds; what else is within which limit stands below. Paths
-are drawn by other random numbers than htsim's, and so are drops. What ours does for each case stands in
-`htsim_tcp_measured.json`, and as a table in docs/packet.md; both are written anew by
+Without losses, single messages take the same nanoseconds; other cases have the limits below. Paths and drops
+are drawn by other random numbers than htsim's. The results of et-sim for each case are in
+`htsim_tcp_measured.json`, and as a table in docs/packet.md; both are rewritten by
 
     python tests/golden/test_packet_htsim.py
 """
@@ -50,7 +50,7 @@ BY_CHANCE = (
 
 
 def simulated(case: dict[str, Any]) -> Result:
-    """A case by our own packets."""
+    """Return the result of a case on the packet model."""
     work, queue, topology = case["workload"], case["queue_pkts"], case["topology"]
     ranks = 8 if topology == "ft8_example" else 16
     network = {
@@ -71,7 +71,7 @@ def simulated(case: dict[str, Any]) -> Result:
 
 
 def cells(case: dict[str, Any], ours: dict[str, int]) -> list[str]:
-    """A row of the table."""
+    """Return a row of the table."""
     return [*completions(case, ours), pair(case["rto_events"], ours["timeouts"])]
 
 
@@ -84,7 +84,7 @@ SECTION = Section(
 
 
 def figures(result: Result) -> dict[str, int]:
-    """What is compared."""
+    """Return the figures to compare."""
     state = result.outcome.run.network.state[0]
     return {
         "completion_ns": result.makespan_ns,
@@ -94,7 +94,7 @@ def figures(result: Result) -> dict[str, int]:
 
 
 def is_free(case: dict[str, Any]) -> bool:
-    """Whether neither waited for a timer, and ours lost nothing."""
+    """Return whether neither simulator waited for a timer, and et-sim lost nothing."""
     ours = SECTION.measured.get(case["name"], {"lost": 1, "timeouts": 1})
     return case["rto_events"] == ours["timeouts"] == ours["lost"] == 0
 

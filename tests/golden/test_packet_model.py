@@ -1,7 +1,7 @@
 """The packet model takes the nanoseconds of ns-3's RoCE, and pauses as often: 154 runs of ASTRA-sim on it.
 
-Each network file names the key file and the topology file that ns-3 read. What ours does for each case stands
-in `ns3_roce_measured.json`, and as a table in docs/packet.md; both are written anew by
+Each network file names the key file and the topology file that ns-3 read. The results of et-sim for each
+case are in `ns3_roce_measured.json`, and as a table in docs/packet.md; both are rewritten by
 
     python tests/golden/test_packet_model.py
 """
@@ -24,20 +24,20 @@ from et_sim import simulate
 from et_sim.run.result import Result
 
 DATA = Path(__file__).parent / "data" / "ns3_roce.jsonl.xz"
-INTERPRETED = 9000  # events of ns-3; what has more is compiled, in deep tests
+INTERPRETED = 9000  # events of ns-3; cases with more are compiled, in deep tests
 CONTROLS = {1: "DCQCN", 3: "HPCC", 7: "TIMELY", 8: "DCTCP"}
 
 
 @cache
 def golden() -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """(the configuration that all have, the cases)."""
+    """Return the configuration of all cases, and the cases."""
     with lzma.open(DATA, "rt", encoding="utf-8") as lines:
         first, *cases = map(json.loads, lines)
     return first["base_config"], cases
 
 
 def simulated(case: dict[str, Any], folder: Path) -> Result:
-    """A case, on the files that ns-3 read."""
+    """Return the result of a case, on the files that ns-3 read."""
     keys = golden()[0] | case["config"]
     topology = flow_golden()["topologies"][case["topology"]]
     (folder / "topology.txt").write_text(topology, encoding="utf-8")
@@ -60,7 +60,7 @@ def simulated(case: dict[str, Any], folder: Path) -> Result:
 
 
 def cells(case: dict[str, Any], ours: dict[str, int]) -> list[str]:
-    """A row of the table."""
+    """Return a row of the table."""
     control = CONTROLS.get(case["config"].get("CC_MODE", 12), "none")
     return [control, *completions(case, ours), pair(case["pauses"], ours["pauses"])]
 
@@ -74,7 +74,7 @@ SECTION = Section(
 
 
 def figures(result: Result) -> dict[str, int]:
-    """What is compared."""
+    """Return the figures to compare."""
     network = result.outcome.run.network
     return {
         "completion_ns": result.makespan_ns,

@@ -1,7 +1,7 @@
 """TCP on the packet model against ns-3's: 134 runs, of which those without losses are within 1 %.
 
-With losses, how often a sender waits for its timer is compared. What ours does for each case stands in
-`ns3_tcp_measured.json`, and as a table in docs/packet.md; both are written anew by
+With losses, the number of waits for a timer is compared. The results of et-sim for each case are in
+`ns3_tcp_measured.json`, and as a table in docs/packet.md; both are rewritten by
 
     python tests/golden/test_packet_tcp.py
 """
@@ -21,19 +21,19 @@ from packet_tcp import simulated
 from et_sim.run.result import Result
 
 DATA = Path(__file__).parent / "data" / "ns3_tcp.jsonl.xz"
-INTERPRETED = 5000  # packets on links; what has more is compiled, in deep tests
+INTERPRETED = 5000  # packets on links; cases with more are compiled, in deep tests
 WITHIN = 0.01
 
 
 @cache
 def golden() -> list[dict[str, Any]]:
-    """The cases."""
+    """Return the cases."""
     with lzma.open(DATA, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
 def cells(case: dict[str, Any], ours: dict[str, int]) -> list[str]:
-    """A row of the table."""
+    """Return a row of the table."""
     return [*completions(case, ours), pair(case["drops"], ours["drops"])]
 
 
@@ -46,7 +46,7 @@ SECTION = Section(
 
 
 def figures(result: Result) -> dict[str, int]:
-    """What is compared."""
+    """Return the figures to compare."""
     network = result.outcome.run.network
     return {
         "completion_ns": result.makespan_ns,
@@ -56,13 +56,13 @@ def figures(result: Result) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("case", parameters(golden(), "link_tx_pkts", INTERPRETED))
-def test_packets_take_what_those_of_ns3_take(case: dict[str, Any]) -> None:
+def test_packets_take_the_recorded_time(case: dict[str, Any]) -> None:
     result = figures(simulated(case))
     assert result == SECTION.measured[case["name"]]
 
 
 def without_losses() -> list[Any]:
-    """Those in which ns-3 dropped nothing, and took no timeout: it counted no drops of large messages."""
+    """Return cases without drops and timeouts in ns-3, which did not count drops of large messages."""
     return [
         pytest.param(case, id=case["name"])
         for case in golden()
@@ -74,7 +74,7 @@ def without_losses() -> list[Any]:
 def test_without_losses_the_difference_is_small(case: dict[str, Any]) -> None:
     ratio = SECTION.measured[case["name"]]["completion_ns"] / case["completion_ns"]
     if "ring_ar_1MB__newreno_connpermsg" in case["name"] and "dumbbell" in case["name"]:
-        assert abs(ratio - 1) < 0.08  # docs/packet.md says so
+        assert abs(ratio - 1) < 0.08  # docs/packet.md states this case
     else:
         assert abs(ratio - 1) < WITHIN
 

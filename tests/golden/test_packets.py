@@ -1,12 +1,12 @@
 """The flow model with a protocol agrees with simulators of packets: ns-3's RoCE without congestion control,
 with its ECMP hash, and ns-3's TCP without losses.
 
-For RoCE, tolerances are what is promised: on a star 2 %, 5 % for rings; with several switches 5 %. By how
-many percent each case differs stands in `ns3_packets_measured.json`, which
+For RoCE, the promised tolerances hold: on a star 2 %, 5 % for rings; with several switches 5 %. The
+differences in percent are in `ns3_packets_measured.json`, which
 
     python tests/golden/test_packets.py
 
-writes anew.
+rewrites.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 # The one case beyond the tolerance. Acknowledgements that wait behind data slow down those whose windows they
 # open, each by another time; the flow model has them share, and so all of them the same rate.
 BEYOND = "fattree16_k4_100g_1us__perm_shift8_1MB__none"
-TCP_SMALL = 3.5  # percent; a message of some packets ends before its acknowledgements take what they take
+# percent; a message of a few packets ends before its acknowledgements use their share of the links
+TCP_SMALL = 3.5
 
 
 @cache
 def golden() -> dict[str, Any]:
-    """The whole file."""
+    """Return the whole file."""
     document: dict[str, Any] = json.loads(DATA.read_text(encoding="utf-8"))
     return document
 
 
 def cases(kind: str) -> list[Any]:
-    """Those of a part of the file; what is large or long runs with --deep."""
+    """Return the cases of a part of the file; large and long ones run with --deep."""
     small = (lambda case: "1MB" in case["name"] and "_s4" not in case["name"]) if kind == "roce" else bool
     return [
         pytest.param(
@@ -53,7 +54,7 @@ def cases(kind: str) -> list[Any]:
 
 
 def system(algorithm: str, **keys: Any) -> dict[str, Any]:
-    """One chunk, and the algorithm for all collectives."""
+    """Return a system with one chunk and one algorithm for all collectives."""
     base = {
         "scheduling-policy": "LIFO",
         "collective-optimization": "localBWAware",
@@ -66,7 +67,7 @@ def system(algorithm: str, **keys: Any) -> dict[str, Any]:
 
 
 def messages(ranks: int, wanted: list[list[int]]) -> Workload:
-    """Messages (source, target, bytes), all at once."""
+    """Return messages (source, target, bytes), all at once."""
     builders = [TraceBuilder(source=f"rank {rank}") for rank in range(ranks)]
     for tag, (source, target, size) in enumerate(wanted):
         builders[source].send(target, size, tag=tag)
@@ -75,14 +76,14 @@ def messages(ranks: int, wanted: list[list[int]]) -> Workload:
 
 
 def collective(ranks: int, kind: str, size: int) -> Workload:
-    """One of all ranks."""
+    """Return one collective of all ranks."""
     builder = TraceBuilder()
     builder.collective(kind, size)
     return Workload.of([builder.build()] * ranks)
 
 
 def simulated(case: dict[str, Any], folder: Path) -> Result:
-    """A case of RoCE, on the topology file that ns-3 read."""
+    """Return the result of a case of RoCE, on the topology file that ns-3 read."""
     text = golden()["topologies"][case["topology"]]
     (folder / "topology.txt").write_text(text, encoding="utf-8")
     nodes, switches = map(int, text.split()[:2])
@@ -104,25 +105,25 @@ def simulated(case: dict[str, Any], folder: Path) -> Result:
 
 
 def tolerance(case: dict[str, Any]) -> float:
-    """In percent."""
+    """Return the tolerance in percent."""
     is_star = case["topology"].startswith("star")
     return 2.0 if is_star and case.get("algorithm") != "ring" else 5.0
 
 
 def error_of_roce(case: dict[str, Any], folder: Path) -> float:
-    """By how many percent flows take longer than packets."""
+    """Return by how many percent flows take longer than packets."""
     return 100 * (simulated(case, folder).makespan_ns / case["completion_ns"] - 1)
 
 
 @cache
 def measured() -> dict[str, float]:
-    """The errors that are known, in percent."""
+    """Return the recorded errors, in percent."""
     document: dict[str, float] = json.loads(MEASURED.read_text(encoding="utf-8"))
     return document
 
 
 @pytest.mark.parametrize("case", cases("roce"))
-def test_flows_take_what_packets_of_roce_take(case: dict[str, Any], tmp_path: Path) -> None:
+def test_flows_take_the_time_of_packets_of_roce(case: dict[str, Any], tmp_path: Path) -> None:
     error = error_of_roce(case, tmp_path)
     assert error == pytest.approx(measured()[case["name"]], abs=SAME)
     if case["name"] != BEYOND:
@@ -130,7 +131,7 @@ def test_flows_take_what_packets_of_roce_take(case: dict[str, Any], tmp_path: Pa
 
 
 def test_flows_collide_where_those_of_ns3_do(tmp_path: Path) -> None:
-    """Of 16 flows through a fat tree, two meet nobody, and nor do their acknowledgements."""
+    """Check that of 16 flows through a fat tree, two share no link, even with acknowledgements."""
     (case,) = (case for case in golden()["roce"] if case["name"] == BEYOND)
     result = simulated(case, tmp_path)
     alone_ns = 110_000
@@ -140,7 +141,7 @@ def test_flows_collide_where_those_of_ns3_do(tmp_path: Path) -> None:
 
 
 def receives(result: Result) -> list[dict[str, int]]:
-    """When each rank has what was sent to it."""
+    """Return the time at which each rank has received its message."""
     rows = result.timeline.to_pylist()
     results = [row for row in rows if row["kind"] == "receive"]
     assert len(results) == len(result.finish_ns)
@@ -148,7 +149,7 @@ def receives(result: Result) -> list[dict[str, int]]:
 
 
 def error_of_tcp(case: dict[str, Any]) -> float:
-    """By how many percent flows take longer than packets."""
+    """Return by how many percent flows take longer than packets."""
     ranks, size = case["npus"], case["bytes"]
     algorithm, _, kind = case["kind"].partition("_")
     if algorithm == "incast":
@@ -166,14 +167,14 @@ def error_of_tcp(case: dict[str, Any]) -> float:
 
 
 @pytest.mark.parametrize("case", cases("tcp"))
-def test_flows_take_what_packets_of_tcp_take(case: dict[str, Any]) -> None:
+def test_flows_take_the_time_of_packets_of_tcp(case: dict[str, Any]) -> None:
     error = error_of_tcp(case)
     assert error == pytest.approx(measured()[case["name"]], abs=SAME)
     assert abs(error) < (TCP_SMALL if case["bytes"] <= 1 << 20 else 2), f"{error:+.2f} %"
 
 
 def write_measured() -> None:
-    """All cases, whatever they take."""
+    """Write all cases, at any cost in time."""
     with tempfile.TemporaryDirectory() as folder:
         errors = {case["name"]: error_of_roce(case, Path(folder)) for case in golden()["roce"]}
     errors |= {case["name"]: error_of_tcp(case) for case in golden()["tcp"]}

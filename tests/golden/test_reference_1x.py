@@ -1,4 +1,4 @@
-"""Every run of ASTRA-sim 1.0 that was handed to us, from its own files: same files in, same nanoseconds out.
+"""Every available run of ASTRA-sim 1.0, from its own files: same files in, same nanoseconds out.
 
 Finish, pass ends, computation, exposed and total communication of every layer, bytes sent by NPU 0 and mean
 chunk latencies are compared, without any tolerance beyond the digits that 1.0 prints: folded for every fourth
@@ -91,13 +91,13 @@ def test_unfolded_the_run_is_that_of_1_0_to_the_nanosecond(case: dict[str, Any],
 
 
 @pytest.mark.parametrize("case", some(RUNS, 12, deep_step=4))
-def test_records_explain_the_run_and_say_the_same_folded(case: dict[str, Any], tmp_path: Path) -> None:
+def test_records_explain_the_run_folded_or_not(case: dict[str, Any], tmp_path: Path) -> None:
     paths = [recorded_path(case, tmp_path, fold=fold) for fold in (True, False)]
     assert paths[0].by_operation() == paths[1].by_operation()
 
 
 def recorded_path(case: dict[str, Any], folder: Path, *, fold: bool) -> CriticalPath:
-    """The critical path of a run that is 1.0's, and whose record explains it."""
+    """Return the critical path of a run, after comparing it with 1.0 and checking its record."""
     result = simulate(case, folder, fold=fold, detail="path")
     compare(case, result)
     check(result)
@@ -108,7 +108,7 @@ def recorded_path(case: dict[str, Any], folder: Path, *, fold: bool) -> Critical
 
 
 @pytest.mark.parametrize("case", some(RUNS[::8], 5))
-def test_messages_add_up_to_what_1_0_says_was_sent(case: dict[str, Any], tmp_path: Path) -> None:
+def test_messages_add_up_to_the_bytes_sent_in_1_0(case: dict[str, Any], tmp_path: Path) -> None:
     results = [simulate(case, tmp_path, fold=fold, detail=DETAIL) for fold in (True, False)]
     for result in results:
         check_traffic(result)
@@ -158,14 +158,14 @@ def test_no_case_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
-def test_what_1_0_refuses_is_refused_with_a_remedy(name: str, tmp_path: Path) -> None:
+def test_runs_that_1_0_refuses_are_refused_with_a_remedy(name: str, tmp_path: Path) -> None:
     [case] = [case for case in CASES if case["id"] == name]
     with pytest.raises(MachineError, match="links-count"):
         simulate(case, tmp_path, fold=True)
 
 
 @pytest.mark.parametrize("name", sorted(MENDED))
-def test_what_1_0_never_ends_completes(name: str, tmp_path: Path) -> None:
+def test_runs_that_never_end_in_1_0_complete(name: str, tmp_path: Path) -> None:
     [case] = [case for case in CASES if case["id"] == name]
     folded, alone = (simulate(case, tmp_path, fold=fold) for fold in (True, False))
     assert folded.makespan_ns == alone.makespan_ns > 0
@@ -192,7 +192,7 @@ def test_result_files_have_the_columns_and_digits_of_1_0(name: str, tmp_path: Pa
 
 
 def rows_of(path: Path, like: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a file, with the columns that the wanted ones have, which must be all that are filled."""
+    """Return the rows of a file with the wanted columns, which must be the only ones that are filled."""
     with path.open() as file:
         result = list(csv.DictReader(file))
     return [

@@ -1,8 +1,8 @@
 """Every golden case that the reference completed gives its nanoseconds, rank by rank, node by node.
 
-Folded, every fourth of each kind does in every run of these tests; unfolded, and recorded, some of the small
-ones do. With `--deep` all of them do folded and unfolded, and every eighth recorded; with `--exhaustive` all
-do in every way.
+Every run of these tests compares every fourth case of each kind folded, and some small ones unfolded and
+recorded. With `--deep` all cases are compared folded and unfolded, and every eighth recorded; with
+`--exhaustive` all of them in every way.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def test_records_explain_the_run_and_do_not_change_it_folded_or_not(case: Case, 
 
 
 def _recorded(case: Case, folder: Path, *, fold: bool) -> Result:
-    """A run that equals the reference, and whose records explain it."""
+    """Return a run, after comparing it with the reference and checking its records."""
     detail = f"path,{DETAIL}" if case.name in WITH_TRAFFIC else "path"
     result = run(case.workload(), **case.machine, model=case.model, fold=fold, detail=detail)
     _compare(case, result)
@@ -117,7 +117,7 @@ MEASURED = [case for case in CASES if "compute_util_pct" in case.expected_statis
 
 
 def _as_the_reference_prints(size: float) -> str:
-    """Two decimals, powers of 1024 called by the names of powers of 1000."""
+    """Return a size with two decimals, and with the units of powers of 1000 for powers of 1024."""
     units = ["B", "KB", "MB", "GB", "TB"]
     while size >= 1024 and len(units) > 1:
         size, units = size / 1024, units[1:]
@@ -130,7 +130,7 @@ def test_there_are_cases_with_memory_and_with_utilisation() -> None:
 
 
 @pytest.mark.parametrize("case", TRACKED, ids=lambda case: case.name)
-def test_peak_memory_is_what_the_reference_prints(case: Case) -> None:
+def test_peak_memory_equals_the_output_of_the_reference(case: Case) -> None:
     result = run(case.workload(), **case.machine, model=case.model)
     printed = [text for text, count in case.content["expected"]["peak_local_mem"] for _ in range(count)]
     assert [_as_the_reference_prints(peak) for peak in result.peak_memory_bytes.tolist()] == printed
@@ -138,8 +138,8 @@ def test_peak_memory_is_what_the_reference_prints(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", MEASURED, ids=lambda case: case.name)
-def test_utilisation_is_what_the_reference_prints_but_for_its_averages(case: Case) -> None:
-    """The reference divides by the time of all computation, and by one nanosecond more."""
+def test_utilisation_equals_the_output_of_the_reference_except_averages(case: Case) -> None:
+    """Check averages: the reference divides by the time of all computation, and by one nanosecond more."""
     result = run(case.workload(), **case.machine, model=case.model)
     printed = case.expected_statistics()
     rows = [row for row in result.timeline.to_pylist() if row["kind"] == "compute"]

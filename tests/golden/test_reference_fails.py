@@ -1,4 +1,4 @@
-"""Where the reference crashes, hangs or lies, something sane happens: in both profiles, by command line."""
+"""Sound outcomes on the command line, in both profiles, of inputs on which the reference fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from et_sim.cli import main
 
 CASES = [case for case in all_cases() if case.category == "reference_fails"]
 STATUS = {Outcome.COMPLETES: 0, Outcome.STALLS: 1, Outcome.REFUSED: 2}
-# What the kinds that the cases are tagged with allow.
+# Outcomes allowed for the tags of the cases.
 ALLOWED = {
     "should_work": {Outcome.COMPLETES},
     "bad_input": {Outcome.STALLS, Outcome.REFUSED},
@@ -45,12 +45,12 @@ def test_the_table_has_a_row_for_each_of_the_84_cases_and_no_others() -> None:
         row = intended(case, "reference")
         assert row.because
         assert case.name in KEPT or row.outcome in ALLOWED[tags(case)["kind"]]
-        assert bool(row.says) == (row.outcome is not Outcome.COMPLETES)
+        assert bool(row.printed) == (row.outcome is not Outcome.COMPLETES)
 
 
 @pytest.mark.parametrize("profile", ["reference", "corrected"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_it_ends_as_intended(
+def test_every_failing_case_ends_as_intended(
     case: Case,
     profile: str,
     tmp_path: Path,
@@ -69,6 +69,6 @@ def test_it_ends_as_intended(
         assert all(entry["finish_ns"] is not None for entry in json.loads(printed.out)["per_rank"])
     else:
         assert "et-sim: error: " in printed.err
-        assert row.says in printed.err
+        assert row.printed in printed.err
     if row.outcome is Outcome.REFUSED:
         assert printed.out == ""

@@ -1,4 +1,4 @@
-"""Every figure of SCALE-Sim's reports, for every layer that it was run with."""
+"""Every figure of SCALE-Sim's reports, for every layer of its runs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a run says would change its makespan is what changes it, on workloads of every category.
+"""Predicted changes of the makespan agree with simulations, on workloads of every category.
 
 A parameter of the machine is changed a little, within the range in which the path stays the same, and the
-workload is simulated again: wherever everything is served in the same order, the makespan is as predicted.
-Changes are such that the machine's files can say them exactly: latencies and delays are whole.
+workload is simulated again: if everything is served in the same order, the makespan is as predicted.
+The machine's files can state the changes exactly: latencies and delays are whole.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ SYSTEM_KEYS = {
     "peak compute": "peak-perf",
     "endpoint delay": "endpoint-delay",
 }
-# What is predicted is exact on the path; farther, things are served in another order. Whole numbers need
-# more.
+# A prediction is exact on the path; beyond this range, nodes are served in another order. Whole numbers need
+# a wider range.
 FARTHEST, FARTHEST_OF_WHOLE = 1.01, 1.11
 SMALLEST_CHANGE = 0.002  # ranges that end before end where things come within their rounding of each other
 
 
 def _sample() -> list[Case]:
-    """Of every category and network model, a few that are spread over its cases."""
+    """Return a few cases of every category and network model, spread over its cases."""
     results: dict[tuple[str, str], list[Case]] = {}
     for case in CASES:
         if not case.content.get("extra_et") and not case.content.get("extra_files"):
@@ -70,7 +70,7 @@ def test_the_makespan_changes_as_predicted(case: Case, tmp_path: Path) -> None:
 
 
 def in_one_order(before: Result, other: Result) -> bool:
-    """Whether two runs have the same causes: then everything was served in one order."""
+    """Return whether two runs have the same causes, so that everything was served in one order."""
     first, second = (result.table("path") for result in (before, other))
     numbers = ("critical_parent", "other_parent", "resource")
     return all(first[name].equals(second[name]) for name in numbers) and first["kind"].cast("string").equals(
@@ -79,13 +79,13 @@ def in_one_order(before: Result, other: Result) -> bool:
 
 
 def sensitivities(result: Result, folder: Path) -> Sensitivities:
-    """Of a result that has a record of causes."""
+    """Return the predictions for a result that has a record of causes."""
     write_run(result, folder)
     return Sensitivities(CriticalPath(PathRecord(open_run(folder))))
 
 
 def changes(machine: dict[str, Any], name: str, side: ParameterEffect) -> list[tuple[dict[str, Any], float]]:
-    """Machines with more or less of one parameter while the path stays the same; and by what factor."""
+    """Return machines with one parameter changed while the path stays the same, and the factors."""
     changed = []
     for wanted, end in changed_within(side, name):
         again = copy.deepcopy(machine)
@@ -112,12 +112,12 @@ def changes(machine: dict[str, Any], name: str, side: ParameterEffect) -> list[t
 
 
 def is_whole_number(name: str) -> bool:
-    """Whether a parameter is given in whole nanoseconds."""
+    """Return whether a parameter is given in whole nanoseconds."""
     return name == "endpoint delay" or name.startswith("latency")
 
 
 def changed_within(side: ParameterEffect, name: str) -> list[tuple[float, float]]:
-    """(multiples of a parameter, how far it may go) that keep the path, and as a rule the order."""
+    """Return multiples of a parameter that keep the path, and as a rule the order, with the farthest one."""
     farthest = FARTHEST_OF_WHOLE if is_whole_number(name) else FARTHEST
     end = min(max(side.same_path_until, 1 / farthest), farthest)
     return [(wanted, end) for wanted in sorted({end**0.3, end**0.9})]

@@ -1,4 +1,4 @@
-"""What a run of ASTRA-sim 1.0 says would change its makespan is what changes it, on networks of every shape.
+"""Predicted changes of the makespan of ASTRA-sim 1.0 agree with simulations, on networks of every shape.
 
 The figures of the files are changed a little, within the range in which the path stays the same, and the
 layer file is simulated again.
@@ -33,7 +33,7 @@ Case = dict[str, Any]
 
 
 def _sample() -> list[Case]:
-    """One of every shape of network, algorithm, training loop, and order of dimensions and chunks."""
+    """Return a case of every shape of network, algorithm, training loop, and order of chunks."""
     results: dict[Any, Case] = {}
     for case in (case for case in RUNS if case["id"] not in LARGE):
         settings, network = case["system"] | case["args"], case["network"]
@@ -72,7 +72,7 @@ def test_the_makespan_of_1_0_changes_as_predicted(case: Case, tmp_path: Path) ->
 
 
 def change(case: Case, name: str, wanted: float) -> tuple[Case, float]:
-    """The case with about so many times a parameter, and how many times: 1 for one that no file gives."""
+    """Return the case with about `wanted` times a parameter, and the exact factor: 1 if no file has it."""
     case = copy.deepcopy(case)
     figures, key = _where(case, name)
     before = figures[key] if key is not None else 0
@@ -83,17 +83,17 @@ def change(case: Case, name: str, wanted: float) -> tuple[Case, float]:
 
 
 def is_greedy(case: Case) -> bool:
-    """Whether chunks go by the loads of dimensions."""
+    """Return whether chunks follow the loads of dimensions."""
     return "Greedy" in str((case["system"] | case["args"]).get("inter-dimension-scheduling"))
 
 
 def is_within(multiple: float, end: float) -> bool:
-    """Whether it is a change, in the direction of `end` and not beyond."""
+    """Return whether the multiple is a change in the direction of `end` and not beyond."""
     return (1 < multiple <= end or end <= multiple < 1) and abs(multiple - 1) >= SMALLEST_CHANGE
 
 
 def _where(case: Case, name: str) -> tuple[Any, Any]:
-    """Where the case gives a parameter."""
+    """Return the figures of the case that hold a parameter, and its key."""
     network, settings = case["network"], case["system"] | case["args"]
     if match := re.fullmatch(r"(bandwidth|latency) of dimension (\d+)(: \w+)?", name):
         key = match[1] if "topology" in network else NETWORK_KEYS[match[1]][match[3] or ""]

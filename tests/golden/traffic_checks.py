@@ -1,4 +1,4 @@
-"""What messages.arrow and links.arrow must be, whatever ran: recounted from the other tables of the run."""
+"""Checks of messages.arrow and links.arrow: counts and sums follow from the other tables of the run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAXIMA = ("longest_wait_ns", "most_waiting")
 
 
 def columns(result: Result, name: str) -> dict[str, Any]:
-    """A table as numpy columns; null is -1, and words of `kind` are numbers."""
+    """Return a table as numpy columns; null is -1, and words of `kind` are numbers."""
     table = result.table(name).unify_dictionaries().combine_chunks()
     results = {}
     for field in table.schema:
@@ -46,7 +46,7 @@ def columns(result: Result, name: str) -> dict[str, Any]:
 
 
 def check_traffic(result: Result) -> None:
-    """All that holds for every run."""
+    """Check the rules of every run."""
     sent, links = columns(result, "messages"), columns(result, "links")
     ranks = np.bincount(result.outcome.plan.actor_of_rank)
     on_links = result.outcome.has_contention
@@ -76,7 +76,7 @@ def _check_times(sent: dict[str, Any], *, on_links: bool) -> None:
 
 
 def _check_phases(result: Result, sent: dict[str, Any], ranks: Any) -> None:
-    """Per receiver and phase: as many messages as it says it received, all before it ended."""
+    """Check that each phase of a receiver has as many messages as it counts, all before its end."""
     timeline, phases = columns(result, "timeline"), columns(result, "phases")
     pairs = zip(timeline["actor"].tolist(), timeline["node"].tolist(), strict=True)
     sequence = dict(zip(pairs, timeline["sequence"].tolist(), strict=True))
@@ -115,7 +115,7 @@ def _check_phases(result: Result, sent: dict[str, Any], ranks: Any) -> None:
 
 
 def _check_sums(sent: dict[str, Any], links: dict[str, Any]) -> None:
-    """Without links, what an actor sends along a dimension is what its messages add up to."""
+    """Check, for runs without links, that an actor's traffic along a dimension is that of its messages."""
     of_messages = {**sent, "busy_ns": sent["left_ns"] - sent["start_ns"], "messages": sent["bytes"] * 0 + 1}
     totals = []
     for table in (of_messages, links):
@@ -130,7 +130,7 @@ def _check_sums(sent: dict[str, Any], links: dict[str, Any]) -> None:
 
 
 def _check_slices(result: Result, links: dict[str, Any]) -> None:
-    """Every slice of every link, recounted from the record of causes."""
+    """Check every slice of every link against the record of causes."""
     resources = result.outcome.resources
     assert result.causal_events is not None
     assert resources is not None
@@ -159,13 +159,13 @@ def _check_slices(result: Result, links: dict[str, Any]) -> None:
 
 
 def _link_at(resources: ResourceTable, place: int) -> tuple[int, int, str]:
-    """(actor, dimension, name) of a link by its number in the record of causes."""
+    """Return (actor, dimension, name) of a link by its number in the record of causes."""
     port = resources.port_names[resources.port[place]]
     return int(resources.actor[place]), int(resources.dimension[place]), port
 
 
 def check_sent_by_layers(result: Result) -> None:
-    """What a layer file's run says that rank 0 sends is what its messages add up to."""
+    """Check that the bytes sent by rank 0 in a layer file's run are the sum of its messages."""
     assert result.layers is not None
     sent = columns(result, "messages")
     own = (sent["actor"] == result.outcome.plan.actor_of_rank[0]) & np.isin(
@@ -177,9 +177,9 @@ def check_sent_by_layers(result: Result) -> None:
 
 
 def check_unfolded(folded: Result, unfolded: Result) -> None:
-    """Every rank sends, and its links carry, what its actor does.
+    """Check that every rank sends, and its links carry, the same as its actor.
 
-    Which of its links that is may differ: who exchanges messages in pairs uses opposite ones.
+    The links may be other ones: ranks that exchange messages in pairs use opposite ones.
     """
     actor_of = folded.outcome.plan.actor_of_rank
     few, every = columns(folded, "messages"), columns(unfolded, "messages")
@@ -202,13 +202,13 @@ def _rows_by_actor(table: dict[str, Any], names: tuple[str, ...]) -> dict[int, l
 
 
 def _width(links: dict[str, Any]) -> int:
-    """Of a slice: a power of two, though the last one may end with the run."""
+    """Return the width of a slice: a power of two, though the last slice may end with the run."""
     longest = int((links["end_ns"] - links["start_ns"]).max(initial=1))
     return 1 << (longest - 1).bit_length()
 
 
 def _links_by_actor(table: dict[str, Any], width: int) -> dict[int, list[Any]]:
-    """Per actor what happens on each of its links, slice by slice, whichever they are."""
+    """Return the figures of each actor's links by slice, without the names of the links."""
     results: dict[int, dict[tuple[str, int], dict[int, list[int]]]] = {}
     for actor, rows in _rows_by_actor(table, ("link", "dimension", "start_ns", *SUMS, *MAXIMA)).items():
         for name, dimension, start, *figures in rows:

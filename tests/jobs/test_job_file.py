@@ -19,13 +19,13 @@ GOOD = "  - { name: good, workload: four, npus: 0-3 }\n"
 
 
 def workload(ranks: int, group: str = "", **more: Any) -> Workload:
-    """Every rank takes part in one all-reduce."""
+    """Return one all-reduce of all ranks."""
     return collective(ranks, "all_reduce", 4096, group=group, **more)
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine of eight NPUs, and a workload of four ranks."""
+    """Enter a folder with a machine of eight NPUs and a workload of four ranks."""
     monkeypatch.chdir(tmp_path)
     Path("network.yml").write_text(
         "topology: [ Ring ]\nnpus_count: [ 8 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n"
@@ -46,7 +46,7 @@ def refusal(text: str, capsys: pytest.CaptureFixture[str], *more: str) -> str:
     assert main(["run", "jobs.yaml", *machine, *more]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    sentence = captured.err.rstrip("\n").splitlines()[-1]  # before it, compiling may be told
+    sentence = captured.err.rstrip("\n").splitlines()[-1]  # a message about compilation may precede it
     assert captured.err.count("et-sim: error: ") == 1
     assert not Path("run").exists()
     assert sentence.startswith("et-sim: error: ")

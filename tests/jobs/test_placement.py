@@ -15,14 +15,14 @@ from et_sim.trace import TraceBuilder, Workload
 
 
 def of(ranks: int) -> Workload:
-    """A workload that does nothing much."""
+    """Return a workload of one short computation."""
     build = TraceBuilder()
     build.compute(micros=1)
     return Workload.of([build.build()] * ranks)
 
 
 def placed(npus: int, *jobs: dict[str, Any]) -> list[list[int]]:
-    """The NPUs of each job."""
+    """Return the NPUs of each job."""
     entries = [
         {"name": f"j{place}", **job, "workload": of(job["workload"])} for place, job in enumerate(jobs)
     ]

@@ -1,4 +1,4 @@
-"""Several jobs in one run: what each takes alone and beside the others; nothing but links couples them."""
+"""Several jobs in one run: their times alone and side by side; only links couple them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CORRECTED = system(profile="corrected")
 
 
 def all_reduces(ranks: int, micros: int = 5) -> Workload:
-    """Computation, then two all-reduces of all ranks, one after the other."""
+    """Return a computation, then two all-reduces of all ranks, one after the other."""
     build = TraceBuilder()
     first = build.collective("all_reduce", MIB, after=[build.compute(micros=micros)])
     build.collective("all_reduce", 65536, after=[first])
@@ -93,7 +93,7 @@ def test_in_the_flow_model_two_messages_on_one_link_get_half_of_it_each() -> Non
 
 
 def test_in_the_flow_model_a_job_that_comes_later_takes_half_from_then_on() -> None:
-    """The first moves alone for 60 of its 100 us, its rest takes 80 us; then the other has the link."""
+    """Send the first alone for 60 of its 100 us, its rest in 80 us; then the other has the link."""
     size = 5_000_000
     jobs = {"jobs": [job("a", message(size), [0, 2]), job("b", message(size), [1, 3], start="60us")]}
     result = et_sim.simulate(jobs, system=CORRECTED, network=DUMBBELL, model="flow", isolated=True)
@@ -135,7 +135,7 @@ def test_idle_npus_neither_stall_nor_count() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_job_on_all_npus_is_the_run_of_its_workload(seed: int) -> None:
-    """Random programs with groups, peers by distance, stragglers; both profiles, some of which stall."""
+    """Run random programs with groups, relative peers, stragglers; both profiles, some of them stall."""
     workload, machine = random_case(seed)
     groups = machine.pop("groups", None)
     try:
@@ -148,7 +148,7 @@ def test_a_job_on_all_npus_is_the_run_of_its_workload(seed: int) -> None:
 
 
 def _random_jobs(seed: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Two or three random programs, each on NPUs of its own, on a machine of one dimension."""
+    """Return two or three random programs, each on its own NPUs, on a machine of one dimension."""
     draw = Random(seed)
     cases = [random_case(seed * 7 + place) for place in range(draw.choice((2, 3)))]
     ranks = [case.workload.ranks for case in cases]
@@ -257,7 +257,7 @@ def test_peers_roots_and_groups_refer_to_npus(described: str, model: str) -> Non
 
 
 def test_a_training_job_of_rules_and_distances_takes_the_same_wherever_it_is() -> None:
-    """Tensor, pipeline and data parallelism on 8 of 24 NPUs of a switch, in any order."""
+    """Run tensor, pipeline and data parallelism on 8 of 24 NPUs of a switch, in any order."""
     workload = transformer(tensor=2, pipeline=2, data=2, micro_batches=2)
     durations = set()
     for how in ({"npus": "packed"}, {"npus": "spread"}, {"npus": "random", "seed": 3}, {"npus": "7-21/2"}):
@@ -300,6 +300,7 @@ def test_a_stall_names_the_job_and_its_own_ranks(tmp_path: Path, capsys: pytest.
     result = run(jobs, system=CORRECTED, network=network(["Ring"], [8]))
     assert result.stall is not None
     assert "rank 6 expects 64 B with tag 0 from rank 4" in result.stall.cause
+    assert result.stall.cause.endswith("(job lost: its rank 0 is 6, 1 is 4 here)")
     assert "Unfinished jobs:\n  lost: its rank 0 is rank 6 here\n" in result.stall.text
     write_run(result, tmp_path / "run", result.stall.as_dict())
     assert main(["inspect", str(tmp_path / "run"), "stalls"]) == 0
@@ -319,7 +320,7 @@ def test_a_straggler_s_node_need_not_be_in_every_job() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A job file in a folder of its own, with two traces of one name, and a machine."""
+    """Enter a folder with a job file in a subfolder, two traces of one name, and a machine."""
     monkeypatch.chdir(tmp_path)
     for place, (name, micros) in enumerate((("one", 5), ("two", 9))):
         (tmp_path / "jobs" / name).mkdir(parents=True)
@@ -430,7 +431,7 @@ FABRICS: tuple[dict[str, Any], ...] = (
 
 
 def _round(ranks: int, distances: tuple[int, ...] = (1,)) -> Workload:
-    """An all-reduce, and every rank sends some ranks further on."""
+    """Return an all-reduce, after which every rank sends to ranks at these distances."""
     build = TraceBuilder()
     last = build.collective("all_reduce", 120_000)
     for tag, distance in enumerate(distances):
@@ -455,7 +456,7 @@ def test_jobs_at_random_places_are_folded_exactly_on_the_flow_model(seed: int) -
 
 
 def test_ranks_with_equal_distances_share_a_template() -> None:
-    """A job on half of the NPUs: only the first and the last rank's neighbours lie elsewhere."""
+    """Run a job on half of the NPUs: only the neighbours of the first and the last rank are farther away."""
     both = {"jobs": [job("a", _round(32, (1, 31)), "8-39"), job("b", _round(8, (3,)), "packed")]}
     merged = read_jobs(both, 64, profile_is_open=False)
     used = [len(np.unique(merged.template_of_rank[job.npus])) for job in merged.jobs]

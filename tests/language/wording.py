@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-FOLDERS = ("et_sim", "converters", "recorder")
+FOLDERS = ("et_sim", "converters", "recorder", "tests")
 VERBS = frozenset((HERE / "verbs.txt").read_text(encoding="utf-8").split())
 QUESTION_WORDS = (
     "What|Whatever|Whether|How|Of|That|Those|Who|Whoever|Whom|Whose|Where|When|Why|Which|Whichever"
@@ -22,11 +22,13 @@ FRAGMENT = re.compile(
     r"(?:^|(?<=[.:;!] )|(?<=\n))(?:What|Whatever|Whether|How|Of|That|Those|Whom|Whose)\b(?![^.?]*\?)"
 )
 PHRASES = (
-    r"says?|said|saying|knows?|knew|hears?|heard|asks?|asked|asking|minds?|tells?|told|telling|believes?"
-    r"|nobody|somebody|everybody|anybody|whoever|whomever|lets? in|stands? (?:in|at|before|behind|for itself)"
-    r"|of (?:which|those) (?:one|ones)|how-manieth|less than nothing|gives? way"
+    *("says?", "said", "saying", "knows?", "knew", "hears?", "heard", "asks?", "asked", "asking", "minds?"),
+    *("tells?", "told", "telling", "believes?", "gives? way", "lets? in"),
+    *("nobody", "somebody", "everybody", "anybody", "whoever", "whomever"),
+    *("stands? (?:in|at|before|behind|for itself)", "of (?:which|those) (?:one|ones)"),
+    *("how-manieth", "less than (?:nothing)"),
 )
-MIND = re.compile(rf"\b(?:{PHRASES})\b", re.IGNORECASE)
+PERSON = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
 QUOTED = re.compile(r"`[^`]*`|\"[^\"\n]*\"")
 SENTENCE_WORDS = 3  # fewer words are a name or a key
 NOT_HERE = "Not here:"
@@ -85,8 +87,9 @@ def _wording(text: str) -> Iterator[tuple[str, str]]:
     plain = QUOTED.sub("`x`", text)
     for found in FRAGMENT.finditer(plain):
         yield "fragment", plain[found.start() : found.start() + 60].partition("\n")[0]
-    for found in MIND.finditer(plain):
-        yield "gives code a mind", plain[max(found.start() - 30, 0) : found.end() + 30].replace("\n", " ")
+    for found in PERSON.finditer(plain):
+        around = plain[max(found.start() - 30, 0) : found.end() + 30]
+        yield "treats code as a person", around.replace("\n", " ")
 
 
 def _first_word(text: str) -> str:

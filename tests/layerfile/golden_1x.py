@@ -1,4 +1,4 @@
-"""Reads the runs of ASTRA-sim 1.0, and plays their layer files on the oracle."""
+"""Runs of ASTRA-sim 1.0: reading of the data, and replay of their layer files on the oracle."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ DATA = Path(__file__).parent / "data"
 
 @cache
 def records(name: str) -> list[dict[str, Any]]:
-    """The objects of a data file."""
+    """Return the objects of a data file."""
     return [json.loads(line) for line in lzma.decompress((DATA / name).read_bytes()).splitlines()]
 
 
 def sizes_of(case: dict[str, Any]) -> list[int]:
-    """The machine's dimensions."""
+    """Return the machine's dimensions."""
     sizes: list[int] = case["args"].get("units-count", case["network"]["units-count"])
     return sizes
 
 
 def program_of(case: dict[str, Any]) -> LayerProgram:
-    """The case's layer file, unrolled for its machine."""
+    """Return the case's layer file, unrolled for its machine."""
     args = case["args"]
     return layer_program(
         parse_layer_file(case["workload"], case["id"]),
@@ -40,7 +40,7 @@ def program_of(case: dict[str, Any]) -> LayerProgram:
 
 
 def machine_of(case: dict[str, Any], program: LayerProgram) -> Machine1:
-    """The case's machine; halves of a split dimension use the same links, the outer one over more hops."""
+    """Return the machine; halves of a split dimension use the same links, the outer one over more hops."""
     network, system, sizes, logical = case["network"], case["system"], sizes_of(case), program.logical
     links = case["args"].get("links-count", network["links-count"])
     rings = []

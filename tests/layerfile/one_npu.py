@@ -1,8 +1,8 @@
-"""ASTRA-sim 1.0 with rings and without contention, seen from one NPU that stands for all: an oracle.
+"""ASTRA-sim 1.0 with rings and without contention, seen from one NPU that represents all: an oracle.
 
 Written from the description of its queues and closed forms, with lists and a heap: a collective is cut into
 chunks, a chunk passes through phases, a phase takes a known time once its dimension's queue lets it start.
-Nothing here knows about layers: it plays any trace of computations and collectives.
+It has no layers: it runs any trace of computations and collectives.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Machine1:
     in_flight: int = 1
 
     def phases(self, kind: int, size: int, dims: Sequence[int]) -> list[tuple[int, int]]:
-        """(dimension, duration) of each phase of a chunk."""
+        """Return (dimension, duration) of each phase of a chunk."""
         results = []
 
         def add(dim: int, kind: int) -> None:

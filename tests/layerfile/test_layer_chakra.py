@@ -1,4 +1,4 @@
-"""The Chakra flavour is what Chakra's own text converter writes."""
+"""The Chakra flavour equals the output of Chakra's own text converter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CASES = records("chakra_text.jsonl.xz")
 
 
 def described(record: Any) -> dict[str, Any]:
-    """A node as the golden data describes it: what is absent or zero is left out."""
+    """Return a node as the golden data describes it: absent and zero fields are left out."""
     results = {"id": record.id, "name": record.name, "type": TYPES[record.type]}
     if record.duration_micros:
         results["duration_micros"] = record.duration_micros

@@ -1,4 +1,4 @@
-"""Which dimensions collectives run on, and how dimensions are divided between model and data."""
+"""The dimensions of collectives, and the division of dimensions between model and data."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_logical_dimensions_hold_all_npus_and_each_is_model_or_data(sizes: list[
         (Keyword.HYBRID_TRANSFORMER, 1, CollectiveReach.MODEL, CollectiveReach.DATA),
     ],
 )
-def test_keywords_say_whom_collectives_reach(
+def test_keywords_determine_the_reach_of_collectives(
     keyword: Keyword, layer: int, forward: CollectiveReach, weight: CollectiveReach
 ) -> None:
     reaches = [reach_of(keyword, layer, None, phase) for phase in LayerPhase]

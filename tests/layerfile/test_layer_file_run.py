@@ -1,7 +1,8 @@
-"""Layer files given to `et-sim run` and `check`: what is said about them, and Themis over many passes."""
+"""Layer files given to `et-sim run` and `check`: warnings about them, and Themis over many passes."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import hashlib
 import json
@@ -13,14 +14,18 @@ from counting import counted_calls
 from machines import RING_4, network_1, system_1
 
 import et_sim
+from et_sim.basics.units import format_ns
 from et_sim.cli import main
 from et_sim.layerfile import read_layer_file
 from et_sim.machine import read_machine
+from et_sim.plan.lowering import Lowering
 from et_sim.run.other_inputs import LayerFileRun
 from et_sim.timeline import write_run
 from et_sim.views import open_run
-from et_sim.views.summary.layers import Layers, write_csv
+from et_sim.views.run.selection import EVERYTHING
+from et_sim.views.summary.layers import Layers, layers_lines, write_csv
 
+TRAINING = "DATA 1 l -1 100 NONE 0 50 NONE 0 200 ALLREDUCE 65536 0"
 MICRO = "MICRO 1 l -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 65536 1"
 SYSTEM = system_1(splits=16)
 NETWORK = json.dumps(network_1([4, 4]))
@@ -29,7 +34,7 @@ MACHINE = ["--system=system.txt", "--network=network.json"]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with a machine and a layer file."""
+    """Enter a folder with a machine and a layer file."""
     monkeypatch.chdir(tmp_path)
     for name, text in (("system.txt", SYSTEM), ("network.json", NETWORK), ("micro.txt", MICRO)):
         Path(name).write_text(text)
@@ -74,7 +79,7 @@ def test_check_reports_the_same_as_a_run(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.deep
 def test_themis_plans_many_passes_in_time_that_grows_like_them() -> None:
-    """Once, every pass planned all passes before it again, which for these took half a minute."""
+    """Check calls: an earlier version planned all passes again for every pass, half a minute for these."""
     row = MICRO.replace("65536", "1048576")
     order = "inter-dimension-scheduling: themis\n"
     few, many = (counted_calls(lambda: result(row, f"{order}num-passes: {count}"))[1] for count in (150, 600))  # noqa: B023
@@ -161,3 +166,41 @@ def test_passes_of_a_system_file_are_checked() -> None:
             system={"num-passes": 0, "profile": "corrected"},
             network=RING_4,
         )
+
+
+def test_every_row_of_a_result_file_has_a_cell_for_each_column() -> None:
+    row = "-1 5 NONE 0 5 NONE 0 5 ALLREDUCE 65536 5"
+    write_run(result(f"DATA 2 first {row} second {row}"), Path("run"))
+    for path in write_csv(Layers(open_run(Path("run"))), Path("csv")):
+        rows = list(csv.reader(path.read_text().splitlines()))
+        assert {len(cells) for cells in rows} == {len(rows[0])}
+
+
+@pytest.mark.parametrize(("order", "jointly"), [("themis", True), ("ascending", False)])
+def test_themis_of_1_0_plans_collectives_of_one_nanosecond_jointly(order: str, jointly: bool) -> None:
+    Path("more.txt").write_text(f"{SYSTEM}inter-dimension-scheduling: {order}\n")
+    machine = read_machine(system="more.txt", network="network.json")
+    build = et_sim.TraceBuilder()
+    build.collective("all_reduce", 1 << 16)
+    lowering = Lowering(et_sim.Workload.of([build.build()] * 16), machine)
+    assert lowering.collectives.plans_jointly is jointly
+
+
+@pytest.mark.parametrize(
+    ("passes", "shown"), [(1, ""), (2, "2 passes, computed by {}, {}"), (4, "{}, {}, {}, {}")]
+)
+def test_ends_of_passes_are_listed_if_there_are_several(passes: int, shown: str) -> None:
+    write_run(result(TRAINING, f"num-passes: {passes}\n"), Path("run"))
+    run = open_run(Path("run"))
+    [*_, last] = layers_lines(run, EVERYTHING, 200)
+    ends = Layers(run).figures["pass_end_ns"]
+    assert len(ends) == passes
+    assert shown.format(*map(format_ns, ends)) in last
+    assert ("computed by" in last) is (passes > 1)
+
+
+def test_of_many_passes_the_first_two_and_the_last_are_listed() -> None:
+    write_run(result(TRAINING, "num-passes: 5\n"), Path("run"))
+    run = open_run(Path("run"))
+    first, second, *_, last = map(format_ns, Layers(run).figures["pass_end_ns"])
+    assert layers_lines(run, EVERYTHING, 200)[-1] == f"5 passes, computed by {first}, {second}, …, {last}"

@@ -77,7 +77,7 @@ def test_computation_by_layer_is_that_of_1_0_on_any_machine(case: dict[str, Any]
 
 
 def silent(keyword: str, layers: int, extra: str = "") -> LayerFile:
-    """Layers of 10 ns per phase that do not communicate."""
+    """Return layers of 10 ns per phase that do not communicate."""
     tail = " DATA" if keyword == "HYBRID_CUSTOMIZED" else ""
     lines = [f"l{k} -1 10 NONE 0 10 NONE 0 10 NONE 0 5{tail}" for k in range(layers)]
     return parse_layer_file("\n".join([f"{keyword} {extra}", str(layers), *lines]))
@@ -224,7 +224,7 @@ def test_a_group_that_does_not_divide_the_ranks_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("passes", "scale", "said"),
+    ("passes", "scale", "sentence"),
     [
         (0, 1.0, "passes is 0"),
         (10**8, 1.0, "are up to"),
@@ -232,22 +232,22 @@ def test_a_group_that_does_not_divide_the_ranks_is_refused() -> None:
         (1, 1e13, "once scaled"),
     ],
 )
-def test_impossible_arguments_are_refused(passes: int, scale: float, said: str) -> None:
+def test_impossible_arguments_are_refused(passes: int, scale: float, sentence: str) -> None:
     file = LayerFile(Keyword.DATA, (Layer("a", REDUCED),))
-    with pytest.raises((UsageError, InputError), match=said):
+    with pytest.raises((UsageError, InputError), match=sentence):
         layer_program(file, passes, (4,), 1.0, scale)
 
 
 @pytest.mark.parametrize(
-    ("keyword", "said"),
+    ("keyword", "sentence"),
     [
         (Keyword.HYBRID_CUSTOMIZED, "a layer has no keyword of its own"),
         (Keyword.HYBRID_TRANSFORMER, "the model-parallel group is None"),
         (Keyword.HYBRID_DLRM, "the last bottom layer is None"),
     ],
 )
-def test_layers_made_in_python_have_all_that_a_file_requires(keyword: Keyword, said: str) -> None:
-    with pytest.raises(TraceError, match=said):
+def test_layers_made_in_python_have_all_that_a_file_requires(keyword: Keyword, sentence: str) -> None:
+    with pytest.raises(TraceError, match=sentence):
         LayerFile(keyword, (Layer("a"),))
     with pytest.raises(TraceError, match="there are no layers"):
         LayerFile(keyword, ())

@@ -1,4 +1,4 @@
-"""Layer files are read as 1.0 reads them, and refused where 1.0 would go wrong in silence."""
+"""Layer files are read as by 1.0, and refused where 1.0 would silently read them wrong."""
 
 from __future__ import annotations
 
@@ -112,11 +112,11 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "said"), REFUSED, ids=range(len(REFUSED)))
-def test_text_that_1_0_would_misread_is_refused_with_its_place(text: str, said: str) -> None:
+@pytest.mark.parametrize(("text", "sentence"), REFUSED, ids=range(len(REFUSED)))
+def test_text_that_1_0_would_misread_is_refused_with_its_place(text: str, sentence: str) -> None:
     with pytest.raises(TraceError) as refusal:
         parse_layer_file(text, "f")
-    assert said in str(refusal.value)
+    assert sentence in str(refusal.value)
     assert refusal.value.remedy
 
 

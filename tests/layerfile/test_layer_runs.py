@@ -1,4 +1,4 @@
-"""Layer files on the engine: what the loop says happens there, to the nanosecond."""
+"""Layer files on the engine: the times of the training loop, to the nanosecond."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sample layer files are what the tools make of published shapes."""
+"""The sample layer files follow from published shapes by the converters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A collective library makes the choice of its source, and the choice takes the predicted time."""
+"""A collective library makes the choice of its source, in the predicted time."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _library(machine: Machine) -> Library:
     return library
 
 
-def _said_ns(name: str, kind: str, ranks: int, size: int) -> float:
+def _library_ns(name: str, kind: str, ranks: int, size: int) -> float:
     known = preset(f"{name}:{ranks}")
     library = _library(read_machine(system=known.system, network=known.network))
     nodes = -(-ranks // library.node)
@@ -116,10 +116,10 @@ def _said_ns(name: str, kind: str, ranks: int, size: int) -> float:
     size=st.integers(1, 1 << 28),
     model=st.sampled_from(["analytical", "flow"]),
 )
-def test_alone_a_collective_takes_what_the_library_says(
+def test_a_lone_collective_takes_the_time_of_the_library(
     name: str, kind: str, ranks: int, size: int, model: str
 ) -> None:
-    assert abs(_alone_ns(name, kind, ranks, size, model) - _said_ns(name, kind, ranks, size)) <= 2
+    assert abs(_alone_ns(name, kind, ranks, size, model) - _library_ns(name, kind, ranks, size)) <= 2
 
 
 def _alone_ns(name: str, kind: str, ranks: int, size: int, model: str) -> int:
@@ -136,13 +136,13 @@ WITH_SHARED_CARDS = (
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", sorted(name for name in names() if "library" in preset(name).system))
-def test_so_it_does_on_one_node_and_two_of_every_machine(name: str) -> None:
+def test_a_lone_collective_takes_the_time_of_the_library_on_every_machine(name: str) -> None:
     known = preset(name)
     node = _library(read_machine(system=known.system, network=known.network)).node
     for ranks in (node, 2 * node):
         for kind in ("all_reduce", "all_gather", "all_to_all"):
             for size in (1000, MIB, 1 << 28):
-                output = _said_ns(name, kind, ranks, size)
+                output = _library_ns(name, kind, ranks, size)
                 share = 0.06 if name in WITH_SHARED_CARDS and ranks > node else 0.0
                 result = _alone_ns(name, kind, ranks, size, "flow")
                 assert abs(result - output) <= max(2, share * output), (kind, ranks, size)
@@ -190,12 +190,12 @@ def test_one_rank_more_on_one_of_two_nodes_is_no_gain() -> None:
 
 
 def test_all_to_alls_between_nodes_begin_with_a_launch_and_a_step_of_the_network() -> None:
-    here, away = (_said_ns("h100-dgx", "all_to_all", ranks, 1024) for ranks in (8, 16))
+    here, away = (_library_ns("h100-dgx", "all_to_all", ranks, 1024) for ranks in (8, 16))
     assert away >= here + 2700
 
 
 def test_more_nodes_are_no_gain_for_bytes_that_switches_sum() -> None:
-    output = [_said_ns("gb200-nvl72", "all_reduce", ranks, 1 << 30) for ranks in (72, 144, 288)]
+    output = [_library_ns("gb200-nvl72", "all_reduce", ranks, 1 << 30) for ranks in (72, 144, 288)]
     assert output == sorted(output)
 
 
@@ -243,7 +243,7 @@ def test_wires_that_the_library_has_no_channels_for_are_mentioned() -> None:
 
 @st.composite
 def _jobs(draw: st.DrawFn) -> tuple[int, dict[str, list[int]], list[tuple[str, str, int]]]:
-    """Ranks of up to three nodes, groups anywhere on them, and collectives of these."""
+    """Draw ranks of up to three nodes, groups anywhere on them, and collectives of these."""
     ranks = 8 * draw(st.integers(1, 3))
     members = st.lists(st.integers(0, ranks - 1), min_size=2, max_size=ranks, unique=True).map(sorted)
     groups = {str(number + 1): draw(members) for number in range(draw(st.integers(1, 3)))}
@@ -305,7 +305,7 @@ def test_two_at_once_share_the_links() -> None:
         build.collective("all_gather", 64 * MIB)
     workload = et_sim.Workload((build.build(),), np.zeros(8, np.int32))
     both = et_sim.simulate(workload, system=known.system, network=known.network, model="flow").makespan_ns
-    alone = _said_ns("h100-dgx", "all_gather", 8, 64 * MIB)
+    alone = _library_ns("h100-dgx", "all_gather", 8, 64 * MIB)
     wire = 7 * 64 * MIB / 450
     assert max(alone, 2 * wire) <= both <= 2 * alone
     assert both > 1.2 * alone
@@ -407,16 +407,16 @@ def test_the_timeline_has_the_choice_of_the_library(tmp_path: Path) -> None:
 def test_all_choices_are_compared_as_text_json_and_picture(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["collective", "library", "--machine", "h100-dgx:16"]
-    assert main(asked) == 0
+    command = ["collective", "library", "--machine", "h100-dgx:16"]
+    assert main(command) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("nccl-2.30, all_reduce of 16 ranks on 2 nodes")
     assert all(line.count("*") == 1 for line in lines[2:13])
-    assert main([*asked, "--bytes", "64MiB", "--dtype", "int8", "--json"]) == 0
+    assert main([*command, "--bytes", "64MiB", "--dtype", "int8", "--json"]) == 0
     ways = json.loads(capsys.readouterr().out)["sizes"][0]["ways"]
     assert [way["chosen"] for way in ways].count(True) == 1
     assert not any("nvls" in way["way"] for way in ways)
-    assert main([*asked, "--svg", str(tmp_path / "choices.svg")]) == 0
+    assert main([*command, "--svg", str(tmp_path / "choices.svg")]) == 0
     assert "nvls-tree Simple" in (tmp_path / "choices.svg").read_text()
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import et_sim
 from et_sim.machine.collective_library import Call, Library, LibraryProtocol, LibraryWires
@@ -43,14 +44,21 @@ def _span(run: Any, name: str) -> tuple[int, int]:
     ("size", "held"),
     [(1000, 1), (1 << 18, 8), (64 * MIB, 24)],  # LL of eight ranks, LL128, Simple
 )
-def test_so_many_processors_are_held_as_channels_run(size: int, held: int) -> None:
+def test_each_running_channel_holds_a_processor(size: int, held: int) -> None:
     call = Call("all_gather", 8, 1, size)
     assert H100.processors(call, H100.choice(call)) == held
 
 
+@pytest.mark.parametrize(("limit", "held"), [(0, 24), (6, 6), (100, 24)])
+def test_software_may_limit_the_processors_that_are_held(limit: int, held: int) -> None:
+    call = Call("all_gather", 8, 1, 64 * MIB)
+    limited = replace(H100, most_processors=limit)
+    assert limited.processors(call, limited.choice(call)) == held
+
+
 def test_few_bytes_hold_few_and_rccl_is_not_known() -> None:
     call = Call("all_reduce", 8, 1, 64 * MIB)
-    assert H100.processors(call, H100.choice(call)) == 16  # as logs say of NVLS on eight H100
+    assert H100.processors(call, H100.choice(call)) == 16  # as in logs of NVLS on eight H100
     mi300 = Library("rccl-2.21", "cdna3", LibraryWires(48, True, 8, 50, is_mesh=True), 8)
     assert mi300.processors(call, mi300.choice(call)) == 0
     assert H100.choice(call).protocol is LibraryProtocol.SIMPLE

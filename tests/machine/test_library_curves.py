@@ -1,4 +1,4 @@
-"""Time rises with size, but where a library changes its way: there it falls at most as measured times do."""
+"""Time rises with size except at changes of a library's algorithm; there it falls at most as measured."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CITED = {
 
 @cache
 def library(name: str) -> Library | None:
-    """Of two nodes of a preset; None: it has none."""
+    """Return the library of two nodes of a preset, or None if it has none."""
     if name == "v100-dgx-1":  # of one node, and without a library
         return None
     whole = preset(f"{name}:{2 * preset(name).npus}")
@@ -50,18 +50,18 @@ WITH_LIBRARY = [name for name in names() if library(name) is not None]
 
 
 def few_groups(node: int) -> list[tuple[int, int]]:
-    """Ranks and nodes: of a node, of one rank of each of two, and of all of two and of sixteen."""
+    """Return ranks and nodes: a node, one rank on each of two, and all of two and of sixteen."""
     return [(node, 1), (2, 2), (2 * node, 2), (16 * node, 16)]
 
 
 def many_groups(node: int) -> list[tuple[int, int]]:
-    """Parts of a node and all of it, and one rank, two and all of several nodes."""
+    """Return ranks and nodes: parts of a node and all of it, and one rank, two and all of several nodes."""
     within = {(ranks, 1) for ranks in (2, 3, 4, 8, 16, node) if ranks <= node}
     return sorted(within | {(each * nodes, nodes) for nodes in (2, 3, 4, 16, 64) for each in (1, 2, node)})
 
 
 def switches(machine: Library, call: Call) -> Iterator[LibraryChoice]:
-    """The choices at powers of two, and on both sides of each change between them."""
+    """Yield the choices at powers of two, and on both sides of each change between them."""
 
     def of(size: int) -> Call:
         return Call(call.kind, call.ranks, call.nodes, size, call.datatype)
@@ -83,7 +83,7 @@ def switches(machine: Library, call: Call) -> Iterator[LibraryChoice]:
 
 
 def largest_fall(times: list[float]) -> float:
-    """How many times as long as a later one any takes at most."""
+    """Return the largest ratio of a time to a later one."""
     most, fall = 0.0, 1.0
     for time in times:
         most = max(most, time)
@@ -222,13 +222,13 @@ def test_a_run_and_the_comparison_name_a_size_before_a_fall(
         "more bytes are faster: all_gather of 512 KiB on 8 takes 37.4 us, limited from 37.7 us, "
         "and 565.18 KiB 31.2 us (ring LL128)"
     )
-    asked = ["collective", "library", *machine, "--type", "all_gather", "--bytes"]
-    assert main([*asked, "512KiB"]) == 0
+    command = ["collective", "library", *machine, "--type", "all_gather", "--bytes"]
+    assert main([*command, "512KiB"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == text
-    assert main([*asked, "512KiB", "--json"]) == 0
+    assert main([*command, "512KiB", "--json"]) == 0
     [size] = json.loads(capsys.readouterr().out)["sizes"]
     larger = size["more_bytes_are_faster"]
     assert larger["time_us"] < 0.99 * min(way["time_us"] for way in size["ways"] if way["chosen"])
-    assert main([*asked, str(larger["bytes"]), "--json"]) == 0
+    assert main([*command, str(larger["bytes"]), "--json"]) == 0
     [size] = json.loads(capsys.readouterr().out)["sizes"]
     assert size["more_bytes_are_faster"] is None

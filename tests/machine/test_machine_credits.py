@@ -73,7 +73,7 @@ def test_credits_are_read_with_their_units() -> None:
 def test_a_lone_message_takes_the_time_of_the_formula(
     size: int, target: int, cycle: float, channels: int
 ) -> None:
-    """Of one packet, or of several that never wait for a channel."""
+    """Send a message of one packet, or of several that never wait for a channel."""
     given = torus(flit=64, packet=8192, cycle=cycle, channels=channels, **{"router-cycles": 3})
     flits, links = max(-(-size // 64), 1), {1: 1, 2: 2, 5: 2, 6: 3}[target]
     per_flit, wire = -(-64 // int(32 * cycle)), round(50 / cycle)
@@ -195,7 +195,7 @@ def test_the_default_cycle_lets_fast_links_carry_their_bandwidth() -> None:
 
 @pytest.mark.parametrize("given", [{"channels": 1}, {"buffer": 1, "channels": 4}, {"cycle": 100}])
 def test_links_that_cannot_carry_their_bandwidth_are_warnings(given: dict[str, Any]) -> None:
-    """And what they can carry is the bandwidth that views compare with."""
+    """Check that views compare with the bandwidth that the links can carry."""
     size = 1 << 18
     result = simulate(
         one_message(size, 16, 1), torus(**given), system(dimensions=2), model="packet", detail="links"

@@ -1,4 +1,4 @@
-"""Lists of the system file about ranks and work: what is read of stragglers, time factors and streams."""
+"""Lists of the system file about ranks and work: reading of stragglers, time factors and streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Network files that describe graphs: what generators make, what lists and overrides say, what is refused."""
+"""Network files that describe graphs: generators, lists, overrides, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What announces more than anybody could simulate is refused at once, with a limit named."""
+"""Input that announces more than can be simulated is refused at once, with its limit."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_numbers_beyond_all_that_can_be_calculated_with_are_refused_in_a_sentenc
     key: str, value: Any
 ) -> None:
     system = {f"{name}-implementation": ["ring"] for name in ("all-reduce", "all-gather", "reduce-scatter")}
-    with suppress(EtSimError):  # what a key does not take is refused; none ends in anything else
+    with suppress(EtSimError):  # an unsupported value may only be refused
         read_system_alone({**system, "all-to-all-implementation": ["ring"], key: value})
 
 

@@ -1,4 +1,4 @@
-"""Presets: every machine reads, expands to files that say the same, and has a source for every figure."""
+"""Presets: every machine reads, expands to equivalent files, and has a source for every figure."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_files_of_a_machine_take_as_long_as_its_name(tmp_path: Path) -> None
     assert by_name.finish_ns.tolist() == by_files.finish_ns.tolist()
     slower = ring(16, "1GB/s", "1us")
     system = {**preset("h100-dgx:16").system, **algorithms("ring")}
-    mixed = et_sim.simulate(training(16), machine="h100-dgx:16", network=slower, system=system)
+    mixed = et_sim.simulate(training(16), network=slower, system=system, model="flow")
     assert mixed.makespan_ns > by_name.makespan_ns
 
 
@@ -136,11 +136,11 @@ def test_any_number_of_npus_of_one_node_is_a_machine_that_is_no_faster_than_its_
         network = preset(f"{name}:{npus}").network
         links = 1 if network["topology"] == ["Switch"] else npus - 1
         crossings = 2 * (npus - 1) / npus
-        if reduces_in_switches:  # a port carries what it has once, and the sum once the other way
+        if reduces_in_switches:  # a port carries its own bytes once, and the sum once in the other direction
             crossings = min(crossings, 1)
         least = crossings * size / parse_bandwidth(network["bandwidth"][0])
         assert links * span >= least
-        assert (span == 0) == (npus == 1)  # nobody to sum with
+        assert (span == 0) == (npus == 1)  # without other ranks
 
 
 def test_half_of_a_cube_mesh_reduces_around_four_rings() -> None:
@@ -149,7 +149,7 @@ def test_half_of_a_cube_mesh_reduces_around_four_rings() -> None:
     build.collective("all_reduce", size)
     workload = et_sim.Workload((build.build(),), np.zeros(4, np.int32))
     span = et_sim.simulate(workload, machine="v100-dgx-1:4").makespan_ns
-    least = 2 * 3 * (size / 4 / 4 / 22 + 3400)  # steps of a quarter of what a ring of 22 GB/s carries
+    least = 2 * 3 * (size / 4 / 4 / 22 + 3400)  # steps of a quarter of the bytes of a ring of 22 GB/s
     assert least <= span <= 1.05 * least
     assert preset("v100-dgx-1:4").node == 4
     assert "npu1 to npu2, 44GB/s, 3.4us" in preset("v100-dgx-1:4").wiring
@@ -213,17 +213,17 @@ def test_a_machine_by_name_tracks_memory_only_if_there_are_tensors() -> None:
     assert silent.manifest["warnings"] == []
     assert silent.peak_memory_bytes is None
     build.compute("more", num_ops=1, tensor_bytes=1, outputs={"weights": 1 << 20})
-    telling = et_sim.simulate(et_sim.Workload.of([build.build()] * 8), machine="h100-dgx:8")
-    assert set(telling.peak_memory_bytes.tolist()) == {1 << 20}
+    marked = et_sim.simulate(et_sim.Workload.of([build.build()] * 8), machine="h100-dgx:8")
+    assert set(marked.peak_memory_bytes.tolist()) == {1 << 20}
     given = preset("h100-dgx:8").system
-    asked = et_sim.simulate(
+    requested = et_sim.simulate(
         et_sim.Workload.of([build.build()] * 8), system=given, network=preset("h100-dgx:8").network
     )
-    assert [warning["key"] for warning in asked.manifest["warnings"]] == ["local-mem-capacity"]
+    assert [warning["key"] for warning in requested.manifest["warnings"]] == ["local-mem-capacity"]
 
 
 def test_parts_outside_a_fit_are_stated() -> None:
-    """A mean of |ln| of 0.1 is a standard error of 0.1253 of a normal distribution."""
+    """Check that a mean of |ln| of 0.1 is a standard error of 0.1253 of a normal distribution."""
     result = accuracy_entry([np.exp(0.1), np.exp(-0.1)])
     assert result == {"basis": "calibrated", "random": 0.1253, "common": 0.03}
     assert read_machine(
@@ -261,7 +261,7 @@ def test_every_machine_lists_the_links_of_its_npus(text: str, capsys: pytest.Cap
 
 @pytest.mark.deep
 def test_npus_on_pcie_have_one_link_for_their_node_and_the_others() -> None:
-    """Bytes from the next node and from the next card of the node come by the same 31.5 GB/s."""
+    """Check that bytes from the next node and from the next card of the node share the same 31.5 GB/s."""
     size = 10_000_000
     workload = sent(16, [(source, 0, size) for source in (2, 8)])
     took = et_sim.simulate(workload, machine="l40s-node:16", model="flow").makespan_ns
@@ -274,7 +274,7 @@ SHARED = "h100-dgx:16,cards=2"  # 50 GB/s for four
 @pytest.mark.parametrize("model", ["flow", "link"])
 @pytest.mark.parametrize("of_node", [1, 2, 4, 8])
 def test_npus_that_share_a_card_get_it_together(of_node: int, model: str) -> None:
-    """Messages of 10 MB to the other node: at 50 GB/s, what meets on a card goes one after the other."""
+    """Send 10 MB each to the other node, at 50 GB/s: messages on one card go one after the other."""
     size = 10_000_000
     workload = sent(16, [(rank, rank + 8, size) for rank in range(of_node)])
     took = et_sim.simulate(workload, machine=SHARED, model=model).makespan_ns

@@ -1,4 +1,4 @@
-"""Whatever is handed in, reading ends in a machine or in an error with place and sentence."""
+"""Reading of any input ends in a machine or in an error with its place and a sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The key `protocol` of the network file: presets, single constants, and where it is refused."""
+"""The key `protocol` of the network file: presets, single constants, and refusals."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_fault_is_reported_with_its_line(
 
 @BOTH
 @pytest.mark.parametrize("model", ["analytical", "link"])
-def test_models_that_know_no_protocols_refuse_them(machine: dict[str, Any], model: str) -> None:
+def test_models_without_protocols_refuse_them(machine: dict[str, Any], model: str) -> None:
     builder = TraceBuilder()
     builder.collective("all_reduce", 1000)
     workload, how = Workload.of([builder.build()] * 4), {"all-reduce-implementation": ["ring"]}
@@ -85,7 +85,7 @@ def test_models_that_know_no_protocols_refuse_them(machine: dict[str, Any], mode
 
 
 def test_no_message_may_take_longer_than_a_run_may() -> None:
-    """A byte in each packet of a MiB."""
+    """Send one byte in each packet of a MiB."""
     builders = [TraceBuilder(), TraceBuilder()]
     builders[0].send(1, 1 << 43)
     builders[1].receive(0, 1 << 43)

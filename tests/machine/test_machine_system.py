@@ -16,7 +16,7 @@ GRID = {"topology": ["Ring", "Switch"], "npus_count": [4, 2], "bandwidth": [50, 
 
 
 def read(network: dict[str, Any] = RING_4, /, **keys: Any) -> Machine:
-    """A machine from system keys written with underscores."""
+    """Return a machine from system keys written with underscores."""
     return read_machine(system=spelled(keys), network=network)
 
 

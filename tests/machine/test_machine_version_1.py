@@ -1,4 +1,4 @@
-"""Files of ASTRA-sim 1.0: recognised by content, checked like all others, and what they come to mean."""
+"""Files of ASTRA-sim 1.0: recognised by content, checked like all others, and their meaning."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_both_files_are_recognised_by_their_content(tmp_path: Path) -> None:
         DimensionShape.FULLY_CONNECTED,
     ]
     assert read.network.ranks == 12
-    # Of three links a ring uses two, of five links to two peers each peer gets two.
+    # A ring uses two of three links; with five links to two peers each peer gets two.
     assert [level.links_used for level in read.network.levels] == [2, 4]
     per_ns = [level.bytes_per_ns for level in read.network.levels]
     assert per_ns == pytest.approx([100 * 2**30 / 1e9, 50 * 2**30 / 1e9])

@@ -1,7 +1,7 @@
-"""Kinds of network between nodes: what a user names is what is timed, and no collective beats its cards.
+"""Kinds of network between nodes: the named network is timed, and no collective is faster than its cards.
 
-`data/several_nodes.json` has every third row of public logs and documentation, each cited by `source`; they
-have no licence to travel with the package.
+`data/several_nodes.json` has every third row of public logs and documentation, each cited by `source`; their
+licence does not allow them in the package.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from et_sim.basics.units import parse_bandwidth
 from et_sim.machine.accuracy import BETWEEN_NODES, SMALL_BETWEEN_NODES
 from et_sim.machine.collective_library import Call, Library, LibraryProtocol
 from et_sim.machine.collective_library.between import KINDS, Between, network_kind
+from et_sim.machine.collective_library.choice import Calibration
 from et_sim.machine.datatypes import datatype_named
-from et_sim.machine.presets import preset
+from et_sim.machine.presets import entry, preset
 from et_sim.machine.readers import read_machine
 from et_sim.validation.networks import machine_measured
 from et_sim.validation.predictions import machine_named
@@ -74,8 +75,11 @@ def test_every_kind_has_a_file_with_its_accuracy_and_where_its_figures_are_from(
 def test_no_way_beats_the_cards_of_a_node(
     cards: str, network: str, name: str, nodes: int, node: int, kind: str, size: int, algorithms: Any
 ) -> None:
-    """What leaves a node at least: of rings of 2 (n-1)/n S, of trees 2 (N-1)/N S in the mean of nodes, no
-    less than S for an all-reduce; half of that for gathers; of all pairs what is for other nodes."""
+    """Check against the least bytes that leave a node.
+
+    In the mean of nodes these are 2 (n-1)/n S for rings and 2 (N-1)/N S for trees, no less than S for an
+    all-reduce; half of that for gathers; for all pairs, the bytes for other nodes.
+    """
     named = replace(library(f"{name}:{node * nodes},node={node},cards={cards},network={network}"))
     named = replace(named, algorithms=algorithms)
     count, *rest = cards.removesuffix("Gbps").split("x")
@@ -104,12 +108,12 @@ def test_the_first_efa_uses_simple_alone_and_reports_its_latency_to_the_library(
         library("a100-dgx-40gb:16,network=efa-1").choice(Call("all_reduce", 8, 1, 8)).protocol
         is LibraryProtocol.LL
     )
-    near, told = (library(f"h100-dgx:16{network}").way(call) for network in ("", ",network=efa"))
-    assert told.between_us == near.between_us + 2 * 75  # two messages of a tree over two nodes
+    near, reported = (library(f"h100-dgx:16{network}").way(call) for network in ("", ",network=efa"))
+    assert reported.between_us == near.between_us + 2 * 75  # two messages of a tree over two nodes
 
 
 def test_bytes_take_blackwell_no_longer_than_hopper_over_the_same_cards() -> None:
-    """Launches and steps on a node differ, as they were measured there."""
+    """Compare differences of two sizes, as launches and steps on a node were measured to differ."""
     for ranks in (16, 128, 1024):
         added = [
             [time_us(f"{name}:{ranks}", kind, 32 << 30) - time_us(f"{name}:{ranks}", kind, 16 << 30)]
@@ -215,3 +219,29 @@ def test_tables_whose_source_states_cards_are_near_by_kind_of_network() -> None:
     assert Errors.of(every).e < 20
     assert Errors.of([ratio for ratios in large.values() for ratio in ratios]).e < 8
     assert all(Errors.of(ratios).e < 20 for ratios in large.values())
+
+
+def test_between_nodes_steps_with_simple_have_one_factor_and_all_others_that_of_ll() -> None:
+    named = replace(library("h100-dgx:16,network=infiniband"), algorithms=("ring",))
+
+    def time_with(protocol: LibraryProtocol, **factors: float) -> float:
+        only = replace(named, protocols=(protocol,), calibration=Calibration(**factors))
+        return only.choice(Call("all_reduce", 16, 2, MIB)).time_us
+
+    for protocol in LibraryProtocol:
+        usual, is_simple = time_with(protocol), protocol is LibraryProtocol.SIMPLE
+        assert (time_with(protocol, step_simple=3.0) > usual) is is_simple
+        assert (time_with(protocol, step_ll=3.0) > usual) is not is_simple
+
+
+def test_cards_may_be_written_with_spaces() -> None:
+    spaced, plain = preset("h100-dgx:64,cards=8x2x100 Gb/s"), preset("h100-dgx:64,cards=8x2x100Gb/s")
+    assert (spaced.system, spaced.network) == (plain.system, plain.network)
+
+
+def test_sources_are_those_of_the_options() -> None:
+    usual, chosen = entry("h100-dgx"), entry("h100-dgx", ",cards=8x200Gbps,network=efa")
+    assert "bandwidth of dimension 1" in usual.sources
+    assert "bandwidth of dimension 1" not in chosen.sources
+    assert "(P5, aws-samples" in chosen.sources["network between nodes, figures"]
+    assert "(P5, aws-samples" not in usual.sources["network between nodes, figures"]

@@ -1,4 +1,4 @@
-"""A machine of which one figure is changed is otherwise the same machine."""
+"""A machine with one changed figure is otherwise the same machine."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _machine(name: str) -> Any:
 
 
 def _leaves(machine: Any) -> Iterator[tuple[str, Any]]:
-    """Everything that a description holds, with the way to it."""
+    """Yield every value of a description with its path."""
     left: list[tuple[str, Any]] = [("machine", machine)]
     while left:
         path, value = left.pop()

@@ -1,4 +1,4 @@
-"""What devices by name sustain at their limits of power, against published and measured products."""
+"""Sustained rates of devices by name at their limits of power, against published and measured products."""
 
 from __future__ import annotations
 

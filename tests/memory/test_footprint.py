@@ -1,4 +1,4 @@
-"""What is alive in an NPU's own memory, against counting it out one nanosecond at a time; and classes."""
+"""Tensors alive in an NPU's own memory, against a count nanosecond by nanosecond; and classes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def accesses(owners: list[list[Node]], shuffle: st.DataObject | None = None) -> 
 
 
 def alive_at(nodes: list[Node], time: int) -> int:
-    """Bytes alive just after `time`, told as a story: nodes complete one after another."""
+    """Return bytes alive just after `time`, by completing nodes one after another."""
     done = sorted(range(len(nodes)), key=lambda n: (nodes[n].end, nodes[n].start, n))
     size: dict[int, int] = {}
     values: dict[int, list[list[int]]] = {}  # tensor -> its values as [since, until]
@@ -50,7 +50,7 @@ def alive_at(nodes: list[Node], time: int) -> int:
             size.setdefault(tensor, count)
             values.setdefault(tensor, [])
             if values[tensor] and values[tensor][-1][1] == FOREVER:
-                values[tensor][-1][1] = node.start  # overwritten before anybody read it
+                values[tensor][-1][1] = node.start  # overwritten before a node read it
             values[tensor].append([node.start, FOREVER])
     return sum(
         size[tensor]
@@ -63,7 +63,7 @@ def alive_at(nodes: list[Node], time: int) -> int:
 def nodes(draw: st.DrawFn) -> Node:
     start = draw(st.integers(0, 12))
     use = st.tuples(st.integers(0, 3), st.integers(1, 9))
-    # A node lists a tensor once on each side; listing it twice says nothing new, but may give another size.
+    # A node lists a tensor once on each side; a second entry has no effect, but may give another size.
     listed = st.lists(use, max_size=3, unique_by=lambda pair: pair[0])
     return Node(start, start + draw(st.integers(0, 5)), draw(listed), draw(listed))
 

@@ -1,4 +1,4 @@
-"""A memory model is one class and one line in the registry: here is one that the package does not know."""
+"""A memory model is one class and one line in the registry; this one is outside the package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SYSTEM = {"endpoint-delay": 1, "preferred-dataset-splits": 1} | algorithms("ring
 
 @dataclass(frozen=True)
 class Striped:
-    """Even ranks share one port and odd ranks another; a byte takes a nanosecond."""
+    """Two ports, for even and for odd ranks, with one nanosecond per byte."""
 
     @classmethod
     def of(cls, machine: Machine) -> Striped | None:
@@ -52,9 +52,9 @@ def test_requests_of_one_server_wait_for_each_other(fold: bool) -> None:
 
 
 def test_a_served_rank_goes_on_before_the_next_request_is_served() -> None:
-    """What both do next ends at one time, and the message of the first is first in the queue of a link."""
+    """Check two ranks whose next steps end together: the message of the first is first in a link's queue."""
     builders = [et_sim.TraceBuilder() for _ in range(4)]
-    for rank in (0, 2):  # share a port, and 0 asks first
+    for rank in (0, 2):  # ranks that share a port; 0 requests first
         before = [builders[rank].load(100)]
         if rank == 0:
             before = [builders[rank].compute(nanos=100, after=before)]

@@ -1,4 +1,4 @@
-"""Memory behind stages: worked examples, closed forms, a queue of single pieces, and what is refused."""
+"""Memory behind stages: worked examples, closed forms, a queue of single pieces, and refusals."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_requests_wait_at_the_stage_that_they_share_in_the_order_of_their_arriva
 
 
 def tandem(requests: list[int], stages: list[tuple[float, int]], chunk: int) -> list[int]:
-    """Piece by piece: what the reference of this test does with requests of one rank after the other's."""
+    """Return the ends of requests, one rank after the other, simulated piece by piece."""
     free = [0.0] * len(stages)
     ends = []
     for size in requests:
@@ -129,7 +129,7 @@ def test_a_request_takes_the_time_of_its_pieces_one_by_one(seed: int) -> None:
 
 
 def test_stores_that_come_together_are_done_as_piece_by_piece() -> None:
-    """Where all stages are shared, the closed form is what a queue of single pieces gives."""
+    """Check the closed form against a queue of single pieces, where all stages are shared."""
     stages = [(2, 7), (1, 100), (4, 0)]
     described = [
         {"name": str(at), "count": 1, "bandwidth": rate, "latency": latency}
@@ -199,7 +199,7 @@ def test_a_gathered_load_leaves_the_memory_once_for_any_last_member(tmp_path: Pa
 
 
 def test_shards_leave_groups_of_memory_of_their_own_and_meet_in_a_switch(tmp_path: Path) -> None:
-    """Four groups of memory send a quarter each, the switch copies all of it to the four links."""
+    """Check four groups of memory that send a quarter each; the switch copies all of it to the four links."""
     stages = [
         {"name": "nic", "count": 4, "bandwidth": 128},
         {"name": "switch", "count": 1, "bandwidth": 64},
@@ -242,7 +242,7 @@ def test_groups_gather_by_themselves_and_in_the_order_of_their_programs() -> Non
 
 
 def bytes_of_stages(run: et_sim.Result, folder: Path) -> dict[str, int]:
-    """What the units of each stage carried, as recorded."""
+    """Return the recorded bytes of the units of each stage."""
     write_run(run, folder / "run")
     rows = open_run(folder / "run").table("links").select(["tier", "bytes"]).to_pylist()
     results: dict[str, int] = {}
@@ -280,7 +280,7 @@ def test_one_request_is_never_slower_with_more_bandwidth(seed: int) -> None:
 
 
 def random_program(seed: int) -> Program:
-    """Loads, stores, joint ones, computation and collectives; ranks of a half are alike."""
+    """Return a program of requests, computation and collectives, alike on half of the ranks."""
 
     def program(build: TraceBuilder, rank: int) -> None:
         draw, made = Random(seed), []
@@ -317,7 +317,7 @@ def test_ranks_with_stages_of_their_own_are_folded() -> None:
 
 
 def test_ranks_with_joint_requests_are_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folded, they would wait for the others for ever, and a run of more ranks is not tried again."""
+    """Check that joint requests prevent folding: a folded rank would wait for the others for ever."""
     monkeypatch.setattr("et_sim.run.simulation.MOST_RANKS_EXPLAINED", 0)
     times = finish(lambda build, _: build.load(MIB, gather=""), pool(NIC, GROUPS | {"count": 4}))
     assert times == [327 + 100 + 10485 + 50] * 4
@@ -325,7 +325,7 @@ def test_ranks_with_joint_requests_are_not_folded(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_run_lists_the_effects_of_its_stages(seed: int, tmp_path: Path) -> None:
-    """A stage that is a little faster shortens the run by what its sensitivity says."""
+    """Make a stage a little faster, and compare the run with the stage's sensitivity."""
     program, memory = random_program(100 + seed), pool(*STAGES)
     run = simulated(program, memory, detail="path", fold=False)
     write_run(run, tmp_path / "run")

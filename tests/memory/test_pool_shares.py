@@ -54,7 +54,7 @@ NETWORKS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_pool_and_a_network_both_settle_an_instant_at_its_end(name: str) -> None:
-    """A message sets out in the instant in which a load begins; its answer waits for the load."""
+    """Send a message in the instant in which a load begins; its answer waits for the load."""
 
     def program(with_load: bool, with_messages: bool) -> list[int]:
         builders = [TraceBuilder(), TraceBuilder()]
@@ -73,7 +73,7 @@ def test_a_pool_and_a_network_both_settle_an_instant_at_its_end(name: str) -> No
 
 
 def test_unused_shares_are_left_to_others() -> None:
-    """Ranks 0 and 1 share a switch of 60 GB/s and have 30 each; rank 2 has the memory's other 40."""
+    """Check ranks 0 and 1, which share 60 GB/s of a switch equally; rank 2 has the memory's other 40."""
     stages = [NIC, SWITCH | {"bandwidth": 60}, GROUPS | {"bandwidth": 100}]
     memory = fair(*stages, chunk=1)
     times = finish(lambda build, rank: build.store(300_000) if rank < 3 else None, memory)
@@ -99,7 +99,7 @@ def test_a_request_that_is_alone_takes_as_long_as_in_turn() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_units_are_shared_as_links_are_by_messages_of_the_flow_network(seed: int) -> None:
-    """Stores over a link of each rank into one memory, and sends to one more rank behind a switch."""
+    """Compare stores over a link of each rank into one memory with sends to one more rank behind a switch."""
     draw, ranks = Random(seed), 5
     own, last = draw.choice((10.0, 25.0, 50.0)), draw.choice((30.0, 50.0, 100.0))
     plans = [[(draw.randrange(3000), draw.randint(1, 400_000)) for _ in range(3)] for _ in range(ranks)]
@@ -170,7 +170,7 @@ def test_a_recorded_run_is_the_same_and_its_path_is_all_of_it(tmp_path: Path) ->
     write_run(run, tmp_path / "run")
     path = CriticalPath(PathRecord(open_run(tmp_path / "run")))
     assert sum(path.by_cause().values()) == run.makespan_ns
-    assert not path.record.is_exact  # who shares with whom is not in the record
+    assert not path.record.is_exact  # the record does not hold the sharing ranks
 
 
 def test_occupied_units_cannot_be_shared() -> None:

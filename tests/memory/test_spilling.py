@@ -1,4 +1,4 @@
-"""Which tensors wait in remote memory: the bound holds in any order, and nothing is lost."""
+"""Tensors in remote memory: the bound holds in any order of nodes, and every tensor is kept."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def moves(nodes: list[Node], capacity: int) -> list[str]:
 
 
 def chain(*steps: tuple[str, str]) -> list[Node]:
-    """Nodes one after the other; a tensor's size is the number behind its letter."""
+    """Return nodes one after the other; a tensor's size is the number behind its letter."""
     sizes = [tuple({name: int(name[1:] or 1) for name in names.split()} for names in step) for step in steps]
     return [(reads, writes, [at - 1] if at else []) for at, (reads, writes) in enumerate(sizes)]
 
@@ -113,7 +113,7 @@ def programs(draw: st.DrawFn) -> list[Node]:
 
 
 def scheduled(trace: et_sim.Trace, found: Spills, durations: list[int]) -> tuple[list[int], list[int]]:
-    """When nodes and moves start and end, each as soon as it may; moves are rows behind the others."""
+    """Return starts and ends of nodes and moves, each as early as possible; moves are the last rows."""
     count = found.rows + len(found.tensors)
     parents: list[set[int]] = [
         set(trace.parents(row).tolist()) if row < found.rows else set() for row in range(count)

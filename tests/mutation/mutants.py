@@ -1,4 +1,4 @@
-"""Small changes of rules: each is one place of a module's source, and the text that stands there instead.
+"""Small changes of rules: a place in a module's source, and the text that replaces it.
 
 A change is one of an operator (`<` to `<=`, `+` to `-`, `min` to `max`, `and` to `or`), of a whole number (by
 one), of a condition (negated), of a branch or a statement (dropped). Annotations, decorators, and the text of
@@ -117,9 +117,7 @@ def _short(text: str) -> str:
     return " ".join(text.split())[:100]
 
 
-Change = tuple[
-    ast.expr | ast.stmt, ast.expr | ast.stmt, str
-]  # from where, to where, and what stands there then
+Change = tuple[ast.expr | ast.stmt, ast.expr | ast.stmt, str]  # first place, last place, and the new text
 
 
 def _changes(node: ast.AST) -> Iterator[Change]:
@@ -148,7 +146,7 @@ def _dropped(branch: list[ast.stmt]) -> Change:
 
 
 def _instead(node: ast.expr) -> Iterator[str]:
-    """Yield what may stand there instead of an expression."""
+    """Yield the replacements of an expression."""
     changed: Any = copy.deepcopy(node)
     match changed:
         case ast.Compare(ops=operators):
@@ -173,7 +171,7 @@ def _instead(node: ast.expr) -> Iterator[str]:
 
 
 def _is_text(node: ast.BinOp) -> bool:
-    """Check whether one side is text, from which nothing can be subtracted."""
+    """Return whether one side is text, from which nothing can be subtracted."""
     sides = (node.left, node.right)
     return any(
         isinstance(side, ast.JoinedStr) or isinstance(getattr(side, "value", 0), str) for side in sides

@@ -1,4 +1,4 @@
-"""Which tests are run with a change of a module: those of its room, the ones that run most of it first.
+"""Tests for a change of a module: those of its room, in the order of how much of the module they run.
 
 `rooms.json` names them by module; a module without an entry takes those of its folder.
 """

@@ -1,6 +1,6 @@
 """Every rule has a test: small changes of core rules are noticed by the tests that are named for them.
 
-Random changes are reported, not refused: a list of those that no test notices is where to write the next one.
+Random changes are reported, not refused: the unnoticed ones show where a test is missing.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import json
 import subprocess
 import sys
 import warnings
+from dataclasses import asdict
 
 import pytest
-from msgspec.structs import asdict
 from mutants import REPOSITORY, Mutant, changes_of, mutants_of
 from rooms import FOLDER, changes_to_try, equivalents, files_of_rooms, listed, modules, mutant_of, room_of
 from trial import drawn
@@ -24,9 +24,9 @@ FIRSTS = range(0, len(NOTICED), PER_TEST)
 
 def outcomes(pairs: list[tuple[Mutant | None, list[str]]]) -> list[tuple[str, str]]:
     """Return (outcome, the test that failed) for changes, each with its tests; None: without a change."""
-    asked = json.dumps([{"mutant": mutant and asdict(mutant), "tests": tests} for mutant, tests in pairs])
+    request = json.dumps([{"mutant": mutant and asdict(mutant), "tests": tests} for mutant, tests in pairs])
     command = [sys.executable, str(FOLDER / "trial.py"), "--given"]
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, input=request, capture_output=True, text=True, check=True)
     return [(line["outcome"], line["test"]) for line in map(json.loads, done.stdout.splitlines())]
 
 
@@ -144,7 +144,7 @@ def test_a_comment_is_no_part_of_a_change() -> None:
     assert here[0].applied(commented) == 'a = (  # "x" + y\n    (b - c)  # of b\n)\n'
 
 
-def test_equal_lines_are_told_apart_by_their_number() -> None:
+def test_equal_lines_are_distinguished_by_their_number() -> None:
     found = changes_of("rule.py", "a = b + c\na = b + c\n")
     assert [(mutant.number, mutant.row) for mutant in found] == [(0, 1), (1, 2)]
     assert [mutant.applied("a = b + c\na = b + c\n") for mutant in found] == [

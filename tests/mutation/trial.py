@@ -1,6 +1,6 @@
-"""Runs tests with one module changed, in a process of its own, on a package that links to the working tree.
+"""A run of tests with one module changed, in its own process, on a package that links to the working tree.
 
-The folder of the package is made anew for a mutant: links to all that stays as it is, and one changed file.
+The folder of the package is rebuilt for a mutant: links to all unchanged files, and one changed file.
 Nothing is compiled: machine code of the original must neither serve a mutant nor be replaced. One process
 imports the heavy packages, and forks for each mutant.
 
@@ -49,13 +49,13 @@ OPTIONS = (
 CPU_SECONDS, SECONDS = (
     40,
     900,
-)  # of a mutant: what takes longer of the processor has come into an endless loop
+)  # of a mutant; beyond this processor time it is in an endless loop
 MEMORY = 8 << 30
 
 
 @contextmanager
 def overlay(mutant: Mutant | None) -> Iterator[Path]:
-    """Make a folder with the package, of which one module is changed."""
+    """Make a folder with the package, in which one module is changed."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         folder, there = Path(name), REPOSITORY
         parts = Path(mutant.module).parts if mutant else ()
@@ -122,7 +122,7 @@ def _run_tests(folder: Path, tests: Sequence[str], log: Path) -> None:
 
 
 def prepare() -> None:
-    """Import what every trial needs, and let nothing be compiled."""
+    """Import the heavy packages of every trial, and disable compilation."""
     os.environ.update(ET_SIM_COMPILE="never", PYTEST_ADDOPTS="")
     os.environ.pop("PYTEST_XDIST_WORKER", None)
     for name in HEAVY:
@@ -150,8 +150,8 @@ def main() -> None:
     chosen = parser.parse_args()
     pairs: list[tuple[Mutant | None, list[str]]]
     if chosen.given:
-        asked = json.load(sys.stdin)
-        pairs = [(item["mutant"] and Mutant(**item["mutant"]), item["tests"]) for item in asked]
+        request = json.load(sys.stdin)
+        pairs = [(item["mutant"] and Mutant(**item["mutant"]), item["tests"]) for item in request]
     else:
         mutants = [drawn(seed, chosen.below) for seed in range(chosen.seed, chosen.seed + chosen.count)]
         pairs = [(mutant, room_of(mutant.module)) for mutant in mutants]

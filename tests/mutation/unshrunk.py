@@ -1,4 +1,4 @@
-"""A plugin of pytest for mutants: a random case that fails is not made smaller, and none is kept."""
+"""A plugin of pytest for mutants: a failing random case is neither shrunk nor kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that take all equal ways at once: loads of links, times, and which ranks are alike."""
+"""Messages that take all equal paths at once: loads of links, times, and ranks that are alike."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from machines import everybody, system
+from machines import of_all_ranks, system
 
 from et_sim.api import run
 from et_sim.basics.errors import InputError, MachineError, UsageError
@@ -94,7 +94,7 @@ def test_a_failed_link_parts_the_spines_in_two() -> None:
 
 
 def random_network(seed: int) -> dict[str, Any]:
-    """Switches that are linked at random, some links slower, and NPUs on one or two of them."""
+    """Return switches that are linked at random, some links slower, and NPUs on one or two of them."""
     draw = Random(seed)
     shape = draw.choice(
         ("random", "random", "leaves", "pods", "rails", "dragonfly", "torus", "broken", "slow")
@@ -157,7 +157,7 @@ def shares_by_links(fabric: GraphFabric, source: int, target: int) -> dict[int, 
 
 @pytest.mark.parametrize("seed", range(16))
 def test_every_link_gets_its_share_of_every_message(seed: int) -> None:
-    """Against the whole graph, link by link and in fractions: the links of a trunk share its load."""
+    """Compare with the whole graph, link by link and in fractions: the links of a trunk share its load."""
     network = read_network_alone(random_network(seed))
     fabric = network.fabric
     assert isinstance(fabric, GraphFabric)
@@ -199,7 +199,7 @@ def makespan(described: Any, kind: str, ranks: int, size: int, model: str = "flo
 
 @pytest.mark.parametrize("ratio", [1, 2, 5])
 def test_an_all_to_all_on_a_fat_tree_takes_the_time_of_its_uplinks(ratio: int) -> None:
-    """A leaf of d NPUs sends d (n - d) messages over u links, and a port n - 1."""
+    """Check a leaf of d NPUs, which sends d (n - d) messages over u links, and a port n - 1."""
     radix, share = 12, 1 << 18
     up = radix // (ratio + 1)
     down = radix - up
@@ -211,14 +211,14 @@ def test_an_all_to_all_on_a_fat_tree_takes_the_time_of_its_uplinks(ratio: int) -
 
 
 def test_an_all_to_all_in_pods_takes_the_time_of_ports() -> None:
-    """Three tiers with as much up as down: nothing is narrower than the port of an NPU."""
+    """Run three tiers with as many links up as down: the port of an NPU is the narrowest."""
     share = 1 << 18
     taken = makespan({"graph": PODS}, "all_to_all", 16, 16 * share)
     assert -1 < taken - 15 * share / RATE - 6 * LATENCY <= 2
 
 
 def test_a_lone_message_takes_as_long_on_every_model() -> None:
-    """Up and down narrow links, all of them at once: four of 5 GB/s carry what two of 10 would."""
+    """Send over several narrow links at once, up and down: four of 5 GB/s carry as much as two of 10."""
     leaves = {**LEAVES, "spines": 4, "uplinks": {"bandwidth": "5GB/s"}}
     first, second = TraceBuilder(), TraceBuilder()
     first.send(8, 10**6)
@@ -287,7 +287,7 @@ def test_folded_runs_on_equal_ways_are_exact(seed: int) -> None:
 
 @pytest.mark.parametrize(("graph", "actors"), [(PODS, 4), (LEAVES, 4), (RAILED, 2)])
 def test_equal_ways_leave_ranks_alike(graph: Any, actors: int) -> None:
-    """A ring tells the places behind a leaf apart, and nothing else."""
+    """Check that a ring distinguishes the places behind a leaf, and no other ranks."""
     ranks = fabric_of({"graph": graph}).ranks
     net = {"graph": graph, "logical-dimensions": [ranks]}
     result = run(
@@ -299,7 +299,7 @@ def test_equal_ways_leave_ranks_alike(graph: Any, actors: int) -> None:
 @pytest.mark.parametrize("model", ["flow", "link"])
 @pytest.mark.parametrize("fold", [True, False])
 def test_links_are_counted_one_by_one_and_load_them_evenly(model: str, fold: bool, tmp_path: Path) -> None:
-    """Each of a leaf's three links carries a third of its 4 * 12 messages."""
+    """Check that each of a leaf's three links carries a third of its 4 * 12 messages."""
     share = 3 << 12
     net = {"graph": LEAVES, "logical-dimensions": [16]}
     result = run(
@@ -325,7 +325,7 @@ def test_links_are_counted_one_by_one_and_load_them_evenly(model: str, fold: boo
 
 @pytest.mark.parametrize(("graph", "tier"), [(LEAVES | {"spines": 4}, 1), (PODS, 1), (PODS, 2)])
 def test_static_tables_part_targets_evenly_among_the_ways_up(graph: Any, tier: int) -> None:
-    """From any switch, each link upwards leads to as many of the targets above as any other."""
+    """Check that from any switch, each link upwards leads to equally many of the targets above."""
     network = read_network_alone({"graph": graph, "routing": "destination"})
     fabric = network.fabric
     assert isinstance(fabric, GraphFabric)
@@ -343,7 +343,7 @@ def test_static_tables_part_targets_evenly_among_the_ways_up(graph: Any, tier: i
 
 def test_packets_are_not_spread_unless_that_is_only_the_default() -> None:
     net = {"graph": LEAVES, "logical-dimensions": [16]}
-    workload = Workload.of([builder.build() for builder in everybody(16, "all_reduce", 1 << 12)])
+    workload = Workload.of([builder.build() for builder in of_all_ranks(16, "all_reduce", 1 << 12)])
     on = system("ring", 1)
     with pytest.raises(UsageError, match="spread is not supported"):
         run(workload, network={**net, "routing": "spread"}, system=on, model="packet")

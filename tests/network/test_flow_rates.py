@@ -1,4 +1,4 @@
-"""Rates of the flow model are max-min fair after every setting, however few of them were set anew."""
+"""Rates of the flow model are max-min fair after every update, also after an update of few rates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 
 
 def traffic(seed: int, messages: int) -> list[TraceBuilder]:
-    """Messages of several sizes, which begin and end at different times."""
+    """Return messages of several sizes, which begin and end at different times."""
     chance = random.Random(seed)
     builders = [TraceBuilder() for _ in range(16)]
     for tag in range(messages):
@@ -52,7 +52,7 @@ def traffic(seed: int, messages: int) -> list[TraceBuilder]:
 
 
 def kept_after_check(network: Any) -> int:
-    """Check that every flow has a bottleneck; returns how many kept their rates."""
+    """Check that every flow has a bottleneck, and return the number of kept rates."""
     load: defaultdict[int, float] = defaultdict(float)
     highest: defaultdict[int, float] = defaultdict(float)
     links: dict[int, list[int]] = {}
@@ -115,7 +115,7 @@ def test_every_flow_has_a_bottleneck_in_much_traffic(
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_times_do_not_depend_on_how_many_rates_are_set_anew(
+def test_times_do_not_depend_on_the_number_of_updated_rates(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
@@ -144,7 +144,7 @@ def test_a_heap_always_has_the_smallest_key_first(changes: list[tuple[int, float
 
 
 def test_counts_hold_as_many_messages_as_there_are_ranks_times_messages_of_each() -> None:
-    """Counts of a million folded ranks with thousands of messages each are exact on a shared link."""
+    """Check that counts on a shared link are exact for a million folded ranks with many messages each."""
     wide = (SHARED, ("links", "messages", "to_set", "back_to_set", "open", "open_back"))
     for table, names in (
         wide,
@@ -157,7 +157,7 @@ def test_counts_hold_as_many_messages_as_there_are_ranks_times_messages_of_each(
 
 @pytest.mark.parametrize("late_us", [0, 7, 40, 200])
 def test_steps_on_a_ring_follow_each_other_when_a_rank_is_late(late_us: int) -> None:
-    """Steps that shared a link all arrived together, and so on around the ring, with idle links."""
+    """Check that a late rank leaves no link idle, as it would if steps that share a link arrived together."""
     ends = {}
     for model_name in ("link", "flow"):
         builders = [TraceBuilder() for _ in range(8)]

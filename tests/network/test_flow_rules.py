@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from machines import everybody, ring, sends, simulate, system
+from machines import of_all_ranks, ring, sends, simulate, system
 
 from et_sim.network.flow.model import SAME_NS
 from et_sim.trace import TraceBuilder
@@ -63,7 +63,7 @@ def order_of_arrival(sizes: Sequence[int]) -> list[int]:
     return [number for _, number in kernels]
 
 
-def test_of_messages_sent_at_once_smaller_ones_come_first_and_equal_ones_in_their_order() -> None:
+def test_smaller_messages_sent_at_once_come_first_and_equal_ones_in_their_order() -> None:
     assert order_of_arrival([4000, 4000]) == [0, 1]
     assert order_of_arrival([4000, 9000, 4000]) == [0, 2, 1]
     assert order_of_arrival([9000, 4000, 9000, 4000, 1000]) == [4, 1, 3, 0, 2]
@@ -80,7 +80,7 @@ def test_a_packet_is_stored_once_at_every_link_but_the_narrowest(routing: str) -
 
 
 def test_a_message_that_ends_almost_at_a_nanosecond_ends_in_it() -> None:
-    """Rates are sums of rounded numbers; `SAME_NS` is larger than their error."""
+    """Check that `SAME_NS` is larger than the error of rates, which are sums of rounded numbers."""
     assert SAME_NS == 2 / 4096
     for rest, more in ((0, 0), (4093, 0), (4094, 1), (4095, 1)):
         ends = ran(sends(2, [(0, 1, 10 * 4096 + rest)]), row_of_links(4096)).finish_ns.tolist()
@@ -97,7 +97,7 @@ def waiting(result: Any) -> dict[str, tuple[int, int]]:
 
 
 def test_all_messages_that_share_a_link_but_one_wait_there() -> None:
-    """Three share the last link for 600 ns; then the largest has it for itself, and a later one, too."""
+    """Share the last link among three for 600 ns; then the largest uses it alone, and so does a later one."""
     builders = sends(4, [(0, 1, 10_000), (2, 1, 10_000), (3, 1, 30_000)])
     builders[2].send(1, 5000, tag=9, after=[builders[2].compute("wait", micros=4)])
     builders[1].receive(2, 5000, tag=9)
@@ -111,7 +111,7 @@ def test_all_messages_that_share_a_link_but_one_wait_there() -> None:
 def test_as_many_messages_wait_at_a_link_that_stands_for_equal_ones() -> None:
     for kind in ("all_to_all", "all_reduce"):
         folded, unfolded = (
-            waiting(ran(everybody(4, kind, 40_000), ring(4), detail="links", fold=fold))
+            waiting(ran(of_all_ranks(4, kind, 40_000), ring(4), detail="links", fold=fold))
             for fold in (True, False)
         )
         assert folded["clockwise"][0] > 0

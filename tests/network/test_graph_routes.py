@@ -1,4 +1,4 @@
-"""Routes through graphs: shortest, spread as asked, the same as on dimensions, and small in memory."""
+"""Routes through graphs: shortest, spread by the routing, the same as on dimensions, and small in memory."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_ecmp_spreads_pairs_over_all_spines_and_a_seed_draws_again() -> None:
 
 
 def plain_murmur3(data: bytes, seed: int) -> int:
-    """Written from the description of MurmurHash3_x86_32, for whole words."""
+    """Return MurmurHash3_x86_32 of whole words, written from its description."""
     mask, state = 0xFFFFFFFF, seed
 
     def turned(word: int, bits: int) -> int:
@@ -146,7 +146,7 @@ def test_the_hash_is_that_of_the_switches_of_ns3() -> None:
 
 
 def switched(seed: int, most_links: int) -> tuple[Network, nx.Graph]:
-    """Hosts on random switches, as ns-3 reads them."""
+    """Return hosts on random switches, read as by ns-3."""
     from et_sim.machine.other_topologies import import_text
 
     chance = random.Random(seed)
@@ -164,7 +164,7 @@ def switched(seed: int, most_links: int) -> tuple[Network, nx.Graph]:
 
 
 def next_hops_of_ns3(links: nx.Graph, switches: set[int], host: int) -> dict[int, list[int]]:
-    """Towards a host, as ns-3 finds them: breadth first, of neighbours the highest number first."""
+    """Return next hops towards a host in the order of ns-3: breadth first, highest neighbour first."""
     far, waiting = {host: 0}, [host]
     hops: dict[int, list[int]] = {}
     for now in waiting:
@@ -205,7 +205,7 @@ def test_ecmp_as_in_ns3_counts_next_hops_in_the_order_of_its_search() -> None:
 
 
 def test_ecmp_as_in_ns3_counts_links_side_by_side_by_their_number() -> None:
-    """On the way to a switch that is not the last one, where the hash may name any of them."""
+    """Check the path to a switch that is not the last one, where the hash may select any of the links."""
     names = ("first", "second", "third")
     links = [{"from": f"npu{npu}", "to": "left" if npu < 9 else "right", **LINK} for npu in range(10)]
     links += [{"from": "left", "to": "middle", "name": name, **LINK} for name in names]
@@ -334,7 +334,7 @@ def test_diameter_and_bisection_match_the_textbook(machine: Network, diameter: i
 def test_all_pairs_are_compared_where_ranks_are_few_and_some_of_them_where_they_are_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of 200 NPUs on a switch, numbers 1 and 2 are a switch further away; the few compared are others."""
+    """Compare 200 NPUs on a switch, 1 and 2 of them a switch farther away and outside of the sample."""
     names = [f"npu{number}" for number in range(200)]
     far, near = names[1:3], [*names[:1], *names[3:]]
     figures = {"bandwidth": "50GB/s", "latency": 500}

@@ -1,4 +1,4 @@
-"""A library's collectives put as many bytes on every port as their algorithm needs, however many run at once.
+"""A library's collectives put exactly the bytes of their algorithm on every port, alone or side by side.
 
 The forms are counted here link by link: a ring is listed with all its links, copies of pairs one by one. The
 docs derive them (docs/collectives.md).
@@ -64,7 +64,7 @@ class Nodes:
         self.fewest = min(map(len, self.nodes))
 
     def rings(self) -> list[list[int]]:
-        """As many as the smallest node has ranks; each enters and leaves a node at another rank."""
+        """Return a ring for each rank of the smallest node; each enters a node at another rank."""
         if len(self.nodes) == 1:
             return [self.members]
         return [
@@ -88,7 +88,7 @@ def on_rail(group: Nodes, source: int, target: int, *, of_source: bool = False) 
 
 
 def hops(source: int, target: int) -> Iterator[tuple[int, int, int]]:
-    """(from, to, port) of links on the way: within the node first, to whoever is on the target's rail."""
+    """Yield (from, to, port) of links on the path, first within the node to the rank on the target's rail."""
     on_rail = source // 8 * 8 + target % 8 if source // 8 != target // 8 else target
     if on_rail != source:
         yield source, on_rail, WITHIN
@@ -99,7 +99,7 @@ def hops(source: int, target: int) -> Iterator[tuple[int, int, int]]:
 def transfers(
     group: Nodes, kind: str, algorithm: str, size: Fraction, root: int
 ) -> Iterator[tuple[int, int, Fraction]]:
-    """(source, target, bytes) of all that a collective has to move along links."""
+    """Yield (source, target, bytes) of all transfers of a collective along links."""
     n, nodes, passes = len(group.members), len(group.nodes), 2 if kind in ("all_reduce", "barrier") else 1
     rings = group.rings()
     if algorithm == "pairs":
@@ -123,7 +123,7 @@ def transfers(
 def _along(
     group: Nodes, kind: str, algorithm: str, size: Fraction, source: int, passes: int, nodes: int
 ) -> tuple[Fraction, Fraction]:
-    """Bytes on a link within a node, and on one to the next node, over all rings together."""
+    """Return bytes on a link within a node, and on one to the next node, over all rings together."""
     n, here = len(group.members), group.size_of_node(source)
     if algorithm == "ring":
         each = size if kind in ("broadcast", "reduce") else passes * size * (n - 1) / n
@@ -133,7 +133,7 @@ def _along(
     if nodes == 1:  # a chain has one link less than a ring: in the mean of its ranks
         chain = chain * (here - 1) / here
     if algorithm.startswith("nvls"):
-        node = size * (here + 1) if passes == 2 else size * here  # what the node's ranks send together
+        node = size * (here + 1) if passes == 2 else size * here  # the bytes of all ranks of the node
         return node / here if nodes == 1 else Fraction(node, max(here - 1, 1)), trees
     if algorithm.startswith("collnet") and passes == 2:
         return chain, size
@@ -141,7 +141,7 @@ def _along(
 
 
 def expected(group: Nodes, kind: str, choice: LibraryChoice, size: int, root: int) -> tuple[Bytes, Bytes]:
-    """Bytes that leave every port, and that arrive there."""
+    """Return bytes that leave every port, and bytes that arrive there."""
     protocol = PROTOCOL_NAMES[choice.protocol]
     size = 4 if kind == "barrier" else size
     leaving: Any = Counter()
@@ -154,7 +154,7 @@ def expected(group: Nodes, kind: str, choice: LibraryChoice, size: int, root: in
 
 
 def workload(ranks: int, calls: list[tuple[str, list[int], int, int]]) -> et_sim.Workload:
-    """Collectives (kind, members, bytes, position of the root) that all begin at once."""
+    """Return collectives (kind, members, bytes, position of the root) that all begin at once."""
     traces = []
     for rank in range(ranks):
         build = et_sim.TraceBuilder()
@@ -186,7 +186,7 @@ def simulated(
 
 
 def carried(result: et_sim.Result) -> tuple[Bytes, Bytes]:
-    """Bytes that left every port, and that arrived there."""
+    """Return bytes that left every port, and bytes that arrived there."""
     leaving: Bytes = Counter()
     arriving: Bytes = Counter()
     for row in result.table("links").to_pylist():
@@ -215,7 +215,7 @@ CASES = [
 
 @pytest.mark.parametrize("members", GROUPS.values(), ids=GROUPS)
 @pytest.mark.parametrize(("kind", "algorithm", "protocol"), CASES)
-def test_ports_carry_what_the_algorithm_needs(
+def test_ports_carry_the_bytes_of_the_algorithm(
     kind: str, algorithm: str, protocol: str, members: Sequence[int]
 ) -> None:
     group, size = Nodes(members), MIB + 11
@@ -243,7 +243,7 @@ KINDS = (*ALGORITHMS, "barrier")
 
 @st.composite
 def several(draw: st.DrawFn, ranks: int) -> list[tuple[str, list[int], int, int]]:
-    """Collectives of groups anywhere, which may overlap."""
+    """Draw collectives of groups anywhere, which may overlap."""
     calls = []
     for _ in range(draw(st.integers(2, 6))):
         first, stride = draw(st.integers(0, ranks - 2)), draw(st.integers(1, 9))

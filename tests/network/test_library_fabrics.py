@@ -27,7 +27,7 @@ SLACK = 0.99
 
 
 def graph_of(name: str, fabric: str, *, spines: int = 4, slower: float = 1.0) -> dict[str, Any]:
-    """The preset's nodes of eight and its cards, with other switches between them."""
+    """Return the preset's nodes of eight and its cards, with other switches between them."""
     network = preset(f"{name}:64").network
     shape, figures = network["topology"][0], zip(network["bandwidth"], network["latency"], strict=True)
     within, card = ({"bandwidth": rate, "latency": latency} for rate, latency in figures)
@@ -81,6 +81,7 @@ def test_the_library_sees_the_same_nodes_and_cards_on_every_fabric(name: str, fa
         assert structs.replace(node, bandwidth=first.bandwidth) == first
 
 
+@pytest.mark.deep
 @given(
     name=st.sampled_from(NAMES),
     kind=st.sampled_from(KINDS),

@@ -1,4 +1,4 @@
-"""The LogGOPS model: what LogGOPSim says of the same schedules, what follows from the constants by hand."""
+"""The LogGOPS model against LogGOPSim on the same schedules, and against its constants by hand."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_makespans_are_those_of_loggopsim(
 def test_makespans_of_many_ranks_match_under_both_rules(
     pattern: Callable[[int, int], str], ranks: int, size: int, nanoseconds: int, older_nanoseconds: int
 ) -> None:
-    """The simulators were run on the 512 ranks, and on 65,536, which take 16 rounds of a dissemination."""
+    """Compare with the simulators on 512 ranks, and on 65,536, which take 16 rounds of a dissemination."""
     workload = workload_of(pattern(ranks, size))
     assert run(workload, TOOL) == nanoseconds
     assert run(workload, TOOL | OLDER) == older_nanoseconds
@@ -103,7 +103,7 @@ def test_makespans_of_many_ranks_match_under_both_rules(
 
 @pytest.mark.parametrize(("ranks", "size"), [(2, 8), (5, 1), (16, 100), (32, 8)])
 def test_a_round_of_a_dissemination_takes_a_message_and_before_atlahs_no_gap(ranks: int, size: int) -> None:
-    """In LogGOPSim before ATLAHS, 65,536 ranks take 88,672 ns for 16 rounds."""
+    """Compare with LogGOPSim before ATLAHS, where 65,536 ranks take 88,672 ns for 16 rounds."""
     rounds, wire = (ranks - 1).bit_length(), (size - 1) * TOOL["G"]
     text = dissemination(ranks, size)
     a_round = 2 * TOOL["o"] + TOOL["L"] + wire
@@ -114,7 +114,7 @@ def test_a_round_of_a_dissemination_takes_a_message_and_before_atlahs_no_gap(ran
 
 @pytest.mark.parametrize(("ranks", "size"), [(2, 1024), (5, 502), (24, 1024)])
 def test_before_atlahs_an_all_to_all_takes_a_message_for_each_other_rank(ranks: int, size: int) -> None:
-    """512 ranks took 5,947,018 ns there. A NIC sends a message for longer than it takes to the target."""
+    """Compare with 5,947,018 ns of 512 ranks. A NIC is busy for longer than a message takes to its target."""
     assert TOOL["g"] + (size - 1) * TOOL["G"] >= TOOL["o"] + TOOL["L"]
     a_message = 2 * TOOL["o"] + TOOL["L"] + (size - 1) * TOOL["G"]
     assert makespan(linear_all_to_all(ranks, size), TOOL | OLDER) == (ranks - 1) * a_message
@@ -122,7 +122,7 @@ def test_before_atlahs_an_all_to_all_takes_a_message_for_each_other_rank(ranks: 
 
 
 def test_a_builder_makes_the_same_graph_as_the_text() -> None:
-    """An incast, and a ring whose sends wait for receives."""
+    """Build an incast, and compare with a ring whose sends wait for receives."""
     builders = [TraceBuilder() for _ in range(8)]
     for peer in range(1, 8):
         builders[0].receive(peer, 64 * KIB, tag=peer - 1)
@@ -146,7 +146,7 @@ constants_of = st.fixed_dictionaries(
 
 @given(constants_of, st.integers(1, 10_000))
 def test_a_lone_message_takes_all_constants_once(constants: dict[str, Any], size: int) -> None:
-    """Eager or not, it is received after the overheads, the latency, the gap and its bytes."""
+    """Check both eager and other messages: overheads, latency, gap and bytes before they are received."""
     rest = size - 1
     text = rank_texts(2, [[f"send {size}b to 1 tag 0"], [f"recv {size}b from 0 tag 0"]])
     result = simulate(workload_of(text), system={}, network=network(2, constants), model="loggops")
@@ -159,7 +159,7 @@ def test_a_lone_message_takes_all_constants_once(constants: dict[str, Any], size
 def test_before_atlahs_a_lone_message_pays_for_its_bytes_at_its_target(
     constants: dict[str, Any], size: int
 ) -> None:
-    """Costs per byte do not delay the source, and a large send ends when it is received."""
+    """Check that costs per byte do not delay the source, and that a large send ends when it is received."""
     rest, overhead = size - 1, constants["o"]
     text = rank_texts(2, [[f"send {size}b to 1 tag 0"], [f"recv {size}b from 0 tag 0"]])
     machine = {"network": network(2, constants | OLDER), "model": "loggops"}
@@ -200,7 +200,7 @@ def test_sends_of_a_rank_are_as_far_apart_as_its_nic_or_its_processor_needs() ->
 
 
 def test_computing_and_overheads_take_turns_on_the_processor() -> None:
-    """A send waits for a calculation that nothing orders; a message waits for one at its target."""
+    """Check that a send waits for an unordered calculation, and a message for one at its target."""
     busy = rank_texts(2, [["calc 1000", "send 1b to 1 tag 0"], ["recv 1b from 0 tag 0"]])
     few = {"L": 50, "o": 10, "g": 7, "G": 1, "S": 8}
     assert makespan(busy, few) == 1000 + 10 + 50 + 17
@@ -245,7 +245,7 @@ def test_collectives_run_on_it_too(kind: str, most: int) -> None:
 
 
 def test_endless_waits_are_explained() -> None:
-    """With S = 0, both wait until the other one has received."""
+    """Run with S = 0, where both ranks wait until the other one has received."""
     text = rank_texts(
         2,
         [

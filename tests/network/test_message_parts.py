@@ -29,7 +29,7 @@ EXACT = {"preset": "roce", "header": 0, "payload": 1000, "congestion-control": "
 def run(
     messages: list[tuple[int, int, int]], graph: dict[str, Any], detail: str = "path", **protocol: Any
 ) -> Result:
-    """Messages (source, target, bytes), all at once."""
+    """Run messages (source, target, bytes), all at once."""
     net = {"graph": {**graph, "bandwidth": "100Gbps", "latency": "200ns"}, "protocol": protocol}
     return simulate(sends(graph.get("npus", NPUS), messages), net, system(), model="packet", detail=detail)
 
@@ -57,7 +57,7 @@ def test_a_lone_message_takes_latencies_and_transmissions_and_names_their_links(
 
 
 def test_the_record_of_causes_has_room_for_all_parts_of_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over links of ten speeds, there and back: a latency and a transmission for each of them."""
+    """Send over links of ten speeds, there and back: a latency and a transmission for each of them."""
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     devices = ["npu0", *(f"switch{number}" for number in range(9)), "npu1"]
     links = [
@@ -82,7 +82,7 @@ def test_the_record_of_causes_has_room_for_all_parts_of_a_message(monkeypatch: p
 def test_a_message_that_completes_while_it_is_sent_waits_from_its_begin_to_its_arrival(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With the bytes of another message of its connection, it arrives before its own last byte leaves."""
+    """Check a message that arrives, with bytes of another one, before its own last byte leaves."""
     parts = list[tuple[int, ...]]()
     monkeypatch.setattr(facade, "describes_causes", lambda _: True)
     monkeypatch.setattr(facade, "message_cause", lambda _, row: 40 + row)
@@ -189,7 +189,7 @@ def test_sending_the_window_and_the_rate_are_all_of_the_time_until_a_message_has
         assert held > 0
         assert flow["paused_ns"] == 0
         rest = flow["left_ns"] - flow["begin_ns"] - sending - held
-        # Times are cut to nanoseconds; HPCC's rate may end a wait after the fact, before it is told.
+        # Times are cut to nanoseconds; HPCC's rate may end a wait before the sender is notified.
         assert -3 <= rest <= (3 if control != "hpcc" else held // 100)
         assert flow["mean_queue_ns"] > 0
 
@@ -211,3 +211,25 @@ def test_retransmissions_count_for_their_message_and_in_the_summary(preset: str)
     assert packets["sent_again"] == sum(flow["sent_again"] for flow in outcome) > 0
     assert packets["timeouts"] == sum(flow["timeouts"] for flow in outcome) > 0
     assert {flow["sent_again"] for flow in outcome if flow["source"] == 4} == {0}
+
+
+def test_a_window_holds_a_message_until_it_opens_and_not_until_something_is_sent() -> None:
+    flow = SimpleNamespace(full_ps=NONE, open_ps=NONE, held=NONE, window_ps=0)
+    clock = SimpleNamespace(now_ps=0)
+    network: Any = SimpleNamespace(flows=[flow], state=[clock], figures=[1])
+
+    def held(*acknowledgements: tuple[int, bool], sent_ps: int, rate_ps: int = 0) -> int:
+        """Return the delay of a message whose window is full at 100 ps."""
+        flow.window_ps = 0
+        parts_of_flows.window_is_full(network, 0, 0, 100)
+        for clock.now_ps, is_open in acknowledgements:
+            parts_of_flows.window_may_open(network, 0, is_open)
+        clock.now_ps = sent_ps
+        parts_of_flows.window_held(network, 0, rate_ps)
+        return int(flow.window_ps)
+
+    assert held(sent_ps=190) == 90
+    assert held((150, False), (160, True), (170, True), sent_ps=190) == 60
+    assert held((150, True), (160, False), sent_ps=190) == 90  # it is full again
+    assert held((150, True), sent_ps=190, rate_ps=120) == 30
+    assert held((150, True), sent_ps=190, rate_ps=170) == 0

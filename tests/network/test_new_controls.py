@@ -36,14 +36,14 @@ def star(npus: int, control: str, **keys: Any) -> dict[str, Any]:
 
 
 def incast(control: str, senders: int, size: int, **keys: Any) -> Result:
-    """A message from each sender to rank 0, all at once, with the figures of each message."""
+    """Send a message from each sender to rank 0, all at once, and record the figures of each message."""
     messages = [(rank, 0, size) for rank in range(1, senders + 1)]
     network = star(senders + 1, control, **keys)
     return simulate(sends(senders + 1, messages), network, system(), model="packet", detail="ports")
 
 
 def settled_queue(result: Result) -> float:
-    """The mean bytes that wait for rank 0 in the second half of a run, without its end."""
+    """Return the mean bytes that wait for rank 0 in the second half of a run, without its end."""
     rows = [row for row in result.table("queues").to_pylist() if row["link"].endswith("->npu0")]
     means = [row["mean_bytes"] for row in rows[len(rows) // 2 : -len(rows) // 8]]
     return sum(means) / len(means)
@@ -84,7 +84,7 @@ class Sender:
         of.begins(self.network, 0)
 
     def after(self, rtt_us: float) -> float:
-        """The window after an acknowledgement that took so long."""
+        """Return the window after an acknowledgement with this round-trip time."""
         self.packet.sent_ps = self.state.now_ps - int(rtt_us * US_PS)
         self.of.acknowledged(self.network, 0, 0)
         return float(self.own.window)
@@ -148,7 +148,7 @@ def test_the_window_of_swift_keeps_its_limits(sender: Made) -> None:
     assert (of.own.window, of.pair.window) == (0.25, PAYLOAD)
 
 
-def test_swift_sends_a_packet_every_so_many_round_trips_below_a_window_of_one(sender: Made) -> None:
+def test_swift_sends_a_packet_every_few_round_trips_below_a_window_of_one(sender: Made) -> None:
     of = sender(swift, **FLAT)
     of.own.window = 0.5
     assert of.after(50) == 0.5 * (1 - 0.8 * 25 / 50)
@@ -191,7 +191,7 @@ def noted(time_ns: int, units: int, queue: int) -> int:
 
 
 def test_powertcp_divides_the_rate_of_a_round_by_the_power_and_adds_a_step(sender: Made) -> None:
-    """In 5 of 10 us, a link of 12.5 bytes per ns sends 51,200 bytes, and its queue grows to 20,000."""
+    """Check 5 of 10 us: a link of 12.5 bytes per ns sends 51,200 bytes, and its queue grows to 20,000."""
     of = sender(powertcp)
     control: Any = SimpleNamespace(
         rules=of.network.control.rules, senders=[of.own], noted=[noted(1000, 7, 0)] * 5, known=[0] * 5
@@ -212,7 +212,7 @@ def test_powertcp_divides_the_rate_of_a_round_by_the_power_and_adds_a_step(sende
 
 @pytest.mark.parametrize(("senders", "flows"), [(2, 10), (4, 10), (4, 20)])
 def test_the_queue_of_powertcp_settles_at_the_steps_of_all_senders(senders: int, flows: int) -> None:
-    """The line rate by the expected flows, for each sender, over a round trip."""
+    """Check the line rate divided by the expected flows, for each sender, over a round trip."""
     result = incast("powertcp", senders, 400_000, **{"expected-flows": flows})
     assert settled_queue(result) == pytest.approx(senders / flows * BASE_PS * BYTES_PER_PS, rel=0.3)
 
@@ -224,7 +224,7 @@ def test_swift_keeps_the_round_trip_at_its_target(keys: dict[str, Any]) -> None:
 
 
 def test_swift_shares_a_link_among_more_flows_than_packets_of_its_target() -> None:
-    """In 3 us the link carries 37 packets, less than one of each of 64 senders."""
+    """Check 3 us, in which the link carries 37 packets, less than one of each of 64 senders."""
     keys = {"target-rtt": "3us", "most-window": 1, "window-step": 0.1, **TARGET_ALONE}
     result = incast("swift", 64, 60_000, **keys)
     assert settled_queue(result) < 20 * PAYLOAD  # with a packet of each on its way, 37 would wait
@@ -268,3 +268,9 @@ def test_faults_of_their_keys_are_reported(keys: dict[str, Any], text: str) -> N
     with pytest.raises(MachineError) as caught:
         read_network_alone(star(2, "swift", **keys))
     assert text in str(caught.value)
+
+
+def test_windows_have_a_limit_that_tables_can_store() -> None:
+    read_network_alone(star(2, "swift", **{"most-window": 1 << 30}))
+    with pytest.raises(MachineError, match="most-window"):
+        read_network_alone(star(2, "swift", **{"most-window": (1 << 30) + 1}))

@@ -41,7 +41,7 @@ PROTOCOLS = st.fixed_dictionaries(
 def run(
     shape: dict[str, Any], protocol: dict[str, Any], messages: list[tuple[int, int, int, int]], skips: bool
 ) -> Result:
-    """Messages, each after some computation."""
+    """Run messages, each after a computation."""
     builders = [TraceBuilder() for _ in range(RANKS)]
     for tag, (source, ahead, size, begin) in enumerate(messages):
         target = (source + ahead) % RANKS
@@ -54,7 +54,7 @@ def run(
 
 
 def figures(result: Result) -> dict[str, Any]:
-    """All that is said of a run."""
+    """Return all results of a run."""
     assert result.is_complete
     tables = result.outcome.run.network
     columns, totals = ports_counted(tables)

@@ -1,5 +1,5 @@
 """Rules of packets on random networks: with pauses no packet is lost; lost packets are sent again;
-no packet stays behind. Faults of keys and key files are reported in a sentence.
+no packet is left over. Faults of keys and key files are reported in a sentence.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def run(
     keys: dict[str, Any] | None = None,
     ranks: int = RANKS,
 ) -> Result:
-    """Messages (source, places ahead, bytes), all at once."""
+    """Run messages (source, places ahead, bytes), all at once."""
     ends = ((source, (source + ahead) % ranks, size) for source, ahead, size in messages)
     return simulate(sends(ranks, ends), net, system(**(keys or {})), model="packet", detail="links")
 
 
 def assert_nothing_stays(result: Result) -> None:
-    """All packets, flows and buffers are free again, and links carried what was sent."""
+    """Check that all packets, flows and buffers are free again, and that links carried all bytes sent."""
     assert result.is_complete
     tables = result.outcome.run.network
     state = tables.state[0]
@@ -168,7 +168,7 @@ def test_a_stall_names_packets_lost_without_retransmission(completion: str, rend
 
 
 def test_a_paused_sender_resumes_at_the_latest_when_none_of_its_bytes_are_left() -> None:
-    """However much else is in the buffer, and however little of it may be used to go on."""
+    """Fill the buffer with other packets, and resume only below a high limit."""
     protocol = {"preset": "datacenter", "payload": 1000, "congestion-control": "none", "window": "none"}
     protocol |= {"buffer": 150_000, "resume-below": 140_000, "reserve": 0}
     messages = [(source, RANKS - source, 100_000) for source in range(1, RANKS)]
@@ -189,7 +189,7 @@ def test_timers_of_congestion_control_end_without_retransmission() -> None:
 
 @pytest.mark.deep
 def test_after_its_recoveries_a_target_rate_rises_once_by_the_step_and_then_by_the_large_one() -> None:
-    """So each of both makes a run shorter."""
+    """Check that each of the two steps makes a run shorter."""
     marking = [{"bandwidth": "100Gbps", "from": 0, "to": 1, "probability": 1}]
     protocol = {"preset": "datacenter", "payload": 1000, "congestion-control": "dcqcn", "marking": marking}
     protocol |= {"increase-interval": "2us", "recoveries": 1}
@@ -281,7 +281,7 @@ def test_a_pause_is_shorter_than_its_cause_and_reported_with_its_place() -> None
 
 
 def test_a_lone_message_is_as_fast_as_its_window_lets_it() -> None:
-    """A window of two packets on a long link: two packets per round trip."""
+    """Send with a window of two packets on a long link: two packets per round trip."""
     net = network(
         {"generator": "star", "npus": RANKS}, {"preset": "datacenter", "payload": 1000, "header": 0}
     )
@@ -415,7 +415,7 @@ def test_a_link_that_is_too_fast_to_count_packets_on_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "is_said"),
+    ("protocol", "is_warned"),
     [
         ({"preset": "roce", "pauses": False}, True),
         ({"preset": "roce"}, False),
@@ -424,9 +424,9 @@ def test_a_link_that_is_too_fast_to_count_packets_on_is_refused() -> None:
         ({"preset": "tcp"}, False),
     ],
 )
-def test_missing_retransmission_is_a_warning(protocol: dict[str, Any], is_said: bool) -> None:
+def test_missing_retransmission_is_a_warning(protocol: dict[str, Any], is_warned: bool) -> None:
     described = read_machine(system=system(), network=network(GENERATORS[0], protocol))
-    assert any("is not sent again" in warning.text for warning in described.warnings) == is_said
+    assert any("is not sent again" in warning.text for warning in described.warnings) == is_warned
 
 
 def test_the_flow_model_reports_keys_without_effect() -> None:
@@ -448,7 +448,7 @@ def test_a_queue_for_one_packet_is_enough() -> None:
 
 
 def test_random_numbers_match_the_generator_of_ns3() -> None:
-    """With six times 12345, MRG32k3a begins with 0.1270 (L'Ecuyer 1999); with ones, streams are uniform."""
+    """Check MRG32k3a: with six times 12345 it begins with 0.1270 (L'Ecuyer 1999), with ones it is uniform."""
     from et_sim.network.packet.randomness import COEFFICIENTS, streams_of_ns3
 
     last, second, third = COEFFICIENTS[0]
@@ -463,7 +463,7 @@ def test_random_numbers_match_the_generator_of_ns3() -> None:
 
 
 def test_streams_of_random_numbers_are_those_of_the_published_generator() -> None:
-    """MRG32k3a with all seeds 12345: the first numbers of two streams, and where the second begins."""
+    """Check MRG32k3a with all seeds 12345: the first numbers of two streams, and the start of the second."""
     from et_sim.network.packet.randomness import _of_next_stream, streams_of_ns3
 
     network: Any = SimpleNamespace(streams=[12345] * 6, stream_step=streams_of_ns3(0)[1].tolist())

@@ -1,4 +1,4 @@
-"""TCP on the packet model: what a lone message takes, losses and how they are mended, and what is refused."""
+"""TCP on the packet model: the time of a lone message, losses and retransmissions, and refusals."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ Message = tuple[int, int, int]
 
 
 def star(npus: int = 4, tcp: dict[str, Any] | None = None, **protocol: Any) -> dict[str, Any]:
-    """Hosts of 100 Gb/s behind a switch."""
+    """Return hosts of 100 Gb/s behind a switch."""
     graph = {"generator": "star", "npus": npus, "bandwidth": "100Gbps", "latency": "500ns"}
     return {"graph": graph, "protocol": {"preset": "tcp", "tcp": tcp or {}} | protocol}
 
 
 def sent(network: dict[str, Any], messages: list[Message], ranks: int = 4) -> Result:
-    """Messages (source, target, bytes), those of a rank one after the other."""
+    """Run messages (source, target, bytes), each rank's one after the other."""
     return simulate(messages_of(ranks, messages), system=SYSTEM, network=network, model="packet")
 
 
 def incast(network: dict[str, Any], size: int, ranks: int) -> Result:
-    """Everybody to rank 0."""
+    """Run messages of all other ranks to rank 0."""
     return sent(network, [(rank, 0, size) for rank in range(1, ranks)], ranks)
 
 
 def state(result: Result) -> Any:
-    """The kernel's figures."""
+    """Return the kernel's figures."""
     return result.outcome.run.network.state[0]
 
 
@@ -59,7 +59,7 @@ def tables(result: Result) -> Any:
 
 
 def lone_ps(size: int, window: int = 10) -> int:
-    """Slow start over two links: with every acknowledgement, two packets more may leave."""
+    """Return the time of slow start over two links: each acknowledgement releases two more packets."""
     sizes = [PAYLOAD] * (size // PAYLOAD) + ([size % PAYLOAD] if size % PAYLOAD else [])
     free = [0, 0]
     acknowledged: list[int] = []
@@ -85,7 +85,7 @@ def test_a_handshake_takes_a_round_trip() -> None:
     size = 100_000
     for keys in ({"per-message": True}, {"handshake": True}):
         makespan_ns = sent(star(tcp=keys), [(0, 1, size)]).makespan_ns
-        wanted = (opening + ANSWER * PS_PER_BYTE + lone_ps(size)) / 1000  # it is told that the answer came
+        wanted = (opening + ANSWER * PS_PER_BYTE + lone_ps(size)) / 1000  # the sender has received the answer
         assert makespan_ns == int(wanted)
 
 
@@ -170,8 +170,8 @@ def test_every_message_arrives_in_spite_of_drops(
     assert in_flight <= queue * len(network.ports)
 
 
-def test_losses_are_mended_without_waiting_if_enough_arrives_behind_them() -> None:
-    """With SACK, each packet that is lost is sent once more."""
+def test_losses_are_repaired_without_timeouts_if_enough_arrives_behind_them() -> None:
+    """Check with SACK that each lost packet is sent once more."""
     result = incast(star(4, **{"queue-packets": 40}), 400_000, 4)
     assert result.is_complete
     assert state(result).lost > 0
@@ -197,7 +197,7 @@ def test_a_shared_buffer_gives_each_queue_a_part_of_its_free_space() -> None:
 
 
 def marked_once(control: ModuleType, window: int, flight: int) -> list[int]:
-    """Windows, in packets, after a mark, after another one of the same window, and after one of the next."""
+    """Return windows, in packets, after a mark, a second one in the same window, and one in the next."""
     connection = SimpleNamespace(
         acknowledged=1, sent=1 + flight * PAYLOAD, highest=1 + flight * PAYLOAD, reduced_to=0, state=SMOOTH
     )
@@ -221,7 +221,7 @@ def marked_once(control: ModuleType, window: int, flight: int) -> list[int]:
 @pytest.mark.parametrize(
     ("control", "windows"),
     [
-        (newreno, [15, 15, 15]),  # half of what is under way
+        (newreno, [15, 15, 15]),  # half of the packets under way
         (reno, [20, 20, 10]),  # half of the window
         (cubic, [28, 28, 19]),  # 0.7 of it
         (dctcp, [30, 30, 22]),  # a half of alpha less
@@ -235,7 +235,7 @@ def test_a_mark_shrinks_the_window_once_for_all_that_is_under_way(
 
 @pytest.mark.parametrize(("size", "largest"), [(99, 84), (100, 100), (101, 101)])
 def test_a_window_that_had_reached_its_plateau_releases_no_bandwidth(size: int, largest: int) -> None:
-    """RFC 8312, 4.6: only one that is smaller than before releases bandwidth for others."""
+    """Check RFC 8312, 4.6: only a window that is smaller than before releases bandwidth for others."""
     connection = SimpleNamespace(window=1000 * size, largest=100, epoch_ps=5)
     rules = SimpleNamespace(payload=1000)
     network = SimpleNamespace(
@@ -311,7 +311,7 @@ def test_keys_that_have_no_effect_or_no_sense_are_refused(protocol: dict[str, An
 
 @pytest.mark.parametrize("least", ["1ms", "200ms"])
 def test_timers_of_acknowledged_packets_delay_nothing(least: str) -> None:
-    """Queues that block each other open once nothing moves, not when old timers have rung."""
+    """Check that queues that block each other open when no event is left, not at the end of old timers."""
     traces = []
     for rank in range(4):
         build = TraceBuilder()
@@ -324,3 +324,9 @@ def test_timers_of_acknowledged_packets_delay_nothing(least: str) -> None:
     machine = SYSTEM | queues | {"all-reduce-implementation": ["ring", "ring"]}
     result = simulate(Workload.of(traces), system=machine, network=network, model="packet")
     assert result.makespan_ns == 398_422
+
+
+def test_all_rows_are_free_when_messages_with_their_own_connections_have_arrived() -> None:
+    result = sent(star(tcp={"per-message": True}), [(0, 1, 10_000), (1, 2, 10_000)] * 3)
+    network = result.outcome.run.network
+    assert state(result).free_flows.rows == len(network.flows)

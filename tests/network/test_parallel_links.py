@@ -1,4 +1,4 @@
-"""Parallel links: with a count, one over which a message is spread; as entries, each carries its own."""
+"""Parallel links: a count of links carries a message together; links listed one by one carry their own."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ SIZE, B, L, N = 1_000_000, 25, 300, 3
 
 
 def dumbbell(*middle: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Two NPUs left and two right, and links from left to right."""
+    """Return two NPUs left and two right, and links from left to right."""
     ends = [{"from": f"npu{npu}", "to": "lr"[npu // 2], "bandwidth": "100GB/s"} for npu in range(4)]
     own = [{"from": "l", "to": "r", "latency": L, **keys} for keys in middle]
     return {"npus": 4, "switches": ["l", "r"], "links": [*ends, *own], "logical-dimensions": [4], **more}
 
 
 def sent(network: dict[str, Any], model: str, messages: int = 1) -> et_sim.Result:
-    """One or two messages of their own from left to right, at the same time."""
+    """Run one or two messages of different ranks from left to right, at the same time."""
     workload = messages_of(4, [(source, 2 + source, SIZE) for source in range(messages)])
     return et_sim.simulate(workload, system=SYSTEM, network=network, model=model, detail="links", fold=False)
 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("messages", [1, 2])
-def test_a_count_of_links_is_one_of_so_many_times_the_bandwidth(model: str, messages: int) -> None:
+def test_a_count_of_links_is_one_link_of_the_whole_bandwidth(model: str, messages: int) -> None:
     counted = dumbbell({"bandwidth": f"{B}GB/s", "count": N})
     wide = dumbbell({"bandwidth": f"{N * B}GB/s"})
     slow = dumbbell({"bandwidth": "1GB/s", "count": 2})
@@ -50,7 +50,7 @@ def test_a_message_takes_the_time_of_all_of_them_together() -> None:
 
 @pytest.mark.parametrize("model", ["link", "flow"])
 def test_parallel_links_carry_a_message_each_as_the_hash_selects(model: str) -> None:
-    """With the default routing, only the first of them is used."""
+    """Check that with the default routing, only the first of the links is used."""
     two = {"bandwidth": f"{B}GB/s"}, {"bandwidth": f"{B}GB/s", "name": "second"}
     ends = 2 * (SIZE // 100) if model == "link" else 0
     alone = L + SIZE // B + ends

@@ -1,8 +1,8 @@
 """No run in the corrected profile is faster than its bytes pass through the ports of the machine.
 
-The bounds are closed forms: what must leave an NPU, or a block of NPUs such as a node, whatever the
-algorithm; what enters or leaves an NPU whose links differ, passes a unit of a memory pool, or is sent by a
-NIC of LogGOPS (which gives no bandwidth of its receiving side).
+The bounds are closed forms: the bytes that must leave an NPU, or a block of NPUs such as a node, with any
+algorithm; the bytes that enter or leave an NPU whose links differ, pass a unit of a memory pool, or are sent
+by a NIC of LogGOPS (which has no bandwidth for its receiving side).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def makespan_ns(kind: str, machine: str, size: int, **options: Any) -> int:
 
 
 def ports_of(dimension: LogicalDimension) -> float:
-    """Bytes per nanosecond that leave an NPU along a dimension."""
+    """Return bytes per nanosecond that leave an NPU along a dimension."""
     others = dimension.npus - 1
     links = {
         DimensionShape.SWITCH: 1,
@@ -50,7 +50,7 @@ def ports_of(dimension: LogicalDimension) -> float:
 
 
 def leaving(network: Network) -> Iterator[tuple[int, float]]:
-    """NPUs of a block, and bytes per nanosecond that leave it."""
+    """Yield NPUs of a block, and bytes per nanosecond that leave it."""
     if isinstance(network.fabric, GraphFabric):
         graph, cards = network.fabric.graph, network.cards
         yield 1, graph.bytes_per_ns[graph.sources == graph.npus[0]].sum()
@@ -81,7 +81,7 @@ def bound_ns(kind: str, machine: str, size: int) -> float:
 
 
 def machines_of(name: str, most: int) -> Iterator[str]:
-    """A part of a node, a node, some nodes, and two whose NPUs share cards."""
+    """Yield a part of a node, a node, some nodes, and two whose NPUs share cards."""
     fewest = entry(name).fewest
     for npus in (fewest // 2, fewest, 2 * fewest, 8 * fewest):
         with suppress(UsageError):
@@ -93,7 +93,7 @@ def machines_of(name: str, most: int) -> Iterator[str]:
 
 
 def below(name: str, most: int, sizes: tuple[int, ...], models: tuple[str, ...]) -> list[Any]:
-    """Points whose answer is faster than their wires, with the factor."""
+    """Return points whose result is faster than their wires, with the factor."""
     results = []
     for machine in machines_of(name, most):
         for kind in KINDS:
@@ -137,7 +137,7 @@ def test_eight_gpus_all_reduce_at_the_bandwidth_of_their_links_by_default() -> N
 
 @st.composite
 def exchanges(draw: Any) -> tuple[str, int, list[tuple[int, int, int]]]:
-    """A shape, NPUs, and messages of which no two begin or end at one NPU, each to a neighbour."""
+    """Draw a shape, NPUs, and messages to neighbours without a common source or target."""
     npus = draw(st.integers(2, 8))
     pairs = draw(st.permutations(range(npus)))
     ends = zip(pairs[::2], pairs[1::2], strict=False)
@@ -162,7 +162,7 @@ def test_without_sharing_analytical_equals_flow(
 
 
 def links_of(shape: str, npus: int) -> list[tuple[Any, Any]]:
-    """The ends of every link in one dimension."""
+    """Return the ends of every link in one dimension."""
     if shape == "Switch":
         return [ends for npu in range(npus) for ends in ((npu, "switch"), ("switch", npu))]
     near = {1, npus - 1} if shape == "Ring" else set(range(1, npus))
@@ -202,21 +202,21 @@ def test_no_unit_of_a_memory_pool_passes_more_than_it_can(
     ]
     memory = {"memory-type": "HIERARCHICAL_POOL", "chunk": 64, "stages": stages, "sharing": sharing}
     builders = [TraceBuilder() for _ in of_rank]
-    for build, asked in zip(builders, of_rank, strict=True):
-        for stores, size in asked:
+    for build, accesses in zip(builders, of_rank, strict=True):
+        for stores, size in accesses:
             (build.store if stores else build.load)(size)
     workload = Workload.of([build.build() for build in builders])
     took = et_sim.simulate(workload, system=CORRECTED, network=RING_4, memory=memory).makespan_ns
     for stage in stages:
         each = 4 // stage["count"]
         for unit in range(stage["count"]):
-            asked = [node for rank in range(unit * each, (unit + 1) * each) for node in of_rank[rank]]
-            ways = [sum(size for stores, size in asked if stores is way) for way in (False, True)]
+            accesses = [node for rank in range(unit * each, (unit + 1) * each) for node in of_rank[rank]]
+            ways = [sum(size for stores, size in accesses if stores is way) for way in (False, True)]
             assert took >= int((max(ways) if is_duplex else sum(ways)) / stage["bandwidth"])
 
 
 def test_parts_of_nanoseconds_count_where_a_port_passes_messages_without_a_break() -> None:
-    """Seven messages arrive over one link of 10 bytes a nanosecond, and are cut to nanoseconds together."""
+    """Send seven messages over one link of 10 bytes a nanosecond: they are cut to nanoseconds together."""
     for size in (1003, 1009):
         messages = sent(8, [(source, 0, size) for source in range(1, 8)])
         for model, first in (("analytical", 0), ("link", size // 10)):

@@ -26,7 +26,7 @@ def arrival(messages: list[tuple[int, int, int]], latency: str, *bandwidths: int
 
 
 def test_parts_of_nanoseconds_add_up_over_several_ports() -> None:
-    """The latency of each port and one serialisation, at the slowest port."""
+    """Check the latency of each port and one serialisation, at the slowest port."""
     for latency, bandwidths in product(("500.3", "499.9"), ((SLOW, FAST, MIDDLE), (FAST, MIDDLE, SLOW))):
         for size in (10_007, 10_004):
             exact = 3 * Fraction(latency) + Fraction(size, SLOW)
@@ -34,7 +34,7 @@ def test_parts_of_nanoseconds_add_up_over_several_ports() -> None:
 
 
 def test_a_message_that_waits_at_a_port_gains_the_time_by_which_its_last_byte_was_behind() -> None:
-    """At its second or third port, a message meets another one, which began there at 0."""
+    """Meet another message at the second or third port, where that one began at 0."""
     size = 10_007
     for latency, other in product((Fraction("500.3"), Fraction("499.9")), (80_033, 130_001, 145_021)):
         alone = 3 * latency + Fraction(size, SLOW)
@@ -48,7 +48,7 @@ def test_a_message_that_waits_at_a_port_gains_the_time_by_which_its_last_byte_wa
 
 
 def test_a_message_that_waits_at_two_ports_gains_the_time_once() -> None:
-    """It follows the messages that it meets at its second and third port."""
+    """Follow other messages at the second and third port."""
     size, latency = 10_007, 500
     for first, second in ((130_003, 250_006), (130_003, 220_009), (80_033, 249_001)):
         at_second = max(Fraction(first, FAST), Fraction(latency))

@@ -26,7 +26,7 @@ EXACT = {"preset": "roce", "header": 0, "payload": 1000, "congestion-control": "
 
 
 def run(net: dict[str, Any], messages: list[tuple[int, int, int]], detail: str = "ports") -> Result:
-    """Messages (source, target, bytes), all at once."""
+    """Run messages (source, target, bytes), all at once."""
     return simulate(
         sends(net["graph"].get("npus", 8), messages), net, system(), model="packet", detail=detail
     )
@@ -38,7 +38,7 @@ def star(npus: int, **protocol: Any) -> dict[str, Any]:
 
 
 def dumbbell(**protocol: Any) -> dict[str, Any]:
-    """Two leaves with four NPUs each, and one spine."""
+    """Return two leaves with four NPUs each, and one spine."""
     graph = {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 4}
     return {"graph": {**graph, "bandwidth": "100Gbps", "latency": "200ns"}, "protocol": EXACT | protocol}
 
@@ -48,7 +48,7 @@ def rows(result: Result, name: str) -> list[dict[str, Any]]:
 
 
 def waited(result: Result, link: str) -> float:
-    """Bytes times nanoseconds."""
+    """Return the waiting on a link in bytes times nanoseconds."""
     outcome = (row for row in rows(result, "queues") if row["link"] == link)
     return sum(row["mean_bytes"] * (row["end_ns"] - row["start_ns"]) for row in outcome)
 
@@ -135,7 +135,7 @@ CHANGES = st.lists(
 
 
 def _recorded(changes: Changes, per_port: int) -> Queues:
-    """Ports of one switch, of which bytes wait and go on."""
+    """Return the record of ports of one switch at which bytes wait and leave."""
     queues = new_queues(np.zeros(3, np.int64), np.arange(1, 4), pauses=False)
     queues.grid[PER_PORT] = per_port
     slices = table(queues.slices.dtype, 3 * per_port)

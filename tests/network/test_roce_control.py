@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from et_sim.engine.state.run import NONE
+from et_sim.network.packet.calendar import new_calendar, set_event, with_timers
 from et_sim.network.packet.roce import control, transport
 from et_sim.network.packet.roce.controls import dcqcn, dctcp, hpcc, timely
 from et_sim.network.packet.roce.pairs import timer_of
@@ -54,7 +55,7 @@ class Sender:
         self.of.acknowledged(self.network, 0, 0)
 
     def acknowledged(self, sequence: int, **packet: int) -> int:
-        """An acknowledgement; the rate after it."""
+        """Return the rate after an acknowledgement."""
         self.packet.sequence = sequence
         vars(self.packet).update(packet)
         self.of.acknowledged(self.network, 0, 0)
@@ -119,7 +120,7 @@ def test_dcqcn_reduces_by_half_of_alpha_and_only_if_there_was_a_mark(sender: Mad
 
 @pytest.mark.parametrize("clamps", [0, 1])
 def test_dcqcn_keeps_its_target_in_reductions_one_after_the_other(sender: Made, clamps: int) -> None:
-    """Only a rate that has risen meanwhile is a new target, unless every reduction sets it."""
+    """Check that only a rate that has risen meanwhile is a new target, unless every reduction sets it."""
     of = sender(dcqcn, clamps_target=clamps)
     of.marked()
     for rate in (50_000, 25_000):
@@ -249,7 +250,7 @@ def test_a_new_rate_also_holds_for_the_packet_that_was_sent_last(
 
 
 def with_links(of: Sender, hops: int = 1, **rules: Any) -> None:
-    """Links of 100,000 bits per second, with room for the figures of five."""
+    """Set links of 100,000 bits per second, with space for the figures of five."""
     defaults = {"reacts_fast": 1, "samples": 0, "wanted_use": 0.5, "most_steps": 2, "units": 1}
     vars(of.rules).update(defaults | rules)
     of.network.flows[0].back = hops + 2
@@ -260,7 +261,7 @@ def with_links(of: Sender, hops: int = 1, **rules: Any) -> None:
 
 
 def noted(time_ns: int, units: int, queue: int = 0) -> int:
-    """A figure of a header: 24 bits of time, 20 of bytes sent, then those that wait."""
+    """Return a figure of a header: 24 bits of time, 20 of bytes sent, then those that wait."""
     return time_ns | units << 24 | queue << 44
 
 
@@ -336,7 +337,7 @@ def test_hpcc_may_leave_out_links_without_a_queue_within_a_round(
 def test_hpcc_weighs_new_figures_by_their_part_of_a_round_trip(
     sender: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first of equally full links counts; times longer than a round trip count in full."""
+    """Check that the first of equally full links counts, and that times beyond a round trip count in full."""
     monkeypatch.setattr(hpcc, "set_rate", lambda _, __, rate: setattr(of.pair, "rate", rate))
     monkeypatch.setattr(hpcc, "_use", lambda *_: 0.5)
     of = sender(hpcc)
@@ -374,7 +375,7 @@ def test_hpcc_headers_have_the_time_the_bytes_and_the_queue_of_a_port(sender: Ma
 
 
 def test_the_state_of_a_message_is_described_by_distances_and_counts_each_in_a_place_of_its_own() -> None:
-    """Positions of bytes are taken from each other, and times from the present."""
+    """Check that positions of bytes are relative to each other, and times to the present."""
     pair = SimpleNamespace(
         sent=500,
         acknowledged=400,
@@ -388,13 +389,13 @@ def test_the_state_of_a_message_is_described_by_distances_and_counts_each_in_a_p
         refused_ps=1011,
     )
     flow = SimpleNamespace(packets=74, retransmitted=75, size=501, is_reported=1)
-    place = [NONE] * 40
+    calendar = with_timers(new_calendar(3, 1), 40)
     network: Any = SimpleNamespace(
         state=[SimpleNamespace(now_ps=1000, order=20)],
         transport=SimpleNamespace(pairs=[None, None, pair]),
         flows=[None, None, flow],
         ports=[None] * 3,
-        calendar=SimpleNamespace(place=place, entries=[None, SimpleNamespace(key=1013, tie=26)]),
+        calendar=calendar,
         repeats=[SimpleNamespace(entries=0, compares=0)],
         picture=[],
     )
@@ -406,6 +407,6 @@ def test_the_state_of_a_message_is_described_by_distances_and_counts_each_in_a_p
         return network.picture[1:end]
 
     assert described() == [2, 30, -100, -50, 7, 71, 72, 73, 11, 74, 75, 1, 1, NONE]
-    place[len(network.ports) + timer_of(2)] = 1
+    set_event(calendar, len(network.ports) + timer_of(2), 1013, 26, 1000)
     pair.next_ps, pair.refused, flow.size = 993, 449, 500
     assert described() == [2, 30, -100, -50, 0, 71, 72, 73, 0, 74, 75, 0, 1, 13, 6]

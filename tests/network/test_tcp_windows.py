@@ -16,7 +16,7 @@ S_PS, MS_PS = 10**12, 10**9
 
 
 def begun(of: ModuleType, **more: Any) -> tuple[Any, Any]:
-    """(network, its only connection), whose window is 10 packets; its record is its control's as well."""
+    """Return a network and its only connection, of 10 packets; its record is also its control's."""
     rules = SimpleNamespace(payload=PAYLOAD, first_window=10, first_threshold=0, gain=0.25)
     connection = SimpleNamespace(acknowledged=1, highest=1, sent=1, rtt_ps=MS_PS)
     network = SimpleNamespace(
@@ -30,7 +30,7 @@ def begun(of: ModuleType, **more: Any) -> tuple[Any, Any]:
 
 
 def windows(network: Any, *packets: int) -> list[int]:
-    """The window, in bytes, after acknowledgements of so many packets."""
+    """Return the window, in bytes, after acknowledgements of these numbers of packets."""
     found = []
     for count in packets:
         control.grows(network, 0, count)
@@ -55,7 +55,7 @@ def test_newreno_adds_a_packet_an_acknowledgement_and_then_one_a_window() -> Non
         12_000,
         12_000 + 1000 * 1000 // 12_000,
     ]
-    # What is left of an acknowledgement that reaches the threshold counts as beyond it.
+    # The rest of an acknowledgement that reaches the threshold counts as beyond it.
     network, _ = begun(newreno, threshold=11 * PAYLOAD)
     assert windows(network, 2) == [11_000 + 1000 * 1000 // 11_000]
 
@@ -102,7 +102,7 @@ def test_cubic_follows_a_cubic_function_with_the_last_window_as_its_plateau() ->
 def test_cubic_begins_a_plateau_at_its_window_if_that_is_as_large_as_ever(
     largest: int, origin: int, wanted: int
 ) -> None:
-    """Without a loss, the window grows by one in twenty packets at least."""
+    """Check that without a loss, the window grows by at least one in twenty packets."""
     network, connection = begun(cubic, threshold=0, largest=largest, least_rtt_ps=0)
     assert cubic._packets_for_one(network, connection, 70) == wanted
     assert connection.origin == origin
@@ -141,7 +141,7 @@ def test_slow_start_of_cubic_ends_when_acknowledgements_come_closely_for_long(
 
 @pytest.mark.parametrize(("growth", "ends"), [(0, False), (1, True)])
 def test_slow_start_of_cubic_ends_when_the_way_takes_longer(growth: int, ends: bool) -> None:
-    """By more than 4 ms, in the least of eight times."""
+    """Check growth of more than 4 ms, in the least of eight times."""
     network, connection = begun(cubic, window=16 * PAYLOAD, least_rtt_ps=MS_PS)
     network.state[0].now_ps = S_PS
     connection.rtt_ps = 5 * MS_PS + growth

@@ -1,4 +1,4 @@
-"""Valiant routing on a dragonfly: by way of a drawn group, for each message, whatever the model."""
+"""Valiant routing on a dragonfly: through a drawn group, for each message, on any model."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def described(routing: str, **keys: Any) -> dict[str, Any]:
 
 
 def groups_on(names: list[str]) -> list[int]:
-    """The groups of the routers on a way, each as often as it is entered."""
+    """Return the groups of the routers on a path, once for each entry."""
     groups = [int(name.removeprefix("router")) // ROUTERS for name in names if name.startswith("router")]
     return [group for at, group in enumerate(groups) if at == 0 or group != groups[at - 1]]
 
 
 def way(machine: Network, source: int, target: int, message: int) -> list[str]:
-    """The devices on the way of the message before which so many went between the same ranks."""
+    """Return the devices on the path of message number `message` between two ranks."""
     tables, ports = route_tables(machine), ports_of_flow(message)
     assert isinstance(machine.fabric, GraphFabric)
     graph = machine.fabric.graph
@@ -60,7 +60,7 @@ def way(machine: Network, source: int, target: int, message: int) -> list[str]:
 
 
 def test_messages_go_by_way_of_another_group_and_stay_in_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A local and a global link to the group, these and a local one from there, and the links of the NPUs."""
+    """Check the local and global links to the other group and from there, and the links of the NPUs."""
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     machine = read_network_alone(described("valiant"))
     tables = route_tables(machine)
@@ -80,7 +80,7 @@ def test_messages_go_by_way_of_another_group_and_stay_in_their_own(monkeypatch: 
 
 
 def drawn_groups(machine: Network, source: int, target: int, messages: int) -> list[int]:
-    """As stops, of so many messages in a row."""
+    """Return the drawn groups of consecutive messages, as stops."""
     tables, device = route_tables(machine), route_tables(machine).device_of[source]
     ports = [ports_of_flow(number) for number in range(messages)]
     return [int(stop_after(tables, device, source, source, target, port)) - RANKS for port in ports]
@@ -115,7 +115,7 @@ def test_a_lone_message_pays_for_every_link_of_its_way(model: str, monkeypatch: 
 def test_neighbouring_groups_do_not_share_one_link_any_more(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All NPUs of a group send to the next group: minimally, over one global link."""
+    """Check NPUs of a group that all send to the next group: minimally, over one global link."""
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     each, size = 8, 125_000
     graph = DRAGONFLY | {"local-links": {"bandwidth": "400Gbps"}, "global-links": {"bandwidth": "100Gbps"}}

@@ -1,6 +1,6 @@
-"""Routers with credits, cycle by cycle: everybody looks at everything in every cycle.
+"""Routers with credits, cycle by cycle: every router examines all its channels in every cycle.
 
-Written apart from the engine, for tests of it. Ways, the order of links and the speeds are given.
+An oracle for the engine, written independently. Paths, the order of links and the speeds are given.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Wire(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What is the same everywhere."""
+    """The figures that all routers share."""
 
     flit: int
     packet: int
@@ -32,7 +32,7 @@ class Rules(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Of so many bytes, from this cycle on, over these links."""
+    """A message with its first cycle, links and bytes."""
 
     at: int
     way: tuple[int, ...]
@@ -81,7 +81,7 @@ class Fabric:
         return max(-(-size // self.rules.packet), 1)
 
     def run(self) -> list[int]:
-        """The cycle in which each message is at its target."""
+        """Return the cycle in which each message is at its target."""
         pending = sorted(range(len(self.messages)), key=lambda row: self.messages[row].at)
         cycle = 0
         while any(self.left):
@@ -97,7 +97,7 @@ class Fabric:
         return self.ends
 
     def start(self, link: int, cycle: int) -> None:
-        """Packets at their source take the channels there."""
+        """Give packets at their source the free channels there."""
         while self.waiting[link] and self.free["npu", link]:
             entry = self.waiting[link][0]
             channel = self.free["npu", link].popleft()
@@ -113,17 +113,17 @@ class Fabric:
                 self.waiting[link].popleft()
 
     def chosen(self, device: int, cycle: int) -> list[tuple[Any, Any, int, Channel]]:
-        """(output, input, its number, channel) of every flit that goes on."""
-        asked: dict[Any, list[tuple[int, Any, Channel]]] = {}
+        """Return (output, input, its number, channel) of every flit that moves."""
+        requests: dict[Any, list[tuple[int, Any, Channel]]] = {}
         for number, place in enumerate(self.inputs[device]):
             for channel in self.held[place]:
                 if self.can_go_on(channel, cycle):
-                    asked.setdefault(self.output(channel), []).append((number, place, channel))
+                    requests.setdefault(self.output(channel), []).append((number, place, channel))
                     break
-        return [(out, *self.next_in_turn(out, result)) for out, result in asked.items()]
+        return [(out, *self.next_in_turn(out, result)) for out, result in requests.items()]
 
     def next_in_turn(self, out: Any, found: list[tuple[int, Any, Channel]]) -> tuple[Any, int, Channel]:
-        """Of those that ask, the first after the last turn."""
+        """Return, of the channels that request an output, the first after the last turn."""
         later = [entry for entry in found if entry[0] > self.turn[out]]
         number, place, channel = min(later or found, key=lambda entry: entry[0])
         return place, number, channel
@@ -151,7 +151,7 @@ class Fabric:
         return channel.datelines + (self.links[out].order < self.links[channel.link].order)
 
     def move(self, out: Any, place: Any, number: int, channel: Channel, cycle: int) -> None:
-        """One flit goes on."""
+        """Move one flit."""
         channel.sent += 1
         is_last = channel.sent == channel.flits
         is_over = is_last or self.rules.turns_of_flits

@@ -1,7 +1,7 @@
 """The offline greedy order of dimensions, transcribed rule by rule and without regard for speed.
 
 State is a list of (dimension, load) pairs that persists from chunk to chunk of one collective. Written from
-the description of the rules alone, so that it can disagree with `et_sim.plan.dimension_order`.
+the description of the rules alone, independently of `et_sim.plan.dimension_order`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class GreedyOrder:
         return self.dimensions[d].bandwidth / self.dimensions[0].bandwidth
 
     def next_chunk(self, remaining: int, recommended: int) -> tuple[int, tuple[int, ...]]:
-        """Rules 1 to 3: (bytes of the chunk, order of dimensions)."""
+        """Return the bytes of the next chunk and its order of dimensions, by rules 1 to 3."""
         self.insertion_sort()
         if self.gathers:
             self.state = self.state[::-1]
@@ -79,7 +79,7 @@ class GreedyOrder:
         return room
 
     def charge(self, order: list[int], chunk: int) -> None:
-        """The k-th entry of the list pays for the k-th dimension of the order."""
+        """Charge the k-th entry of the list for the k-th dimension of the order."""
         size = chunk
         for k, d in enumerate(order):
             if not self.dimensions[d].takes_part:
@@ -98,7 +98,7 @@ class GreedyOrder:
 def planned(
     kind: str, total: int, recommended: list[int], dimensions: list[Dimension], flexible: bool
 ) -> list[tuple[int, tuple[int, ...]]]:
-    """All chunks; without `flexible`, the k-th has the k-th recommended size."""
+    """Return all chunks; without `flexible`, the k-th has the k-th recommended size."""
     order = GreedyOrder(kind, dimensions, flexible)
     results: list[tuple[int, tuple[int, ...]]] = []
     left = total

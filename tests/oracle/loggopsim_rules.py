@@ -1,4 +1,4 @@
-"""Schedules under the rules of LogGOPSim before ATLAHS: what the LogGOPS model must agree with.
+"""Schedules under the rules of LogGOPSim before ATLAHS: an oracle for the LogGOPS model.
 
 Written from the description of the rules, with dictionaries where the model has linked records. All numbers
 of `Constants` are those of the network file. A rank is a list of operations.
@@ -34,7 +34,7 @@ class Operation:
 class Simulation:
     ranks: list[list[Operation]]
     constants: dict[str, Any]
-    ends: dict[tuple[int, int], int] = field(default_factory=dict)  # by rank and row, of what has ended
+    ends: dict[tuple[int, int], int] = field(default_factory=dict)  # ends of operations, by rank and row
 
     def run(self) -> None:
         self.processor, self.sending, self.receiving = ([0] * len(self.ranks) for _ in range(3))

@@ -1,11 +1,10 @@
 """Max-min fair sharing in exact fractions: an oracle for the flow model.
 
-Flows are fluids that begin at given times. Between two moments at which one begins or ends, all have the
-rates of progressive filling: all grow together, and those on a link that is full stop growing. Of flows with
-one `pair`, those that begin first go first, and those that begin together share one rate equally.
+Flows are fluids that begin at given times. Between two begins or ends, all have the rates of
+progressive filling: all grow together, and those on a full link stop growing. Among flows with one `pair`,
+the earliest go first, and flows that begin together share one rate equally.
 
-The model sets rates once per nanosecond only: when all have ended that end in it. With `once_per_ns`, so does
-the oracle.
+The model sets rates once per nanosecond only, after all ends in it. With `once_per_ns`, so does the oracle.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import NamedTuple
 
 
 class Flow(NamedTuple):
-    """So many bytes over links, from a time on; `back` are those that its acknowledgements take."""
+    """A flow of bytes over links from a time on; its acknowledgements take the links `back`."""
 
     begin_ns: int
     size: int
@@ -33,9 +32,9 @@ def end_times(
     *,
     once_per_ns: bool = False,
 ) -> list[Fraction]:
-    """When the last byte of each flow has set out.
+    """Return the time at which the last byte of each flow leaves.
 
-    `acknowledged`: what acknowledgements take of a link, by what they acknowledge.
+    `acknowledged`: the rate of acknowledgements on a link, relative to the rate that they acknowledge.
     """
     loads = [dict.fromkeys(flow.links, Fraction(1)) for flow in flows]
     for flow, load in zip(flows, loads, strict=True):
@@ -68,7 +67,7 @@ def end_times(
 
 
 def first_of_pairs(flows: Sequence[Flow], active: set[int]) -> list[list[int]]:
-    """The flows whose turn it is, by their pairs."""
+    """Return the flows whose turn it is, by their pairs."""
     lines: dict[Hashable, list[int]] = {}
     for number in sorted(active):
         pair = flows[number].pair
@@ -81,16 +80,16 @@ def first_of_pairs(flows: Sequence[Flow], active: set[int]) -> list[list[int]]:
 
 
 def whole_ns(time: Fraction) -> int:
-    """The nanosecond in which a flow ends, or the next one if it ends only just before that."""
+    """Return the nanosecond in which a flow ends, or the next one if it ends just before that one."""
     return math.floor(time + Fraction(1, 2048))
 
 
 def fair_rates(
     loads: Mapping[int, Mapping[Hashable, Fraction]], capacity: Mapping[Hashable, Fraction]
 ) -> dict[int, Fraction]:
-    """Rates at which nobody can have more without taking it from one that has no more itself.
+    """Return rates of which none can grow without reducing one that is no larger.
 
-    `loads`: what each flow takes of its links, by its rate.
+    `loads`: the use of links by each flow, relative to its rate.
     """
     rates: dict[int, Fraction] = {}
     growing = set(loads)

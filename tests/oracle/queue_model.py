@@ -1,4 +1,4 @@
-"""Queues as plain lists, for ranks that all do the same at the same time: what the engine must agree with.
+"""Queues as plain lists, for ranks that all run the same at the same time: an oracle for the engine.
 
 A phase takes a known time once its queue lets it start, as messages do not delay each other here. Everything
 is written from the description of queues and orders, with lists where the engine has linked records.
@@ -17,7 +17,7 @@ class Phase:
     operation: str
     largest: int  # bytes per member, before or after it
     duration: int
-    last_wait: int  # between the registration of its last event and its end: orders what ends together
+    last_wait: int  # between the registration of its last event and its end: the order of equal ends
 
 
 @dataclass(eq=False)
@@ -41,7 +41,7 @@ Queue = list[Chunk]
 
 
 def place(queue: Queue, mine: Chunk, order: str) -> int:
-    """Where a chunk is inserted."""
+    """Return the position at which a chunk is inserted."""
     if order == "FIFO" or mine.phase.operation in ("all_reduce", "all_to_all"):
         return first(queue, lambda entry: entry.started or entry.priority >= mine.priority)
     if order == "smallestFirst":
@@ -58,7 +58,7 @@ def first(queue: Queue, is_passed) -> int:  # type: ignore[no-untyped-def]
 
 
 def place_in_turn(queue: Queue, mine: Chunk) -> int:
-    """RG. `seen` are the operations of the entries looked at so far."""
+    """Return the position for the order RG; `seen` are the operations of entries visited so far."""
     seen: list[str] = []
     k = 0
     while k < len(queue):
@@ -77,7 +77,7 @@ def place_in_turn(queue: Queue, mine: Chunk) -> int:
 
 
 class Machine:
-    """One rank, standing for all."""
+    """One rank, which represents all."""
 
     def __init__(self, limit: int, order: str) -> None:
         self.limit, self.order = limit, order
@@ -85,7 +85,7 @@ class Machine:
         self.events: list[tuple[int, int, int, Chunk]] = []
         self.count = self.now = 0
         self.is_tied = (
-            False  # phases of different queues ended together: ranks may differ in what comes first
+            False  # phases of different queues ended together: ranks may handle them in different orders
         )
         self.last: tuple[int, int, int] | None = None
 
@@ -105,7 +105,7 @@ class Machine:
             heapq.heappush(self.events, (end, end - chunk.phase.last_wait, self.count, chunk))
 
     def run(self, chunks: list[Chunk]) -> list[int]:
-        """When each collective ends."""
+        """Return the end of each collective."""
         ends = [0] * (max(chunk.collective for chunk in chunks) + 1)
         for chunk in chunks:
             self.enter(chunk)

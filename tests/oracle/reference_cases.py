@@ -19,7 +19,7 @@ Items = list[list[dict[str, Any]]]  # of every rank
 
 
 class CaseMaker:
-    """One machine, and what its ranks do."""
+    """A machine and the operations of its ranks."""
 
     def __init__(self, seed: int, *, dimensions: int = 1, rendezvous: float = 0.3) -> None:
         self.random = random = Random(seed)
@@ -53,7 +53,7 @@ class CaseMaker:
         }
 
     def add_messages(self, items: Items, most: int, *, places: int | None = None) -> None:
-        """A few sends, with their receives."""
+        """Add a few sends, with their receives."""
         for _ in range(self.random.randint(1, most)):
             source, target = self.random.sample(range(places or len(items)), 2)
             rest = {"comm_size": self.random.choice(self.sizes), "comm_tag": self.random.choice(self.tags)}
@@ -61,13 +61,13 @@ class CaseMaker:
             items[target].append({"t": "RECV", "a": {"comm_src": source, **rest}})
 
     def add_computations(self, items: Items) -> None:
-        """A computation on some ranks."""
+        """Add a computation on some ranks."""
         for rank in self.random.sample(range(len(items)), self.random.randint(1, len(items))):
             micros, cpu = self.random.choice((0, 1, 2, 5, 30)), self.random.random() < 0.2
             items[rank].append({"t": "COMP", "us": micros, "cpu": cpu})
 
     def add_collective(self, sizes: tuple[int, ...]) -> None:
-        """One of all ranks, or of a group."""
+        """Add a collective of all ranks, or of a group."""
         group = self.random.choice(["", *(self.groups or {})])
         attributes = {"comm_type": self.random.choice(list(KINDS)), "comm_size": self.random.choice(sizes)}
         if group:
@@ -77,7 +77,7 @@ class CaseMaker:
             self.items[rank].append({"t": "COLL", "a": attributes})
 
     def numbered(self, items: Items, mixing: float) -> dict[str, Any]:
-        """A workload: nodes with ids, in about this order, and with dependencies on earlier ones."""
+        """Return a workload: nodes with ids in about this order, and with dependencies on earlier ones."""
         chance = self.random.choice((0, 0.2, 0.5))
         programs = []
         for rank, own in enumerate(items):
@@ -91,7 +91,7 @@ class CaseMaker:
         return {"nranks": len(items), "programs": programs}
 
     def case(self, mixing: float) -> Case:
-        """All of it."""
+        """Return the whole case."""
         return Case(
             {
                 "id": "random",
@@ -109,7 +109,7 @@ class CaseMaker:
 
 
 def messages(seed: int) -> Case:
-    """Sends and receives, mostly with rendezvous, few tags and several sizes."""
+    """Return sends and receives, mostly with rendezvous, few tags and several sizes."""
     make = CaseMaker(seed, rendezvous=0.8)
     for _ in range(make.random.randint(1, 6)):
         make.add_messages(make.items, 3)
@@ -119,7 +119,7 @@ def messages(seed: int) -> Case:
 
 
 def custom(seed: int) -> Case:
-    """Custom collectives among messages and other collectives; lists of groups may be out of order."""
+    """Return custom collectives among messages and other collectives; lists of groups may be out of order."""
     make = CaseMaker(seed, dimensions=1 + (seed % 4 == 0))
     order = make.random.sample(range(make.ranks), make.ranks)
     if make.random.random() < 0.5:
@@ -140,7 +140,7 @@ def custom(seed: int) -> Case:
 
 
 def chunks(seed: int) -> Case:
-    """Collectives that are cut exactly, on networks so slow that every byte counts."""
+    """Return collectives that are cut exactly, on networks so slow that every byte counts."""
     make = CaseMaker(seed, dimensions=1 + seed % 3)
     make.system["preferred-dataset-splits"] = make.random.choice((1, 2, 3, 4))
     make.system["corrections"] = {"exact-chunks": True}

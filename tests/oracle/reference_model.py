@@ -1,8 +1,8 @@
 """The reference's rules, written a second time: objects and callbacks, one event after the other.
 
-It knows computations, point-to-point messages, rendezvous, groups, custom collectives, and collectives by
+It models computations, point-to-point messages, rendezvous, groups, custom collectives, and collectives by
 ring and direct, on both network models. It reads cases as `cases.Case` does, and shares no
-code with et-sim. Queues know no priorities: a rank has one collective under way.
+code with et-sim. Queues have no priorities: a rank has one collective under way.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Calendar:
         self._slots[time].append(happen)
 
     def own(self, rank: int, delay: int, happen: Callback) -> None:
-        """For what a rank schedules for itself."""
+        """Schedule an event of a rank for itself."""
         key = (rank, self.now + delay)
         if key not in self._buckets:
             self._buckets[key] = deque()
@@ -62,7 +62,7 @@ class Calendar:
 
 
 class Network:
-    """How long messages fly, or how they go from link to link."""
+    """Messages in flight, or from link to link."""
 
     def __init__(self, calendar: Calendar, described: dict[str, Any], is_link: bool) -> None:
         self._calendar, self._is_link = calendar, is_link
@@ -123,7 +123,7 @@ class Network:
 
 
 class Transport:
-    """Sends and receives: the k-th of a tag, source, target and size meet."""
+    """Sends and receives: the k-th ones of a tag, source, target and size are matched."""
 
     def __init__(self, calendar: Calendar, network: Network, rendezvous: bool) -> None:
         self._calendar, self._network, self._rendezvous = calendar, network, rendezvous
@@ -176,7 +176,7 @@ class Transport:
 
 
 class Machine:
-    """What all ranks share."""
+    """The state that all ranks share."""
 
     def __init__(self, case: Case) -> None:
         content, self.system = case.content, case.system
@@ -225,7 +225,7 @@ class Graph:
 
 
 class Rank:
-    """Issues the nodes of a trace, one at a time per slot."""
+    """A rank that issues the nodes of a trace, one at a time per slot."""
 
     def __init__(self, machine: Machine, rank: int, nodes: list[dict[str, Any]]) -> None:
         self.machine, self.rank = machine, rank
@@ -312,13 +312,13 @@ class Rank:
             Stream(self, members, sequence, queued, custom, chunk_done).start()
 
     def _custom_program(self, node: int, group: str, kind: str) -> str | None:
-        """A group settles on the algorithm of its first collective of a type."""
+        """Return the program of a collective; a group keeps the algorithm of its first one of a type."""
         by_kind = self.machine.system.get(f"{KEYS[kind]}-implementation-custom", [None])[0]
         chosen = self.machine.program_of_node.get(node, by_kind)
         return self._algorithms.setdefault((group, kind), chosen) if group else chosen
 
     def _take_queue(self, phase: PhasePlan) -> tuple[int, int]:
-        """(queue, direction) by the cursors of the dimension."""
+        """Return (queue, direction) by the cursors of the dimension."""
         count = self.machine.queues
         turn = self.cursors[phase.dimension, phase.cursor]
         self.cursors[phase.dimension, phase.cursor] += 1
@@ -398,7 +398,7 @@ def _pump(rank: Rank, queue: int) -> None:
 
 
 class CustomPhase:
-    """A program of one's own: all ready nodes at once, messages among the workload's."""
+    """A custom program: all ready nodes at once, with messages among the workload's."""
 
     def __init__(self, rank: Rank, members: list[int], prefix: str, done: Callback) -> None:
         self._rank, self._members, self._done = rank, members, done
@@ -441,7 +441,7 @@ def simulate(case: Case) -> list[Rank]:
 
 
 def nodes_by_rank(workload: dict[str, Any], count: int) -> list[list[dict[str, Any]]]:
-    """The nodes of every rank, with the values of its variables."""
+    """Return the nodes of every rank, with the values of its variables."""
     nodes: list[list[dict[str, Any]]] = [[] for _ in range(count)]
     for program in workload["programs"]:
         for rank in ranks_of(program["r"], count):

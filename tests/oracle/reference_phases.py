@@ -1,6 +1,6 @@
-"""The reference's collectives, written a second time: chunks, phases, and what an algorithm does in one.
+"""The reference's collectives, written a second time: chunks, phases, and algorithms within a phase.
 
-Not here: queues and transport (`reference_model`).
+Queues and transport are in `reference_model`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PhasePlan:
 
 
 def chunk_sizes(kind: str, size: int, splits: int, ranks: int, exactly: bool) -> list[int]:
-    """Bytes of every chunk of a collective."""
+    """Return bytes of every chunk of a collective."""
     if exactly:
         count = min(size, splits)
         return [size // count + (chunk < size % count) for chunk in range(count)]
@@ -40,7 +40,7 @@ def chunk_sizes(kind: str, size: int, splits: int, ranks: int, exactly: bool) ->
 def plan_phases(
     machine: Any, kind: str, size: int, members: list[int], involved: list[bool] | None
 ) -> list[PhasePlan]:
-    """The phases of a chunk; a group smaller than the system is one ring in dimension 0."""
+    """Return the phases of a chunk; a group smaller than the system is one ring in dimension 0."""
     key = {"AR": "all-reduce", "AG": "all-gather", "RS": "reduce-scatter", "A2A": "all-to-all"}[kind]
     names = machine.system[f"{key}-implementation"]
     whole = machine.corrects("exact-chunks")
@@ -64,7 +64,7 @@ def plan_phases(
             phases.append(phase(at, "RS", held[-1], "first"))
             held.append(share(held[-1], dimensions[at][1], whole))
         phases.append(phase(last, "AR", held[-1], "first"))
-        gathered = held[-1]  # without rounding up, what was lost on the way in stays lost
+        gathered = held[-1]  # without rounding up, bytes lost while scattering stay lost
         for at in reversed(range(last)):
             phases.append(phase(at, "AG", held[at + 1] if whole else gathered, "last"))
             gathered *= dimensions[at][1]
@@ -81,12 +81,12 @@ def plan_phases(
 
 
 def share(size: int, members: int, whole: bool) -> int:
-    """A member's part of a vector; rounded up, nothing is lost."""
+    """Return a member's part of a vector; rounded up, no byte is lost."""
     return -(-size // members) if whole else size // members
 
 
 class Phase(ABC):
-    """What the algorithms share: transfers across the endpoint, then a message and a receive at a time."""
+    """The shared part of the algorithms: transfers over the endpoint, then messages and receives."""
 
     def __init__(
         self, rank: Any, plan: PhasePlan, direction: int, tag: int, done: Callable[[], None]
@@ -109,7 +109,7 @@ class Phase(ABC):
         self.credit = self.transfers = self.received = 0
 
     def transfer(self, reduces: bool) -> None:
-        """Cross the endpoint, reduce if need be, and go."""
+        """Transfer over the endpoint, reduce if needed, and go on."""
         self.transfers += 1
         calendar, own = self._machine.calendar, self._rank
 
@@ -136,11 +136,11 @@ class Phase(ABC):
 
     @abstractmethod
     def receive(self) -> None:
-        """A message has come."""
+        """Handle a received message."""
 
 
 class RingPhase(Phase):
-    """Ring: a message a step, each after one that was received."""
+    """A ring: one message a step, each after a received one."""
 
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)
@@ -172,7 +172,7 @@ class RingPhase(Phase):
 
 
 class DirectPhase(Phase):
-    """Direct: to all others, a window at a time; the second half of an all-reduce waits for the first."""
+    """Messages to all others, a window at a time; the second half of an all-reduce waits for the first."""
 
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)

@@ -1,4 +1,4 @@
-"""What must hold for any workload and machine in the corrected profile."""
+"""Rules for any workload and machine in the corrected profile."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_lone_collective_is_never_faster_on_a_slower_network(model: str, data:
 
 @dataclass
 class Program:
-    """The nodes of one rank: what each does, and which earlier ones it waits for."""
+    """The nodes of one rank, each with an action and the earlier nodes that it waits for."""
 
     nodes: list[tuple[Any, ...]] = field(default_factory=list)
     parents: list[list[int]] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Program:
         self.nodes.append(node)
 
     def order(self, chance: random.Random) -> list[int]:
-        """Some order that keeps dependencies, and like collectives in their order."""
+        """Return a random order that keeps dependencies, and like collectives in their order."""
         waits = [set(parents) for parents in self.parents]
         last: dict[tuple[Any, ...], int] = {}
         for at, node in enumerate(self.nodes):
@@ -101,7 +101,7 @@ class Program:
         return done
 
     def build(self, order: list[int], peers: list[int], step: int = 1) -> Any:
-        """A trace whose ids follow an order, `step` apart; peers are renamed by `peers`."""
+        """Return a trace whose ids follow an order, `step` apart; peers are renamed by `peers`."""
         build = TraceBuilder()
         number = {at: place * step + 1 for place, at in enumerate(order)}
         for at in order:
@@ -120,7 +120,7 @@ class Program:
 
 
 def programs(ranks: int, groups: dict[str, list[int]], steps: int, chance: random.Random) -> list[Program]:
-    """A global order of operations; every rank waits for some of what it did before."""
+    """Return a global order of operations, in which every rank waits for some of its earlier ones."""
     results = [Program() for _ in range(ranks)]
     for tag in range(steps):
         what = chance.choice(("collective", "collective", "message", "compute"))
@@ -194,7 +194,7 @@ def test_other_node_ids_in_the_same_order_change_nothing(seed: int, step: int) -
 
 @given(seed=st.integers(0, 10**9))
 def test_a_symmetry_of_the_machine_permutes_the_results(seed: int) -> None:
-    """Rotations of a ring, permutations of a fully connected or switch dimension; distinct late starts."""
+    """Rotate a ring, or permute a fully connected or switch dimension, with distinct late starts."""
     chance = random.Random(seed)
     shape = chance.choice(SHAPES)
     count = chance.randint(3, 6)
@@ -219,7 +219,8 @@ def test_a_symmetry_of_the_machine_permutes_the_results(seed: int) -> None:
         return build.build()
 
     net = {"topology": [shape], "npus_count": [count], "bandwidth": [50.0], "latency": [500.0]}
-    described = system(algorithm, 1, corrections={"port-bandwidth": False})  # in turns, somebody is first
+    # in turns, one rank would be first
+    described = system(algorithm, 1, corrections={"port-bandwidth": False})
     plain = finish([trace(rank, list(range(count))) for rank in range(count)], net, described)
     moved = [None] * count
     for rank in range(count):

@@ -14,6 +14,7 @@ from et_sim.plan.dimension_order import (
     DimensionLoad,
     Order,
     OrderedDimension,
+    Route,
     empty_loads,
     greedy_chunks,
     routes,
@@ -94,7 +95,7 @@ def test_every_order_visits_every_dimension_once_and_no_byte_is_lost(
 def test_loads_carry_themis_from_one_collective_to_the_next(
     kind: str, dimensions: list[Dimension], chunk: int, numbers: list[int]
 ) -> None:
-    """Collectives planned in one nanosecond are planned like one that has the chunks of all."""
+    """Compare collectives planned in one nanosecond with one that has the chunks of all."""
     assume(any(d.takes_part for d in dimensions) and numbers)
     operation, machine, loads = (
         PhaseOperation[kind.upper()],
@@ -113,9 +114,9 @@ def test_loads_carry_themis_from_one_collective_to_the_next(
 
 
 def test_themis_gives_idle_fast_dimensions_to_chunks_after_the_first() -> None:
-    """Two dimensions of four, the second four times as fast. Loads in MiB of dimension 0 per chunk of 1 MiB.
+    """Check two dimensions of four, the second four times as fast; loads are in MiB of dimension 0.
 
-    The first chunk goes the usual way: 3/4 in dimension 0, then 1/4 * 3/4 / 4 = 3/64 in dimension 1. The
+    The first chunk has the usual order: 3/4 in dimension 0, then 1/4 * 3/4 / 4 = 3/64 in dimension 1. The
     second begins in dimension 1: 3/4 / 4 = 12/64 there, and 12/64 in dimension 0. Loads are now 60/64 and
     15/64. From then on a chunk adds 12/64 to both if it begins in dimension 1, always the less loaded one.
     """
@@ -133,7 +134,7 @@ def test_themis_gives_idle_fast_dimensions_to_chunks_after_the_first() -> None:
 
 
 def test_the_flexible_order_cuts_a_chunk_that_levels_the_loads() -> None:
-    """As above; after the first chunk the loads are 48/64 and 3/64.
+    """Check the same dimensions; after the first chunk the loads are 48/64 and 3/64.
 
     45/64 on dimension 1 would level them: 45/64 * 4 / (3/4) = 3.75 MiB, of which 3 MiB are left.
     """
@@ -163,7 +164,7 @@ def test_an_all_to_all_is_never_reordered_by_load() -> None:
     [route] = routes(
         DimensionOrder.OFFLINE_GREEDY, PhaseOperation.ALL_TO_ALL, 4 * MIB, [Chunks(4, MIB)], machine, GAP
     )
-    assert route == (Chunks(4, MIB), ((0, 1),))
+    assert route == Route(Chunks(4, MIB), ((0, 1),))
 
 
 @given(size=st.integers(0, 10_000), splits=st.integers(1, 200))
@@ -176,7 +177,7 @@ def test_exact_chunks_add_up_and_differ_by_a_byte_at_most(size: int, splits: int
 
 
 def test_a_load_of_a_dimension_that_takes_no_part_counts_as_the_largest() -> None:
-    """As in the reference: earlier collectives may have filled it."""
+    """Check the rule of the reference: earlier collectives may have filled that dimension."""
     both = [OrderedDimension(2, True, 1.0), OrderedDimension(2, True, 1.0), OrderedDimension(2, False, 1.0)]
     orders = {}
     for elsewhere in (0.0, 500.0):

@@ -1,4 +1,4 @@
-"""The flow model with a protocol: closed forms of packets alone, and exact sharing with acknowledgements."""
+"""The flow model with a protocol: closed forms of lone packets, and exact sharing with acknowledgements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROUNDING_NS = 1
 
 
 def chain(hops: int, ends: int = 1, latency: int = 500) -> dict[str, Any]:
-    """NPUs at both ends of a row of switches; equal links."""
+    """Return NPUs at both ends of a row of switches, with equal links."""
     names = [f"npu{number}" for number in range(2 * ends)]
     figures = {"bandwidth": f"{BYTES_PER_NS}GB/s", "latency": latency}
     links: list[dict[str, Any]] = [
@@ -33,7 +33,7 @@ def chain(hops: int, ends: int = 1, latency: int = 500) -> dict[str, Any]:
 
 
 def sent(net: dict[str, Any], messages: list[tuple[int, int, int]], detail: str = "nodes") -> Any:
-    """Messages (source, target, bytes) at once."""
+    """Run messages (source, target, bytes), all at once."""
     return simulate(
         sends(net["npus"], messages), net, system(profile="corrected"), model="flow", detail=detail
     )
@@ -51,10 +51,10 @@ def rounded(value: Fraction) -> int:
     acknowledgement=st.sampled_from([0, 48, 300]),
     whole=st.booleans(),
 )
-def test_a_message_alone_takes_what_its_packets_take(
+def test_a_lone_message_takes_the_time_of_its_packets(
     size: int, hops: int, payload: int, header: int, acknowledgement: int, whole: bool
 ) -> None:
-    """The packets follow each other over the first link; the last one crosses the others by itself."""
+    """Send packets that follow each other over the first link; the last one crosses the others alone."""
     protocol = {
         "payload": payload,
         "header": header,
@@ -112,7 +112,7 @@ def test_a_protocol_of_nothing_changes_nothing() -> None:
 def test_acknowledgements_share_the_links_on_the_way_back_exactly(
     data: st.DataObject, acknowledgement: int
 ) -> None:
-    """Four NPUs on each side of two switches, each of which sends once; sizes in full packets."""
+    """Send once from each of four NPUs on each side of two switches; sizes in full packets."""
     payload, header, half = 1000, 50, 4
     protocol = {"payload": payload, "header": header, "acknowledgement": acknowledgement}
     builders = [TraceBuilder(source=f"rank {rank}") for rank in range(2 * half)]
@@ -161,7 +161,7 @@ def test_links_carry_headers_and_acknowledgements() -> None:
 
 @pytest.mark.parametrize(("gbps", "packet_ns"), [(100, 83), (200, 41), (400, 21), (20_000, 1)])
 def test_links_are_used_as_far_as_whole_nanoseconds_let_them(gbps: int, packet_ns: int) -> None:
-    """A packet of 1,036 bytes takes 82.88, 41.44, 20.72 and 0.4144 ns, and links are full all the time."""
+    """Check packets of 1,036 bytes in 82.88, 41.44, 20.72 and 0.4144 ns; links are always full."""
     net = {
         "graph": {"generator": "star", "npus": 2, "bandwidth": f"{gbps}Gbps"},
         "protocol": {"preset": "roce", "acknowledgement": 0, "whole-ns": True, "completion": "receipt"},

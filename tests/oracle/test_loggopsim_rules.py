@@ -1,4 +1,4 @@
-"""The LogGOPS model under the rules of LogGOPSim before ATLAHS, against these rules written down anew."""
+"""The LogGOPS model under the rules of LogGOPSim before ATLAHS, against independent code of these rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHOICES: dict[str, tuple[float, ...]] = {
 
 
 def random_ranks(random: Random) -> list[list[Operation]]:
-    """At most a dozen calculations and messages; in a rank, each comes after up to two before it."""
+    """Return at most a dozen calculations and messages; in a rank, each comes after up to two before it."""
     ranks: list[list[tuple[int, ...]]] = [[] for _ in range(random.randint(2, 4))]
     for _ in range(random.randint(1, 12)):
         sender, other = random.sample(range(len(ranks)), 2)
@@ -57,7 +57,7 @@ def as_text(ranks: list[list[Operation]]) -> str:
 
 
 def ends_of_ranks(ranks: list[list[Operation]], constants: dict[str, Any]) -> list[int] | None:
-    """When the model ends them; None: it stalls."""
+    """Return the ends of the ranks on the model, or None if it stalls."""
     machine = {"loggops": {"npus": len(ranks), "rules": "loggopsim", **constants}}
     try:
         result = simulate(workload_of(as_text(ranks)), system={}, network=machine, model="loggops")
@@ -83,12 +83,12 @@ def agree(seed: int) -> list[int] | None:
 
 
 @given(st.integers(0, 10**9))
-def test_random_schedules_end_when_the_rules_say(seed: int) -> None:
+def test_random_schedules_end_by_the_rules(seed: int) -> None:
     agree(seed)
 
 
 @pytest.mark.deep
-def test_schedules_with_ties_end_when_the_rules_say_and_some_stall() -> None:
+def test_schedules_with_ties_end_by_the_rules_and_some_stall() -> None:
     assert sum(agree(seed) is None for seed in range(60)) == 6
 
 

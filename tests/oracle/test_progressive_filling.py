@@ -34,7 +34,7 @@ class Sending(NamedTuple):
 
 
 def test_rates_are_those_of_the_textbook() -> None:
-    """Three flows on one link, one of which another link holds to a third of its share."""
+    """Share one link among three flows; another link limits one of them to a third of its share."""
     capacity: dict[Hashable, Fraction] = {"wide": Fraction(12), "narrow": Fraction(1)}
     ways: dict[int, tuple[Hashable, ...]] = {0: ("wide",), 1: ("wide",), 2: ("wide", "narrow")}
     loads = {number: dict.fromkeys(links, Fraction(1)) for number, links in ways.items()}
@@ -86,7 +86,7 @@ def test_random_traffic_is_shared_as_progressive_filling_does(data: st.DataObjec
 
 @given(st.data())
 def test_messages_of_one_group_follow_each_other_and_those_sent_together_share(data: st.DataObject) -> None:
-    """Chunks of several collectives at once, which meet on the way to the same neighbours."""
+    """Run chunks of several collectives at once, which share the path to the same neighbours."""
     ranks, queues = data.draw(st.integers(2, 5)), data.draw(st.integers(1, 4))
     machine = ring(ranks, 50, LATENCY)
     builders = [TraceBuilder() for _ in range(ranks)]
@@ -106,7 +106,7 @@ def test_messages_of_one_group_follow_each_other_and_those_sent_together_share(d
 
 
 def check_on_dimensions(result: Any, machine: dict[str, Any]) -> None:
-    """Messages arrive when they should, by when they were sent."""
+    """Check the arrival of messages, given the times at which they were sent."""
     table = result.table("messages").to_pydict()
     sources, targets, sizes = table["actor"], table["peer"], table["bytes"]
     flows = [
@@ -122,7 +122,7 @@ def check_on_dimensions(result: Any, machine: dict[str, Any]) -> None:
 
 
 def path(machine: dict[str, Any], source: int, target: int) -> Iterator[tuple[int, Any, Any]]:
-    """Links by dimension and ends: the lowest dimension first; clockwise unless the other way is shorter."""
+    """Yield links by dimension and ends, from the lowest dimension; clockwise unless that is longer."""
     stride, at = 1, source
     for number, (shape, npus) in enumerate(zip(machine["topology"], machine["npus_count"], strict=True)):
         here, there = at // stride % npus, target // stride % npus
@@ -144,7 +144,7 @@ def path(machine: dict[str, Any], source: int, target: int) -> Iterator[tuple[in
 
 @st.composite
 def graphs(draw: st.DrawFn) -> dict[str, Any]:
-    """Small ones on which many ways cross, some of their links slower."""
+    """Draw small graphs on which many paths cross, with some slower links."""
     figures = {"bandwidth": "25GB/s", "latency": LATENCY}
     slower = {"bandwidth": draw(st.sampled_from(["10GB/s", "20GB/s", "100GB/s"]))}
     shape: dict[str, Any] = draw(

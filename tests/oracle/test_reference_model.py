@@ -1,4 +1,4 @@
-"""Every rank and node has the times of a second model of the reference's rules, which has its nanoseconds."""
+"""Every rank and node has the times of an independent second model of the reference's rules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LATER = range(PER_TEST, 120, PER_TEST)
 
 
 def is_modelled(case: Case) -> bool:
-    """Whether a golden case is small, and all of it is known to the second model."""
+    """Return whether a golden case is small, and the second model has all of it."""
     nodes = [node for program in case.content["workload"]["programs"] for node in program["nodes"]]
     others = ("model-shared-bus", "roofline-enabled", "replay-only", "track-local-mem")
     return (
@@ -39,7 +39,7 @@ GOLDEN = [case for case in all_cases() if is_modelled(case)]
 
 
 def times(rank: Rank) -> dict[int, list[int]]:
-    """node id -> [start, end], -1: never, of the nodes that were issued."""
+    """Return [start, end] of the nodes that were issued, by id; -1 is never."""
     return {node: [start, rank.end_ns.get(node, -1)] for node, start in rank.start_ns.items()}
 
 
@@ -70,7 +70,7 @@ def test_random_cases_have_the_times_of_the_second_model(
 
 
 def seen(result: Any, ranks: int) -> list[dict[int, list[int]]]:
-    """The same of a result."""
+    """Return the same of a result."""
     return [
         {node: span for node, span in nodes_of(result, rank).items() if span[0] >= 0} for rank in range(ranks)
     ]

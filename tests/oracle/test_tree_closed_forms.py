@@ -34,29 +34,29 @@ def finishes(kind: str, ranks: int, size: int, latency: float, bandwidth: float,
 
 
 def halves(members: int) -> list[int]:
-    """Sizes of the subtrees of a root's children, among `members` including itself."""
+    """Return sizes of the subtrees of a root's children, among `members` including itself."""
     others = members - 1
     return [part for part in (-(-others // 2), others // 2) if part]
 
 
 def below(members: int) -> list[int]:
-    """The same of a member that stands in the middle of its block."""
+    """Return the same for a member in the middle of its block."""
     return [part for part in (members // 2, members - 1 - members // 2) if part]
 
 
 def up(costs: Costs, members: int, size: int, *, shares: bool, reduces: bool, root: bool = True) -> int:
-    """When a member has heard from all below it."""
+    """Return the time at which a member has received from all members below it."""
     results = [E]
     for part in halves(members) if root else below(members):
         message = part * size if shares else size
         charge = costs.reduction(message) if reduces else 0
-        heard = up(costs, part, size, shares=shares, reduces=reduces, root=False)
-        results.append(heard + costs.flight(message) + E + charge)
+        received = up(costs, part, size, shares=shares, reduces=reduces, root=False)
+        results.append(received + costs.flight(message) + E + charge)
     return max(results)
 
 
 def down(costs: Costs, members: int, size: int, *, shares: bool, start: int, root: bool = True) -> list[int]:
-    """When members are done, the member on top first."""
+    """Return the ends of members, the top member first."""
     times = [start]
     for part in halves(members) if root else below(members):
         arrived = start + costs.flight(part * size if shares else size) + E
@@ -72,7 +72,7 @@ def down(costs: Costs, members: int, size: int, *, shares: bool, start: int, roo
     latency=LATENCIES,
     bandwidth=BANDWIDTHS,
 )
-def test_what_goes_to_a_root_takes_the_longest_way_up(
+def test_collectives_to_a_root_take_the_longest_path_up(
     kind: str, ranks: int, root: int, size: int, latency: float, bandwidth: float
 ) -> None:
     costs = Costs("FullyConnected", bandwidth, latency, E, 50)
@@ -92,7 +92,7 @@ def test_what_goes_to_a_root_takes_the_longest_way_up(
     latency=LATENCIES,
     bandwidth=BANDWIDTHS,
 )
-def test_what_comes_from_a_root_takes_the_way_down(
+def test_collectives_from_a_root_take_the_path_down(
     kind: str, ranks: int, root: int, size: int, latency: float, bandwidth: float
 ) -> None:
     costs = Costs("FullyConnected", bandwidth, latency, E, 50)
@@ -106,9 +106,7 @@ def test_what_comes_from_a_root_takes_the_way_down(
 
 
 @given(ranks=st.integers(2, 33), size=st.integers(0, 1 << 20), latency=LATENCIES)
-def test_a_barrier_is_a_byte_up_and_a_byte_down_whatever_its_size(
-    ranks: int, size: int, latency: float
-) -> None:
+def test_a_barrier_of_any_size_is_a_byte_up_and_a_byte_down(ranks: int, size: int, latency: float) -> None:
     costs = Costs("FullyConnected", 50.0, latency, E, 50)
     hop, levels = costs.flight(1) + E, ranks.bit_length() - 1
     times = finishes("barrier", ranks, size, latency, 50.0)
@@ -119,7 +117,7 @@ def test_a_barrier_is_a_byte_up_and_a_byte_down_whatever_its_size(
 @pytest.mark.parametrize("splits", [1, 3, 7])
 @pytest.mark.parametrize("kind", ["reduce", "gather", "scatter"])
 def test_chunks_follow_each_other_up_and_down_a_tree(kind: str, splits: int) -> None:
-    """Whoever has sent a chunk goes on to the next; the last has full size in the reference profile."""
+    """Check that a member sends one chunk after the other; the last is full in the reference profile."""
     for size in (1 << 20, 1):
         chunk = max(size // splits, 1)
         chunks = math.ceil(size / chunk)
@@ -130,7 +128,7 @@ def test_chunks_follow_each_other_up_and_down_a_tree(kind: str, splits: int) -> 
 
 
 def test_collectives_of_each_kind_take_the_two_binary_trees_in_turn() -> None:
-    """Their roots are numbered last and first: members one place on have the same roles in the other tree."""
+    """Check two trees whose roots are last and first: their roles are one member apart."""
     kinds = ("all_gather", "all_reduce", "all_gather", "all_reduce", "all_gather")
     builder, before = TraceBuilder(), list[int]()
     for kind in kinds:
@@ -147,7 +145,7 @@ def test_collectives_of_each_kind_take_the_two_binary_trees_in_turn() -> None:
 
 
 def rounds(members: int) -> list[int]:
-    """Pieces of the messages of a reduce-scatter around a circulant."""
+    """Return pieces of the messages of a reduce-scatter around a circulant."""
     results = []
     while members > 1:
         results.append(members // 2)

@@ -1,4 +1,4 @@
-"""Records programs of this folder, where PyTorch is installed."""
+"""Recordings of programs of this folder, if PyTorch is installed."""
 
 from __future__ import annotations
 

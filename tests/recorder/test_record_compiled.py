@@ -42,7 +42,7 @@ def test_a_chain_of_a_region_is_one_kernel_that_moves_shared_tensors_only(
     moved = 2 * ELEMENTS + 2 * WIDTH + 4 * ELEMENTS + 4 * ELEMENTS + 2 * ELEMENTS + 2 * ELEMENTS
     assert trace.tensor_bytes[forward].tolist() == [moved] * BLOCKS
     assert trace.num_ops[forward].tolist() == [4 * ELEMENTS] * BLOCKS
-    # Backward: a gradient and what was kept of it are read, and the gradient of the product is written.
+    # Backward: a gradient and the kept output are read, and the gradient of the product is written.
     assert trace.tensor_bytes[backward].tolist() == [(2 + 4 + 4 + 2) * ELEMENTS] * BLOCKS
     assert len(trace) == len(eager) - BLOCKS * (IN_CHAINS - 2)
     (output,) = recording.remarks("compiled")

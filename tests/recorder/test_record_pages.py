@@ -1,4 +1,4 @@
-"""The page and the notebook on recording show what their commands and cells give."""
+"""The page and the notebook on recording show the output of their commands and cells."""
 
 from __future__ import annotations
 

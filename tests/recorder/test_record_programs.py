@@ -207,7 +207,7 @@ def test_uneven_experts_are_those_of_a_plan_with_the_same_skew(tmp_path: Path) -
         texts = [trace.split_texts[split] for split in trace.splits[trace.kind == NodeKind.COLL]]
         sent = [[int(word) for word in text.split()] for text in texts]
         there, back = (loads * TOKEN_BYTES).tolist(), [int(loads[rank]) * TOKEN_BYTES] * 8
-        # Counts; tokens; what experts make of them; and the gradients on the same way back.
+        # Counts; tokens; results of experts; and the gradients on the same way back.
         assert sent[1:] == [there, back, there]
     assert simulate(["check", str(recording.manifest), "--machine", "h100-dgx:8"]) == 0
 

@@ -1,4 +1,4 @@
-"""A run with changes is the same, whether its variations run one after the other or beside each other."""
+"""A run with changes is the same with its variations in sequence and side by side."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _workload(micros: int) -> et_sim.Workload:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with two workloads and a machine."""
+    """Enter a folder with two workloads and a machine."""
     monkeypatch.chdir(tmp_path)
     et_sim.write_workload(_workload(5), "job")
     et_sim.write_workload(_workload(9), "more")
@@ -47,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def beside(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """From when it is filled, all is worth a second process; how many tasks each pool has."""
+    """Return a list that collects the number of tasks of each pool, on a machine of two processors."""
     pools, run = list[int](), WorkerPool.run
     monkeypatch.setattr(workers, "WORTH_SECONDS", 1e9)
     monkeypatch.setattr(workers, "processors", lambda: 2)

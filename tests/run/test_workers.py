@@ -1,4 +1,4 @@
-"""Tasks that share nothing: results in their order, whoever works, and nobody is left behind."""
+"""Independent tasks: results in their order on any workers, and lost tasks are repeated."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ REFUSED, DEADLY = (3, 5), 2
 
 
 def numbers_and_processes(given: int) -> Callable[[int], tuple[int, int]]:
-    """Numbers with something added, and the process that did it."""
+    """Return a function that adds to a number and names its process."""
     return lambda number: (given + number, os.getpid())
 
 
 def refusing(given: int) -> Callable[[int], int]:
-    """Some numbers are refused."""
+    """Return a function that refuses some numbers."""
 
     def do(number: int) -> int:
         if number in REFUSED:
@@ -36,13 +36,13 @@ def refusing(given: int) -> Callable[[int], int]:
 
 
 def looked_up(given: Mapping[int, str]) -> Callable[[int], str]:
-    """Texts by their numbers, which nobody may change."""
+    """Return a function that finds texts by number in a mapping that is read-only."""
     assert isinstance(given, MappingProxyType)
     return lambda number: given[number]
 
 
 def deadly(owner: int) -> Callable[[int], int]:
-    """A number at which processes end that are not the owner."""
+    """Return a function that ends other processes than the owner at one number."""
 
     def do(number: int) -> int:
         if number == DEADLY and os.getpid() != owner:
@@ -54,7 +54,7 @@ def deadly(owner: int) -> Callable[[int], int]:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """All workers that begin, on a machine with three processors, where everything is worth it."""
+    """Return all workers that begin, on a machine with three processors, where every task uses workers."""
     started, start = list[Any](), WorkerPool._start
 
     def note(pool: WorkerPool) -> Any:
@@ -81,7 +81,7 @@ def test_results_have_the_order_of_tasks_on_any_workers(started: list[Any]) -> N
     assert _all_ended(started)
 
 
-def test_what_is_soon_done_is_done_here(monkeypatch: pytest.MonkeyPatch, started: list[Any]) -> None:
+def test_short_tasks_are_done_here(monkeypatch: pytest.MonkeyPatch, started: list[Any]) -> None:
     monkeypatch.setattr(workers, "WORTH_SECONDS", 1e9)
     assert {process for _, process in in_order(numbers_and_processes, 0, range(5))} == {os.getpid()}
     assert not started
@@ -106,7 +106,7 @@ def test_one_task_needs_no_other_process(started: list[Any]) -> None:
     assert not started
 
 
-def test_what_cannot_be_sent_is_done_here(started: list[Any]) -> None:
+def test_tasks_that_cannot_be_sent_are_done_here(started: list[Any]) -> None:
     assert list(in_order(lambda _: str, {}, range(3))) == ["0", "1", "2"]
     assert not started
 
@@ -130,7 +130,7 @@ def test_tasks_of_a_dead_worker_are_repeated_here_with_a_message(started: list[A
 
 
 def stopping(owner: int) -> Callable[[int], int]:
-    """A number at which processes stop that are not the owner."""
+    """Return a function that stops other processes than the owner at one number."""
 
     def do(number: int) -> int:
         if number == DEADLY and os.getpid() != owner:
@@ -140,9 +140,7 @@ def stopping(owner: int) -> Callable[[int], int]:
     return do
 
 
-def test_what_a_worker_that_is_stopped_had_is_done_here(
-    started: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_of_a_stopped_worker_are_done_here(started: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "LOOK_SECONDS", 0.05)
     messages: list[str] = []
     tasks = [DEADLY, DEADLY, *range(6)]

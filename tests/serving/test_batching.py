@@ -1,4 +1,4 @@
-"""Continuous batching with passes of known times: nobody is lost, overtaken, or given what is not there."""
+"""Continuous batching with passes of known times: order, fairness and limits of memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PASS_NS, TOKEN_NS, TRANSFER_NS = 1000, 10, 300
 
 @dataclass
 class KnownTimes:
-    """A pass takes a constant, and something for every token; a cache something for every token."""
+    """Times of passes and caches: a constant for a pass, and a time for every token."""
 
     token_ns: int = TOKEN_NS
     batches: list[Batch] = field(default_factory=list)
@@ -47,7 +47,7 @@ def served(
     *pools: CachePool,
     token_ns: int = TOKEN_NS,
 ) -> ServingCluster:
-    """What becomes of (arrival, prompt, output)."""
+    """Return the cluster after it has served (arrival, prompt, output)."""
     cluster = ServingCluster(pools or (pool(),), policy, KnownTimes(token_ns))
     given = [Request(number, *fields) for number, fields in enumerate(requests)]
     cluster.serve(sorted(given, key=lambda request: (request.arrival_ns, request.number)))
@@ -108,7 +108,7 @@ def test_no_more_sequences_run_than_a_batch_may_have() -> None:
 
 
 def test_a_static_batch_ends_before_the_next_one_begins() -> None:
-    """The shorter request leaves its place empty, and the later one waits for the longer one."""
+    """Check that the shorter request leaves its place empty, and the later one waits for the longer one."""
     requests = [(0, 10, 3), (0, 10, 6), (1, 20, 2)]
     cluster = served(requests, Policy(STATIC))
     tokens = [(iteration.prefill_tokens, iteration.decode_tokens) for iteration in cluster.iterations]
@@ -144,8 +144,8 @@ def test_a_policy_is_a_class_and_an_entry_of_the_registry(monkeypatch: pytest.Mo
     assert outcome.served[1].scheduled_ns == outcome.served[0].finish_ns
 
 
-def test_a_sequence_that_loses_its_cache_is_worked_on_anew_and_finishes() -> None:
-    """Two of 8 + 8 tokens need 4 blocks of 4 each, and there are 6."""
+def test_a_sequence_that_loses_its_cache_is_computed_again_and_finishes() -> None:
+    """Serve two sequences of 8 + 8 tokens, which need 4 blocks of 4 each; there are 6."""
     cluster = served([(0, 8, 9), (0, 8, 9)], Policy(PREFILL_FIRST, block=4), pool(blocks=6))
     first, second = cluster.served
     assert (first.preemptions, second.preemptions) == (0, 1)
@@ -180,7 +180,7 @@ def test_caches_leave_a_replica_one_after_the_other() -> None:
 
 
 def test_caches_reach_a_replica_one_after_the_other() -> None:
-    """Also those that leave different replicas."""
+    """Check caches that leave different replicas."""
     pools = (pool(PREFILL, replicas=2), pool(DECODE, first=2))
     outcome = served([(0, 10, 2), (0, 10, 2)], Policy(PREFILL_FIRST), *pools).served
     assert [answer.replica for answer in outcome] == [0, 1]
@@ -189,7 +189,7 @@ def test_caches_reach_a_replica_one_after_the_other() -> None:
 
 
 def test_a_cache_that_comes_when_a_pass_ends_is_in_the_next_one() -> None:
-    """All that happens at a time comes before what begins then."""
+    """Check that all events of a time come before a pass that begins then."""
     first_comes = PASS_NS + 10 * TOKEN_NS + 10 * TRANSFER_NS
     pass_ends = first_comes + PASS_NS + TOKEN_NS
     arrival = pass_ends - (PASS_NS + TOKEN_NS + TRANSFER_NS)
@@ -252,7 +252,7 @@ def test_a_request_for_one_token_stays() -> None:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], Policy, tuple[CachePool, ...]]:
-    """Few blocks, so that caches are lost."""
+    """Draw cases with few blocks, so that caches are lost."""
     block = draw(st.integers(1, 5))
     size = st.integers(1, 20)
     requests = draw(st.lists(st.tuples(st.integers(0, 30_000), size, size), min_size=1, max_size=12))
@@ -310,7 +310,7 @@ def test_no_replica_is_idle_while_work_waits_and_passes_do_not_overlap(
             assert before.end_ns <= after.start_ns
             if replica.pool.work == BOTH and after.start_ns > before.end_ns:
                 began = [of.request.arrival_ns for of in cluster.served if of.replica == replica.number]
-                assert after.start_ns in began  # only because there was nothing to do
+                assert after.start_ns in began  # only because the replica was idle
                 assert before.waiting == 0
 
 
@@ -341,7 +341,7 @@ def test_a_request_that_never_fits_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "sentence"),
     [
         ({"name": "prefil-first"}, "did you mean 'prefill-first'"),
         ({"max_batch": 0}, "--max-batch is 0"),
@@ -349,6 +349,6 @@ def test_a_request_that_never_fits_is_refused() -> None:
         ({"max_batch": 10, "token_budget": 9}, "below --max-batch 10"),
     ],
 )
-def test_an_unknown_policy_or_limit_is_refused(options: dict[str, object], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_an_unknown_policy_or_limit_is_refused(options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
         Policy(**options)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Whether replicas keep up with requests, and what tokens cost, against queues whose answer is known."""
+"""The load of replicas, and the cost of tokens, against queues with known results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECOND = 10**9
 
 
 def served(arrival_ns: np.ndarray, service_ns: int, tokens: int = 10) -> ServedLoad:
-    """One after the other, each taking so long."""
+    """Return the load of requests served one after the other with equal times."""
     finish, free = [], 0
     for arrival in arrival_ns.tolist():
         free = max(free, arrival) + service_ns
@@ -38,7 +38,7 @@ def test_a_service_that_takes_twice_as_long_leaves_half_of_the_requests() -> Non
 
 
 def test_the_drain_is_not_counted() -> None:
-    """The last request takes for ever."""
+    """Serve a last request that takes very long."""
     arrival = np.arange(100) * SECOND
     finish = arrival + SECOND // 2
     finish[-1] += 10**6 * SECOND

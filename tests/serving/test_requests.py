@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "sentence"),
     [
         ("", "requests.csv: holds no requests"),
         (HEADER, "requests.csv: holds no requests"),
@@ -57,10 +58,10 @@ def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
         (HEADER + '1,"5,1\n', "line 2"),
     ],
 )
-def test_a_faulty_request_is_refused_with_its_line(text: str, said: str, tmp_path: Path) -> None:
+def test_a_faulty_request_is_refused_with_its_line(text: str, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(EtSimError) as refusal:
         read(tmp_path, text)
-    assert said in str(refusal.value)
+    assert sentence in str(refusal.value)
 
 
 def test_a_file_that_is_not_there_is_refused_with_the_other_way(tmp_path: Path) -> None:
@@ -83,13 +84,24 @@ def test_poisson_arrivals_have_their_rate_and_follow_from_the_seed() -> None:
     [
         "poisson:1,2,3",
         "poisson:a,1,2,3",
-        "poisson:0,1,2,3",
-        "poisson:1,0,2,3",
-        "poisson:1,1,0,3",
         "poisson:1e-300,5,1,1",
-        "poisson:nan,5,1,1",
     ],
 )
 def test_a_faulty_rule_is_refused(rule: str) -> None:
     with pytest.raises(EtSimError, match="poisson"):
         read_requests(rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "answer"),
+    [
+        ("0,1,2,3", "RATE is 0 (give more than 0, and at most 1,000,000,000 requests in a second)"),
+        ("nan,5,1,1", "RATE is nan (give more than 0"),
+        ("1,0,2,3", "COUNT is 0 (give a whole number from 1 to 10,000,000)"),
+        ("1,1,0,3", "PROMPT is 0 (give a whole number from 1 to 1,000,000,000)"),
+        ("1,1,2,2000000000", "OUTPUT is 2000000000 (give a whole number from 1 to 1,000,000,000)"),
+    ],
+)
+def test_a_number_out_of_range_is_named_with_its_limits(rule: str, answer: str) -> None:
+    with pytest.raises(EtSimError, match=re.escape(f"poisson:{rule}: {answer}")):
+        read_requests(f"poisson:{rule}")

@@ -1,4 +1,4 @@
-"""Serving on a machine: times are those of passes simulated one by one; caches move all that they hold."""
+"""Serving on a machine: times are those of passes simulated one by one; caches are moved whole."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MODEL = decoder(sequence=4096)
 
 
 def pass_ns(*segments: Segment, model: Model = MODEL, plan: Plan = PLAN) -> int:
-    """Made and simulated by itself."""
+    """Return the time of a pass, made and simulated by itself."""
     workload = make_inference(model, plan, [Batch.of(segments)])
     return int(et_sim.simulate(workload, machine=f"h100-dgx:{plan.ranks}").makespan_ns)
 
@@ -168,7 +168,7 @@ def test_times_do_not_depend_on_folding(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("setup", "said"),
+    ("setup", "sentence"),
     [
         ({"plan": Plan(tensor=3)}, "heads: 8 is not a multiple of 3"),
         ({"replicas": 2}, "the replicas need 4 NPUs, but the machine has 2"),
@@ -178,12 +178,12 @@ def test_times_do_not_depend_on_folding(monkeypatch: pytest.MonkeyPatch) -> None
         ({"policy": Policy(block=16), "capacity_bytes": 300_000}, "request 0 needs a cache of"),
     ],
 )
-def test_an_impossible_setup_is_refused(setup: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_an_impossible_setup_is_refused(setup: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
         served((0, 1000, 3000), **setup)
 
 
-def test_a_share_of_the_memory_below_what_is_reserved_leaves_nothing() -> None:
+def test_a_share_of_the_memory_below_the_reserved_part_leaves_no_cache() -> None:
     with pytest.raises(UsageError, match="but 0 B are available for weights and cache"):
         served((0, 10, 2), memory_share=0.01)
 

@@ -1,4 +1,4 @@
-"""Predictions of public measurements are as near as the page says, or nearer."""
+"""Predictions of public measurements are at least as near as the page states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study of a DLRM, in small: what its page says holds there, too; its page is what its results are."""
+"""The study of a DLRM, in small: the claims of its page hold, and its page shows its results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
 
 
-def test_the_page_is_what_the_results_are() -> None:
+def test_the_page_shows_the_results() -> None:
     results, page = Results(dlrm.RESULTS), dlrm_page.PAGE.read_text(encoding="utf-8")
     assert results.missing(dlrm.points(FULL)) == [], "run: python docs/studies/dlrm.py"
     assert with_texts(page, dlrm_page.texts(FULL, results)) == page
@@ -77,6 +77,6 @@ def test_a_study_that_was_ended_goes_on(tmp_path: Path) -> None:
 
 def test_the_layer_file_has_the_sizes_of_the_study() -> None:
     rows = [line.split() for line in layer_file(FULL).splitlines()[2:]]
-    assert int(rows[0][4]) == 4 * MIB  # what a GPU exchanges for the embeddings
+    assert int(rows[0][4]) == 4 * MIB  # bytes that a GPU exchanges for the embeddings
     assert sum(int(row[10]) for row in rows) == pytest.approx(106.5e6, rel=0.01)  # gradients
     assert [row[0] for row in rows].count("top0") == 1

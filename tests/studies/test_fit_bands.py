@@ -1,4 +1,4 @@
-"""Widths of bands are fitted to families that were left out, and judged as the page says."""
+"""Widths of bands are fitted to families that were left out, and judged by the limits of the page."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_class_of_one_family_keeps_its_default() -> None:
     assert fitted([judged("one", 0.5, (SOFTWARE, "experts"))] * MANY)["experts"] == DEFAULTS["experts"]
 
 
-def test_a_later_class_explains_what_earlier_ones_leave() -> None:
+def test_a_later_class_explains_the_error_left_by_earlier_ones() -> None:
     random = Random(2)
     rows = families(4, 0.1, 0.1)
     for number in range(400):
@@ -136,7 +136,7 @@ def test_small_families_are_judged_by_the_middle_of_a_binomial(rows: int, limits
     ("coverage", "is_met"),
     [
         (Coverage("a", 100, 80, 1.5), True),
-        (Coverage("a", 100, 80, 2.5), False),  # too wide to say anything
+        (Coverage("a", 100, 80, 2.5), False),  # too wide to be useful
         (Coverage("a", 100, 95, 1.5), False),
         (Coverage("a", 100, 60, 1.5), False),
         (Coverage("a", 12, 12, 1.5), True),

@@ -1,4 +1,4 @@
-"""Pictures of studies show what they are given, and pages what is written between their markers."""
+"""Pictures of studies show their figures, and texts are written between markers of pages."""
 
 from __future__ import annotations
 

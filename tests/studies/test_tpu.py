@@ -16,12 +16,12 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ws_ns(product: Product, side: int) -> int:
-    """What SCALE-Sim's table of cycles says, where weights stay."""
+    """Return the time from SCALE-Sim's table of cycles, where weights stay."""
     folds = -(-product.inner // side) * -(-product.columns // side)
     return int(folds * (3 * side + product.rows - 2) / CLOCK_GHZ)
 
 
-def test_without_waiting_for_dram_kernels_take_what_folds_take() -> None:
+def test_without_waiting_for_dram_kernels_take_the_time_of_their_folds() -> None:
     step = resnet(layers=5)
     result = run(step, Machine(32, "ws"))
     array, dram, sram, network = result.parts
@@ -43,7 +43,7 @@ def test_less_bandwidth_makes_dram_the_bound_and_slower_links_the_network() -> N
 
 
 def test_operands_that_move_again_count_as_sram() -> None:
-    """The second operand is read for each fold of rows, and 4 Mi words do not hold it."""
+    """Check a second operand that is read for each fold of rows, as 4 Mi words do not hold it."""
     step = Step.empty()
     step.compute(Product("p", 4096, 4096, 4096))
     array, dram, sram, network = run(step, Machine(256, "os", dram_words=8)).parts
@@ -67,7 +67,7 @@ def test_a_shared_transformer_layer_has_its_part_of_all_operations() -> None:
 
 
 @pytest.mark.deep
-def test_a_row_of_the_page_is_what_is_simulated_today() -> None:
+def test_a_row_of_the_page_equals_the_simulation_of_today() -> None:
     row = tpu.found_table({(256, "os"): run(resnet(), Machine(256, "os"))}).splitlines()[-1]
     assert row in PAGE.read_text(encoding="utf-8"), "run: python docs/studies/tpu.py"
 

@@ -1,4 +1,4 @@
-"""The study of wafers, in small: what its page says holds there, too, and its rows are today's."""
+"""The study of wafers, in small: the claims of its page hold, and its rows are today's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_dimensions_are_cut_where_ranks_that_share_a_model_end() -> None:
     assert cut((16, 8, 4), 1) == ((16, 8, 4), 0)
 
 
-def test_a_flat_network_is_as_fast_as_its_bandwidth_however_it_is_cut() -> None:
+def test_a_flat_network_is_as_fast_as_its_bandwidth_with_any_cut() -> None:
     job = Job("all-reduce", wafer.all_reduce)
     whole = simulated(job, FLAT, BASELINE).whole
     assert whole == pytest.approx(2 * 31 / 32 / 350 * 1e3, rel=0.01)
@@ -72,7 +72,7 @@ def test_a_transformer_exposes_less_on_a_flat_network_and_computes_the_same() ->
 
 
 @pytest.mark.deep
-def test_rows_of_all_reduces_on_the_page_are_what_is_simulated_today() -> None:
+def test_rows_of_all_reduces_on_the_page_equal_the_simulation_of_today() -> None:
     done = Study()
     point = done.point(done.names[0], SHAPES[1], THEMIS)
     page = PAGE.read_text(encoding="utf-8")

@@ -31,13 +31,13 @@ axes:
 
 
 def spec(**changes: Any) -> dict[str, Any]:
-    """Nine points of an all-reduce."""
+    """Return nine points of an all-reduce."""
     base = {"workload": WORKLOAD, "system": SYSTEM, "network": RING_4}
     return {"base": base, "axes": AXES, **changes}
 
 
 def write(folder: Path, text: str = TEXT) -> Path:
-    """The same as files; returns the sweep's."""
+    """Write the same as files, and return the sweep's path."""
     import json
 
     (folder / "system.json").write_text(json.dumps(SYSTEM), encoding="utf-8")
@@ -48,5 +48,5 @@ def write(folder: Path, text: str = TEXT) -> Path:
 
 
 def table_of(folder: Path) -> bytes:
-    """What a sweep wrote of its points."""
+    """Return the table of points that a sweep wrote."""
     return (folder / "sweep.arrow").read_bytes()

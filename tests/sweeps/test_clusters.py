@@ -1,4 +1,4 @@
-"""A sweep on a Dask cluster gives the same bytes, whatever happens to workers."""
+"""A sweep on a Dask cluster gives the same bytes, also if workers end or join."""
 
 from __future__ import annotations
 
@@ -66,17 +66,17 @@ def test_a_sweep_that_ends_early_leaves_no_task_on_the_cluster(tmp_path: Path) -
 
 
 class _Workers:
-    """What a client says of workers."""
+    """A client whose workers reported these programs."""
 
-    def __init__(self, *told: Any) -> None:
-        self._told = told
+    def __init__(self, *reported: Any) -> None:
+        self._reported = reported
 
     def wait_for_workers(self, *_: Any, **__: Any) -> None:
-        if not self._told:
+        if not self._reported:
             raise TimeoutError
 
     def run(self, *_: Any, **__: Any) -> dict[str, Any]:
-        return {f"tcp://{number}": result for number, result in enumerate(self._told)}
+        return {f"tcp://{number}": result for number, result in enumerate(self._reported)}
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_worker_that_is_being_lost_is_no_other_version() -> None:
 
 @pytest.fixture
 def scheduler(tmp_path: Path) -> Iterator[tuple[Path, list[subprocess.Popen[bytes]]]]:
-    """A scheduler's file, and the processes: the scheduler and two workers."""
+    """Yield a scheduler's file, and the processes: the scheduler and two workers."""
     file = tmp_path / "scheduler.json"
     dask = [sys.executable, "-m", "dask"]
     common = ["--scheduler-file", str(file), "--no-dashboard"]

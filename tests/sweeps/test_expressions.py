@@ -1,4 +1,4 @@
-"""Constraints are decided as Python would decide them, and nothing else is carried out."""
+"""Constraints are decided as in Python, and no other expression is evaluated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches: what they find is the best of the whole sweep, with a part of its evaluations, twice the same."""
+"""Searches find the best point of the whole sweep with a part of its evaluations, twice the same."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plans(folder: Path, goal: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Plans of a small model on eight H100s."""
+    """Return plans of a small model on eight H100s."""
     (folder / "model.json").write_text(json.dumps(MODEL), encoding="utf-8")
     workload = {"make": "llm", "model": str(folder / "model.json"), "plan": {}}
     base = {"workload": workload, "machine": "h100-dgx:8"}
@@ -58,7 +58,7 @@ def plans(folder: Path, goal: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """The rows of all plans."""
+    """Return the rows of all plans."""
     folder = tmp_path_factory.mktemp("swept")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ET_SIM_COMPILE", "never")
@@ -146,7 +146,7 @@ def test_the_most_tokens_per_second_are_found_and_constraints_rule_out_by_bounds
     assert report.search.impossible > 0
 
 
-RESERVED = 3_976 << 20  # of an H100, for what is no tensor
+RESERVED = 3_976 << 20  # of an H100, for memory outside of tensors
 
 
 @pytest.mark.deep
@@ -163,7 +163,7 @@ def test_memory_that_no_machine_has_is_refused_before_evaluation(tmp_path: Path)
 
 
 def optuna(budget: int = 5, **more: Any) -> dict[str, Any]:
-    """A search without bounds."""
+    """Return a search without bounds."""
     return spec(search={"minimise": ["makespan_ns"], "budget": budget, "at-once": 2, **more})
 
 
@@ -274,7 +274,7 @@ def test_no_point_dominates_a_front(values: list[tuple[int, int]]) -> None:
 
 
 @given(VALUES, st.integers(1, 3), st.integers(1, 3), st.randoms(use_true_random=False))
-def test_the_least_dominated_points_are_chosen_whatever_the_bounds(
+def test_the_least_dominated_points_are_chosen_with_any_bounds(
     values: list[tuple[int, int]], keep: int, at_once: int, random: Any
 ) -> None:
     goal = Goal(("ranks", "price"), (), {}, None, None, 0, (None,), keep, at_once)

@@ -1,4 +1,4 @@
-"""What is wrong with the description of a sweep is one sentence, with the line and what to do."""
+"""Mistakes in the description of a sweep are one sentence, with the line and a remedy."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pytest
 from machines import RING_4
 from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, write
 
-from et_sim.basics.errors import EtSimError
+from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.documents.keys import keys_of
 from et_sim.sweeps.fields import ROOTS
+from et_sim.sweeps.recipes import make
 from et_sim.sweeps.space import open_space
 from et_sim.sweeps.spec import BaseSpec, read_spec
 from et_sim.sweeps.state import plan_sweep
@@ -86,7 +87,7 @@ def test_a_mistake_is_one_sentence(right: str, wrong: str, sentence: str, tmp_pa
 
 
 @pytest.mark.parametrize("content", ["", "[]", "base", "base:\naxes:\n", "\x00", "a: &a [*a]"])
-def test_what_is_no_sweep_is_refused(content: str, tmp_path: Path) -> None:
+def test_content_that_is_no_sweep_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "sweep.yml").write_text(content, encoding="utf-8")
     for path in (tmp_path / "sweep.yml", tmp_path, tmp_path / "none.yml"):
         with pytest.raises(EtSimError):
@@ -146,3 +147,9 @@ def test_a_digest_follows_contents_not_names(tmp_path: Path) -> None:
     changed = dict(RING_4, latency=[501.0])
     base = {"workload": WORKLOAD, "system": SYSTEM, "network": changed}
     assert plan_sweep(spec(base=base)).points[0].digest != here.points[0].digest
+
+
+def test_a_plan_that_contradicts_itself_is_refused_by_the_names_of_its_keys(tmp_path: Path) -> None:
+    recipe = {"make": "llm", "model": "gpt2", "plan": {"sequence-parallel": True}}
+    with pytest.raises(UsageError, match="sequence-parallel requires tp, 2 or more"):
+        make(recipe, tmp_path)

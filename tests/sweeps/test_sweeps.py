@@ -1,4 +1,4 @@
-"""Sweeps: every point once, the same bytes whoever evaluates them, nothing lost when killed."""
+"""Sweeps: every point once, the same bytes from any process, and no finished point lost when killed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _lines(folder: Path) -> int:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Swept in one go by this process."""
+    """Return a sweep that one process ran without interruption."""
     folder = tmp_path_factory.mktemp("undisturbed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ET_SIM_COMPILE", "never")
@@ -77,7 +77,7 @@ def test_worker_processes_give_the_same_bytes(undisturbed: Path, tmp_path: Path)
 
 
 class _Other:
-    """A runner that does tasks in another order, in groups."""
+    """A runner of tasks in another order, in groups."""
 
     def __init__(self, space: Any, seed: int, until: int = POINTS) -> None:
         self._space, self._seed, self._until = space, seed, until
@@ -178,12 +178,12 @@ def _start(path: Path, out: Path, workers: int = 2) -> subprocess.Popen[bytes]:
         cwd=REPOSITORY,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        preexec_fn=_hears_ctrl_c,
+        preexec_fn=_ctrl_c_interrupts,
     )
 
 
-def _hears_ctrl_c() -> None:
-    """Whoever runs the tests in the background of a shell hands on that SIGINT is ignored."""
+def _ctrl_c_interrupts() -> None:
+    """Handle SIGINT, which a shell sets to be ignored in background processes."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -377,7 +377,7 @@ def test_all_runs_are_kept_while_they_are_simulated(tmp_path: Path, undisturbed:
 
 
 @pytest.mark.parametrize("text", ["best", "best:0", "best:x", "some", "0-9", "", "best:99999999999999"])
-def test_what_cannot_be_kept_is_refused(text: str) -> None:
+def test_invalid_points_to_keep_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--keep"):
         parse_keep(text, POINTS)
 
@@ -392,7 +392,7 @@ def test_python_evaluates_when_the_table_is_read(tmp_path: Path, undisturbed: Pa
     assert result.table.equals(pa.ipc.open_file(undisturbed / "sweep.arrow").read_all())
     frame = result.to_pandas()
     assert frame["makespan_ns"].min() == min(result.table["makespan_ns"].to_pylist())
-    assert str(frame["peak_memory_bytes"].dtype) == "Int64"  # though nobody tracked memory
+    assert str(frame["peak_memory_bytes"].dtype) == "Int64"  # though memory was not tracked
     of_dict = et_sim.sweep(spec(), workers=1, progress=False).table
     assert of_dict["makespan_ns"].equals(result.table["makespan_ns"])
 

@@ -1,4 +1,4 @@
-"""One entry in the registry is a table everywhere: written, read, asked, checked and documented."""
+"""One entry in the registry is a table everywhere: written, read, queried, checked and documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bottleneck that the summary names is the link that had the most to carry for its bandwidth."""
+"""The bottleneck in the summary is the link with the most bytes for its bandwidth."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _line(result: Any, folder: Path) -> str:
 
 @pytest.mark.parametrize("model", ["link", "flow"])
 def test_the_link_between_switches_holds_all_messages_up(model: str, tmp_path: Path) -> None:
-    """Three messages cross the only spine, and one stays below its leaf."""
+    """Send three messages over the only spine, and one below its leaf."""
     workload = _sent({(0, 3): SIZE, (1, 4): SIZE, (2, 5): SIZE, (3, 4): SIZE // 2}, 6)
     result = et_sim.simulate(workload, system=SYSTEM, network=LEAVES, model=model)
     bottleneck = result.summary()["bottleneck"]
@@ -100,7 +100,7 @@ def test_folding_changes_no_word_of_it(model: str, shape: str, tmp_path: Path) -
 
 
 def test_on_the_analytical_model_links_of_a_graph_are_known_folded_or_not(tmp_path: Path) -> None:
-    """Where links are recorded, every rank is simulated."""
+    """Record links, for which every rank is simulated."""
     build = et_sim.TraceBuilder()
     build.collective("all_to_all", 6 * SIZE)
     workload = et_sim.Workload.of([build.build()] * 6)
@@ -114,8 +114,8 @@ def test_on_the_analytical_model_links_of_a_graph_are_known_folded_or_not(tmp_pa
     assert _line(folded, tmp_path / "folded") == _line(unfolded, tmp_path / "unfolded")
 
 
-def test_of_links_that_are_alike_the_first_is_named_folded_or_not() -> None:
-    """On the flow model, sums of fractions differ in their last digits."""
+def test_the_first_of_equal_links_is_named_folded_or_not() -> None:
+    """Check the flow model, where sums of fractions differ in their last digits."""
     build = et_sim.TraceBuilder()
     build.collective("all_to_all", 6 * 333_331)
     workload = et_sim.Workload.of([build.build()] * 6)

@@ -45,7 +45,7 @@ BYTES = 1 << 26
 
 
 def workload(*, hides: bool = False, ranks: int = 4) -> et_sim.Workload:
-    """Kernels of two shapes and one without, and an all-reduce after them, or beside the largest."""
+    """Return kernels of two shapes and one without, and an all-reduce after them, or beside the largest."""
     build = et_sim.TraceBuilder()
     small = build.compute("small", layer_shape="gemm 2048 2048 2048", dtype="bf16")
     other = build.compute("other", layer_shape="elementwise 100000", dtype="bf16", after=[small])

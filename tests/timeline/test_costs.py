@@ -1,4 +1,4 @@
-"""Energy and price of a run: closed forms, folding, what machines may say, and what they may not."""
+"""Energy and price of a run: closed forms, folding, and keys of machines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RATES = {"busy-watts": 700, "idle-watts": 90.5, "network-watts": 30, "price-per-
 
 
 def workload(*kernels_ns: int) -> et_sim.Workload:
-    """Ranks with a kernel each, then an all-reduce of all of them."""
+    """Return ranks with a kernel each, then an all-reduce of all of them."""
     traces = []
     for nanos in kernels_ns:
         build = et_sim.TraceBuilder()
@@ -55,7 +55,7 @@ def test_folding_changes_no_digit() -> None:
     assert costs(RATES, of=alike) == costs(RATES, fold=False, of=alike)
 
 
-def test_a_machine_may_say_only_one_of_them_or_nothing() -> None:
+def test_a_machine_may_state_only_one_of_them_or_none() -> None:
     price = costs({"price-per-hour": 1})
     assert (price["joules"], price["computing_joules"], price["currency"]) == (None, None, "USD")
     energy = costs({"busy-watts": 1, "idle-watts": 0})

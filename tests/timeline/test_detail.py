@@ -42,7 +42,7 @@ def _files(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("requested", "expected"),
     [
         ("nodes", ("nodes",)),
         ("path", ("nodes", "path")),
@@ -52,16 +52,16 @@ def _files(folder: Path) -> list[str]:
         ([], ("nodes",)),
     ],
 )
-def test_details_are_named_in_one_order(asked: str | Sequence[str], expected: tuple[str, ...]) -> None:
-    assert details_of(asked) == expected
+def test_details_are_named_in_one_order(requested: str | Sequence[str], expected: tuple[str, ...]) -> None:
+    assert details_of(requested) == expected
 
 
-@pytest.mark.parametrize("asked", ["everything", "phases,", "", ["path", "phase"], "phases;path"])
-def test_an_unknown_detail_is_refused_with_all_choices(asked: str | list[str]) -> None:
+@pytest.mark.parametrize("requested", ["everything", "phases,", "", ["path", "phase"], "phases;path"])
+def test_an_unknown_detail_is_refused_with_all_choices(requested: str | list[str]) -> None:
     with pytest.raises(
         UsageError, match=f"is not known.*known: {', '.join(('nodes', *details()))}, or several of them"
     ):
-        details_of(asked)
+        details_of(requested)
 
 
 @pytest.mark.parametrize("how", [["--detail=path,phases"], ["--detail=path", "--detail=phases"]])

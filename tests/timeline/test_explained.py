@@ -35,7 +35,7 @@ def gap(build: TraceBuilder, name: str, nanos: int, after: list[int]) -> int:
 
 
 def alone(gap_ns: int = 5_000) -> Trace:
-    """A kernel, a gap, an operator, and beside them a shorter path."""
+    """Return a kernel, a gap, an operator, and beside them a shorter path."""
     build = TraceBuilder()
     first = build.compute("kernel", nanos=10_000, concurrent=True)
     build.compute("beside", nanos=12_000, concurrent=True)
@@ -73,7 +73,7 @@ def test_a_lane_that_was_occupied_is_on_the_path() -> None:
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_who_waits_in_a_collective_is_explained_by_the_last_that_comes(late: int) -> None:
+def test_a_wait_in_a_collective_is_explained_by_the_last_member(late: int) -> None:
     def member(nanos: int) -> Trace:
         build = TraceBuilder()
         begin = gap(build, "gap of thread 1", nanos, [])
@@ -89,7 +89,7 @@ def test_who_waits_in_a_collective_is_explained_by_the_last_that_comes(late: int
     assert explained["longest"][0]["before"] == "sum"
 
 
-def test_who_waits_for_a_message_is_explained_by_its_sender() -> None:
+def test_a_wait_for_a_message_is_explained_by_its_sender() -> None:
     sender, receiver = TraceBuilder(), TraceBuilder()
     begin = gap(sender, "stream gap of stream 7", 40_000, [])
     sender.send(1, 1 << 10, after=[begin])
@@ -112,7 +112,7 @@ def test_a_late_start_is_no_gap() -> None:
     )
 
 
-def test_folded_ranks_say_the_same() -> None:
+def test_folded_ranks_have_the_same_explanation() -> None:
     build = TraceBuilder()
     begin = gap(build, "gap of thread 1", 50_000, [])
     build.collective("all_reduce", 1 << 20, after=[begin], concurrent=True)
@@ -126,7 +126,7 @@ def test_folded_ranks_say_the_same() -> None:
         assert sum(explained["spent_ns"].values()) == explained["path_ns"] == folded.makespan_ns
 
 
-def test_traces_without_gaps_say_nothing() -> None:
+def test_traces_without_gaps_have_no_explanation() -> None:
     build = TraceBuilder()
     build.compute("kernel", nanos=10)
     result = ran(build.build())

@@ -37,7 +37,7 @@ def ran(*programs: TraceBuilder, **keys: Any) -> Result:
 
 
 def overlapping() -> TraceBuilder:
-    """A kernel from 0 to 10 µs; communication from 4 to 14 and from 20 to 25; a host that hides nothing."""
+    """Return a kernel from 0 to 10 µs, communication from 4 to 14 and from 20 to 25, and a host."""
     build = TraceBuilder()
     build.compute("kernel", nanos=10_000, concurrent=True)
     begin = build.compute("launch", nanos=4_000, cpu=True, concurrent=True)
@@ -51,7 +51,7 @@ def overlapping() -> TraceBuilder:
     return build
 
 
-def test_it_is_communication_without_overlapping_kernels() -> None:
+def test_exposure_is_communication_without_overlapping_kernels() -> None:
     assert ran(overlapping()).comm_without_kernel_ns.tolist() == [4_000 + 5_000] * 2
 
 

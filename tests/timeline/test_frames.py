@@ -1,4 +1,4 @@
-"""Frames of pandas hold what the tables hold, to the last digit."""
+"""Frames of pandas equal the tables, to the last digit."""
 
 from __future__ import annotations
 

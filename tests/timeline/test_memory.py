@@ -1,4 +1,4 @@
-"""Tracking local memory, from traces to tables: what is tracked, what is refused, and folding."""
+"""Tracking of local memory, from traces to tables: tracked tensors, refusals, and folding."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_a_message_has_left_after_its_serialisation_and_arrived_after_the_latenc
         }
 
 
-def test_messages_for_one_link_wait_and_the_link_shows_how_long() -> None:
+def test_messages_for_one_link_wait_and_the_link_shows_the_time() -> None:
     traces = []
     for rank in range(4):
         build = et_sim.TraceBuilder()
@@ -105,11 +105,11 @@ def test_messages_for_one_link_wait_and_the_link_shows_how_long() -> None:
 def test_with_rendezvous_a_request_goes_first_and_the_message_is_ready_before_it_is_sent() -> None:
     machine = _machine(2, **{"rendezvous-protocol": True})
     request, message = _rows(et_sim.simulate(_exchange(5000), **machine, detail=DETAIL))
-    asked = 3000 + 8192 // GB + LATENCY
+    requested = 3000 + 8192 // GB + LATENCY
     assert (request["kind"], request["actor"], request["peer"], request["bytes"]) == ("request", 1, 0, 8192)
-    assert (request["sent_ns"], request["arrived_ns"]) == (3000, asked)
-    assert (message["kind"], message["ready_ns"], message["sent_ns"]) == ("send", 0, asked)
-    assert message["arrived_ns"] == asked + 5000 // GB + LATENCY
+    assert (request["sent_ns"], request["arrived_ns"]) == (3000, requested)
+    assert (message["kind"], message["ready_ns"], message["sent_ns"]) == ("send", 0, requested)
+    assert message["arrived_ns"] == requested + 5000 // GB + LATENCY
 
 
 @pytest.mark.parametrize("rendezvous", [False, True])
@@ -183,7 +183,7 @@ def test_a_part_of_a_run_holds_the_rows_that_touch_it(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("micros", [1, 1000, 1_000_000, 60_000_000])
-def test_links_take_as_little_space_however_long_the_run_is(micros: int) -> None:
+def test_links_take_no_more_space_in_a_longer_run(micros: int) -> None:
     traces = []
     for rank in range(4):
         build = et_sim.TraceBuilder()
@@ -228,7 +228,7 @@ print(json.dumps(everything()))
 
 
 def everything() -> list[Any]:
-    """Rows of runs that take every road a message can take."""
+    """Return rows of runs that cover every path of a message through the engine."""
     values = []
     for model in ("analytical", "link"):
         for rendezvous in (False, True):

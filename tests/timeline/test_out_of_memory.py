@@ -1,4 +1,4 @@
-"""Runs that need more local memory than there is: when they stop, what they say, and what is written."""
+"""Runs that need more local memory than the machine has: their end, their message, and their files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from et_sim.basics.errors import MachineError, OutOfMemoryError
 from et_sim.cli import main
 from et_sim.compute.device import Device
 from et_sim.memory import CLASSES, classes_of
+from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.memory import memory_picture
 from et_sim.views.summary.memory import memory_peaks
@@ -28,7 +29,7 @@ FOREVER = 1 << 62
 
 
 def step(activation: int = 2000) -> et_sim.Trace:
-    """Four layers forward, each followed by a collective beside it, and four backward."""
+    """Return four layers forward, each followed by a collective beside it, and four backward."""
     build, last = et_sim.TraceBuilder(), []
     for layer in range(4):
         reads = {f"weights {layer}": 1000}
@@ -83,6 +84,15 @@ def test_a_run_stops_where_memory_is_full() -> None:
     assert result.peak_memory_bytes.tolist() == [12_000] * 3 + [16_000]
 
 
+def test_stalls_of_a_run_that_stopped_at_full_memory_name_the_memory(tmp_path: Path) -> None:
+    for capacity, sentence in (
+        (14_000, "no rank is stuck: the run ends where memory was full"),
+        (None, "no rank is stuck: every node of every rank completed"),
+    ):
+        write_run(ran(capacity), tmp_path / str(capacity))
+        assert view_text("stalls", tmp_path / str(capacity)).strip() == sentence
+
+
 def test_python_raises_the_error_that_the_command_prints_with_status_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,7 +129,7 @@ def test_python_raises_the_error_that_the_command_prints_with_status_one(
 def test_ranks_that_need_too_much_at_one_time_are_all_named(
     rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if their rows are looked at piece by piece."""
+    """Check also rows that are read piece by piece."""
     monkeypatch.setattr("et_sim.timeline.rows.ROWS_AT_ONCE", rows)
     failure = ran(14_000, workload=et_sim.Workload.of([step(3000)] * 4), fold=False).summary()[
         "out_of_memory"
@@ -213,7 +223,7 @@ def programs(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 def alive_at(nodes: list[tuple[int, int, dict[str, int], dict[str, int]]], time: int) -> dict[str, int]:
-    """Bytes by class just after `time`, told as a story: nodes complete one after the other."""
+    """Return bytes by class just after `time`, by completing nodes one after the other."""
     size: dict[str, int] = {}
     values: dict[str, list[list[int]]] = {}  # tensor -> its values as [since, until]
     for start, end, reads, writes in sorted(nodes, key=lambda node: (node[1], node[0])):

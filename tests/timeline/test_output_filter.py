@@ -1,4 +1,4 @@
-"""Writing: a part of a run, every compression, versions; the same figures in whatever blocks rows come."""
+"""Writing: a part of a run, every compression, versions; figures do not depend on blocks of rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from et_sim.basics.errors import UsageError
 from et_sim.cli import main
 from et_sim.timeline import OutputFilter, rows, write_run
 from et_sim.views import open_run
+from et_sim.views.run.selection import EVERYTHING, recorded_part
 from et_sim.views.view import view_text
+from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 MACHINE: dict[str, Any] = {"system": FIFO_RING, "network": ring(5, "50GB/s")}
 
@@ -75,7 +77,7 @@ def test_every_compression_holds_the_same(result: Any, tmp_path: Path, compressi
 
 
 @pytest.mark.deep
-def test_figures_do_not_depend_on_how_many_rows_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_do_not_depend_on_the_number_of_rows_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = _result()
     expected = whole.summary(), whole.timeline.to_pylist(), whole.table("actors").to_pylist()
     for at_once in (1, 7, 64, 100):
@@ -108,3 +110,21 @@ def test_every_table_states_its_version_and_no_other_version_is_read(
     printed = capsys.readouterr().err
     assert f"is of table version {version or 0}; this et-sim reads version 6" in printed
     assert "simulate again" in printed
+
+
+@pytest.mark.parametrize("ranks", [(range(3, 4),), (range(0, 7, 2),)])
+def test_written_ranks_have_the_same_operations_folded_and_not(
+    ranks: tuple[range, ...], tmp_path: Path
+) -> None:
+    workload = make_microbenchmark("all_reduce", ranks=8, size=1 << 20, repeat=2)
+    texts = []
+    for fold in (True, False):
+        result = et_sim.simulate(workload, machine="h100-dgx:8", fold=fold)
+        path = tmp_path / str(fold)
+        write_run(result, path, output_filter=OutputFilter(ranks))
+        run = open_run(path)
+        view = [view_text(name, path) for name in ("ops", "activity")]
+        texts.append((view, EVERYTHING.weights(run).sum(), recorded_part(run)))
+    assert texts[0] == texts[1]
+    assert texts[0][1] == len(ranks[0])
+    assert recorded_part(open_run(tmp_path / "True")) == ("rank 3" if len(ranks[0]) == 1 else "ranks 0,2,4,6")

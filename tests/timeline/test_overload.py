@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import everybody, network, network_1, sends, simulate, system, system_1
+from machines import network, network_1, of_all_ranks, sends, simulate, system, system_1
 from msgspec import structs
 from random_cases import random_case
 
@@ -44,7 +44,7 @@ def test_many_senders_to_one_receiver() -> None:
 
 def test_chunks_that_go_up_a_tree_side_by_side() -> None:
     chunks = system(**{"preferred-dataset-splits": 8, "active-chunks-per-dimension": 8})
-    worst = overload_of(simulate(everybody(8, "reduce", 16 * MIB, root=0), SWITCH, chunks), SWITCH)
+    worst = overload_of(simulate(of_all_ranks(8, "reduce", 16 * MIB, root=0), SWITCH, chunks), SWITCH)
     assert worst.verb == "gets"
     assert worst.factor > 1.5
 

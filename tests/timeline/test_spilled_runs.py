@@ -49,7 +49,7 @@ def ran(
 
 
 def chain(*steps: tuple[dict[str, int], dict[str, int]], nanos: int = 1000) -> et_sim.Workload:
-    """The same nodes one after the other on four ranks."""
+    """Return the same nodes one after the other on four ranks."""
     build, last = et_sim.TraceBuilder(), []
     for number, (reads, writes) in enumerate(steps):
         last = [build.compute(f"step {number}", nanos=nanos, inputs=reads, outputs=writes, after=last)]
@@ -69,7 +69,7 @@ def test_a_tensor_is_stored_when_another_needs_its_place_and_loaded_before_it_is
     assert times(result) == {
         "step 0": (0, 1000),
         "store a": (1000, 5100),  # 4000 bytes at one per ns, and 100 ns
-        "step 1": (5100, 6100),  # 3000 of what a held
+        "step 1": (5100, 6100),  # 3000 of the bytes of a
         "step 2": (6100, 7100),  # 1000 of a's, and 1000 that were free from the start
         "load a": (7100, 11_200),  # b is done with
         "step 3": (11_200, 12_200),
@@ -103,6 +103,8 @@ def test_fitting_tensors_are_simulated_as_without_the_key() -> None:
     result = ran(FOUR, peak)
     assert result.timeline.equals(plain.timeline.replace_schema_metadata(result.timeline.schema.metadata))
     assert result.summary()["spilled"] == {"stores": 0, "loads": 0, "stored_bytes": 0, "loaded_bytes": 0}
+    assert result.moved is not None
+    assert not result.moved.is_any
     assert "spilled" not in plain.summary()
     assert ran(FOUR, peak - 1).summary()["spilled"]["stores"] == 4
 
@@ -193,7 +195,7 @@ def test_ranks_whose_ids_are_in_contrary_orders_stall_with_an_explanation() -> N
 
 
 def stage(rank: int, batches: int, *, receives_first: bool) -> et_sim.Trace:
-    """One stage of a pipeline: forward and backward of each batch, one forward and one backward in turns."""
+    """Return one stage of a pipeline, with forward and backward passes in turns."""
     build, ids = et_sim.TraceBuilder(), {}
     number = iter(range(1000))
     early = iter(range(1000, 2000)) if not receives_first else number
@@ -270,7 +272,7 @@ tensors = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 9), max_size
 
 @st.composite
 def programs(draw: st.DrawFn) -> et_sim.Trace:
-    """Kernels, host work and collectives, of which those of all ranks are the same."""
+    """Draw kernels, host work and collectives; the collectives are the same on all ranks."""
     build, ids = et_sim.TraceBuilder(), []
     for number in range(draw(st.integers(2, 8))):
         after = draw(st.lists(st.sampled_from(ids), max_size=2, unique=True)) if ids else []

@@ -1,4 +1,4 @@
-"""Waiting is not transfer: how long communication waits, for whom, and how a rank's time is split."""
+"""Waiting is not transfer: waits of communication, their ranks, and the parts of a rank's time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sum_of_parts(entry: dict[str, Any]) -> int:
 
 
 def expected_waits(result: Result) -> dict[tuple[int, int], tuple[int, set[int]]]:
-    """By actor and node of an unfolded run: how long it waited, and who came last, one row at a time."""
+    """Return the wait of each node of an unfolded run, and the ranks that came last, from single rows."""
     rows = rows_of(result)
     end_of_run = result.outcome.end_ns
     admitted = _admitted(result)
@@ -58,7 +58,7 @@ def expected_waits(result: Result) -> dict[tuple[int, int], tuple[int, set[int]]
     for row in rows:
         place, end = (row["actor"], row["node"]), row["end_ns"]
         if row["kind"] in ONE_WAY:
-            continue  # whom these depend on follows from their trees
+            continue  # their trees determine the ranks that these wait for
         if row["sequence"] is not None:
             there, own = came[row["group"], row["sequence"]], admitted[place]
             if own is None:
@@ -84,7 +84,7 @@ def expected_waits(result: Result) -> dict[tuple[int, int], tuple[int, set[int]]
 
 
 def _admitted(result: Result) -> dict[tuple[int, int], int | None]:
-    """When collectives were let in, of an unfolded run; those without chunks are when they are issued."""
+    """Return the admission times of collectives of an unfolded run, or issue times without chunks."""
     plan, state, admitted = result.outcome.plan, result.outcome.nodes, {}
     for rank in range(plan.ranks):
         first = int(plan.actors["node_first"][rank])
@@ -138,7 +138,7 @@ def test_waits_match_those_of_a_row_by_row_search(first: int) -> None:
 
 
 def training(draw: Random, ranks: int) -> Workload:
-    """Steps of different length, with collectives of all ranks and messages to neighbours between them."""
+    """Return steps of different length, with collectives and messages to neighbours between them."""
     program = [draw.choice(("compute", "collective", "exchange")) for _ in range(8)]
     traces: list[Trace] = []
     for rank in range(ranks):
@@ -295,7 +295,7 @@ def test_in_a_broadcast_ranks_wait_for_those_above_them_only(late: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ONE_WAY)
-def test_who_is_done_before_the_last_one_comes_did_not_wait_for_it(kind: str) -> None:
+def test_ranks_that_end_before_the_last_arrival_did_not_wait_for_it(kind: str) -> None:
     traces = []
     for rank in range(8):
         build = TraceBuilder()
@@ -367,7 +367,7 @@ def test_random_cases_wait_transfer_and_hide() -> None:
     assert ((totals > 0).sum(axis=0) >= 2).all()
 
 
-def test_who_came_last_is_put_in_order_once_however_many_templates_there_are(
+def test_arrivals_are_sorted_once_for_all_templates(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     traces = []

@@ -1,4 +1,4 @@
-"""`--when-full` of runs, checks and sweeps, and the part of a memory that no tensor gets."""
+"""`--when-full` of runs, checks and sweeps, and the part of a memory that is reserved."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def workload(size: int = 3000) -> et_sim.Workload:
 
 
 def files(folder: Path, system: dict[str, Any] = CAPACITY) -> list[str]:
-    """Arguments of the command line."""
+    """Write the files, and return the arguments of the command line."""
     et_sim.write_workload(workload(), folder / "w")
     for name, content in (("system", system), ("network", NETWORK), ("memory", REMOTE)):
         (folder / f"{name}.json").write_text(json.dumps(content))
@@ -122,10 +122,10 @@ def test_machines_by_name_state_their_reserve_and_its_reason(name: str) -> None:
     assert 0 <= memory.reserved_bytes < memory.total_bytes / 10
     level = known.system["compute"]["memory"][0]["name"]
     text = {**of.sources, **of.estimates}[level]
-    says_nominal = "nominal" in text
-    assert says_nominal == name.startswith(("tpu", "trn", "mi325x", "mi250x", "gaudi")), text
+    is_nominal = "nominal" in text
+    assert is_nominal == name.startswith(("tpu", "trn", "mi325x", "mi250x", "gaudi")), text
     digits = known.system["local-mem-capacity"]
-    if not says_nominal:
+    if not is_nominal:
         assert f"{int(str(digits).removesuffix('MiB')):,}" in text
 
 
@@ -143,7 +143,7 @@ def test_h100_h200_and_b200_have_the_memory_that_their_driver_reports() -> None:
 def test_the_published_plan_of_llama_3_405b_fits_8192_h100(
     shared: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """TP 8, PP 16, DP 64, sequences of 8,192 (Llama 3, table 4); its FSDP shares states and gradients."""
+    """Check TP 8, PP 16, DP 64, sequences of 8,192 (Llama 3, table 4); FSDP shares states and gradients."""
     plan = ["--tp=8", "--pp=16", "--dp=64", "--micro-batches=32", "--sequence-parallel", "--sequence=8192"]
     stages = ["--stage-layers", ",".join(["7", *["8"] * 14, "7"])]
     command = ["plan", "--model", "llama3-405b", *plan, *stages, *shared]

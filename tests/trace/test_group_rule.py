@@ -43,9 +43,7 @@ def test_functions_of_a_rank_accept_arrays_of_ranks(given_rule: tuple[GroupRule,
 
 
 @given(group_rules(), st.data())
-def test_one_way_of_saying_a_group_is_one_value(
-    given_rule: tuple[GroupRule, int], data: st.DataObject
-) -> None:
+def test_equal_rules_are_one_value(given_rule: tuple[GroupRule, int], data: st.DataObject) -> None:
     rule, _ = given_rule
     pieces: list[tuple[int, int]] = []
     for size, stride in rule.axes:

@@ -269,7 +269,7 @@ def test_a_workload_with_inconsistent_parts_is_refused() -> None:
 
 
 @pytest.mark.parametrize("other", ["b.et", "c.et"], ids=["good", "missing"])
-def test_a_broken_template_is_named_whatever_the_templates_behind_it(folder: Path, other: str) -> None:
+def test_a_broken_template_is_named_before_any_other_template(folder: Path, other: str) -> None:
     (folder / "a.et").write_bytes((folder / "a.et").read_bytes()[:-3])
     entries = [
         {"file": "a.et", "ranks": "0-5", "peers": "distances"},

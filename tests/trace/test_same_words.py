@@ -34,7 +34,7 @@ def trace(rank: int, *nodes: tuple[str, int | str, int], in_order: bool = True) 
 
 
 def after_each_other() -> list[Trace]:
-    """Make ranks of which each node depends on the next one, and that one on it."""
+    """Return ranks of which two nodes depend on each other."""
     build = TraceBuilder(source="x.0.et")
     build.compute("first", micros=1, node_id=0)
     build.compute("a", after=[2], node_id=1)

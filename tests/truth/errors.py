@@ -1,4 +1,4 @@
-"""How far predictions from converted recordings are from the truth, by kind of change and by feature.
+"""Errors of predictions from converted recordings against the truth, by kind of change and by feature.
 
     python tests/truth/errors.py                       # 100 random programs
     python tests/truth/errors.py --programs 1000 --jobs 2
@@ -44,7 +44,7 @@ class Case:
 
 
 def changes(seed: int, ranks: int) -> Iterator[tuple[str, float, Machine]]:
-    """The machines that a program is asked about: kind of change, factor of durations, machine."""
+    """Yield the machines to predict for a program: kind of change, factor of durations, machine."""
     rng = random.Random(seed)
 
     def between(low: float, high: float) -> float:
@@ -68,20 +68,20 @@ def changes(seed: int, ranks: int) -> Iterator[tuple[str, float, Machine]]:
 
 
 def cases(seed: int, without: frozenset[str] = frozenset()) -> list[Case]:
-    """All cases of a program, less some features."""
+    """Return all cases of a program, less some features."""
     program = random_program(seed, without)
     form = FORMS[seed % len(FORMS)]
     if "subgroups" in program.features and not form.is_new:
-        form = FORMS[0]  # in the old form, nothing tells groups of one size apart
+        form = FORMS[0]  # the old form does not distinguish groups of one size
     played = play(program, AS_RECORDED)
     try:
-        return _asked(seed, program, form, played)
+        return _predicted(seed, program, form, played)
     except EtSimError as error:
         print(f"seed {seed}: {error}", file=sys.stderr)
         return [Case(seed, "refused", 1.0, form.name, program.features, math.inf)]
 
 
-def _asked(seed: int, program: Program, form: Form, played: list[Played]) -> list[Case]:
+def _predicted(seed: int, program: Program, form: Form, played: list[Played]) -> list[Case]:
     outcome = converted(program, played, form)
     first = min(rank.begin for rank in played)
     late = [took - form.span_ns(rank) for took, rank in zip(replayed_ns(outcome), played, strict=True)]
@@ -96,7 +96,7 @@ def _asked(seed: int, program: Program, form: Form, played: list[Played]) -> lis
 
 
 def percentile(errors: Iterable[float], share: float) -> float:
-    """The error that this share of cases does not exceed."""
+    """Return the error that this share of cases does not exceed."""
     ordered = sorted(errors)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -114,7 +114,7 @@ def _of_seed(given: tuple[int, frozenset[str]]) -> list[Case]:
 
 
 def many_cases(seeds: Iterable[int], processes: int, without: frozenset[str] = frozenset()) -> list[Case]:
-    """All cases of many programs, several programs at once."""
+    """Return all cases of many programs, several programs at once."""
     with Pool(processes) as pool:
         some = pool.imap(_of_seed, [(seed, without) for seed in seeds], 4)
         return [case for of_seed in some for case in of_seed]

@@ -1,7 +1,7 @@
-"""Playing a program on a machine: a small discrete-event simulator, which also is the judge.
+"""A player of programs on a machine: a small discrete-event simulator, the reference of these tests.
 
-Threads are coroutines, streams are queues that work off what was put on them, transfers are places where
-ranks meet. It shares no code with what it judges. Not here: what a recording looks like (`recording`).
+Threads are coroutines, streams are queues of work, transfers are places where ranks meet. It shares no code
+with et-sim and the converter. `recording` writes recordings of played programs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from program import (
 
 
 class Moment:
-    """Something that will have happened, and who waits for it."""
+    """A point in time that is not known yet, and the callbacks that wait for it."""
 
     def __init__(self) -> None:
         self.at: int | None = None
@@ -45,7 +45,7 @@ Pauses: TypeAlias = Generator[int | Moment, None, None]  # so long, or until the
 
 @dataclass
 class HostEvent:
-    """A call of a thread as it was."""
+    """A call of a thread, with its times."""
 
     thread: int
     category: str
@@ -60,7 +60,7 @@ class HostEvent:
 
 @dataclass
 class DeviceEvent:
-    """Work of a stream as it was."""
+    """Work of a stream, with its times."""
 
     stream: int
     work: Work
@@ -72,7 +72,7 @@ class DeviceEvent:
 
 @dataclass
 class Played:
-    """What one rank did."""
+    """The events of one rank."""
 
     host: list[HostEvent] = field(default_factory=list)
     device: list[DeviceEvent] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Played:
 
 
 def play(program: Program, machine: Machine) -> list[Played]:
-    """What each rank does on this machine."""
+    """Return the events of each rank on this machine."""
     return _World(program, machine).run()
 
 
@@ -138,7 +138,7 @@ class _World:
         self.at(at, go_on)
 
     def meet(self, transfer: Transfer) -> Moment:
-        """A member has begun; the moment is that of the end, for all."""
+        """Return the moment of the end, which is the same for all members; one more member has begun."""
         arrived, ends = self._meetings.setdefault(transfer.key, ([], Moment()))
         arrived.append(1)
         if len(arrived) == len(transfer.ranks):
@@ -168,7 +168,7 @@ class _Process:
         return self.world.machine.host_ns(self.number, lasts)
 
     def thread(self, thread: int, steps: list[Any]) -> Pauses:
-        """One thread of the host."""
+        """Run one thread of the host."""
         world, log = self.world, self.played.host
         opened: list[int] = []
 
@@ -260,16 +260,16 @@ class _Process:
 
 
 class _Stream:
-    """A queue of the device; each entry is begun when the one before is done."""
+    """A queue of the device; each entry begins when the one before has ended."""
 
     def __init__(self, process: _Process, number: int) -> None:
         self._process, self._world, self._number = process, process.world, number
         self._last: Moment = Moment()  # when all so far will be done
         self._last.at = 0
-        self._not_before = 0  # what the work before and events allow
+        self._not_before = 0  # the earliest begin after earlier work and events
 
     def put(self, work: Work, correlation: int, launched_in: int) -> Moment:
-        """Work is launched; the moment is its end."""
+        """Return the end of launched work."""
         machine, rank = self._world.machine, self._process.number
         ready = self._world.now + machine.delay_ns(rank, work.latency)
 
@@ -289,7 +289,7 @@ class _Stream:
         return self._append(run())
 
     def wait(self, happened: Moment, turn: int) -> None:
-        """What is launched from now on waits for an event."""
+        """Let work that is launched from now on wait for an event."""
         turn = self._world.machine.delay_ns(self._process.number, turn)
 
         def run() -> Pauses:
@@ -300,7 +300,7 @@ class _Stream:
         self._append(run())
 
     def mark(self) -> Moment:
-        """When all that was put here will be done."""
+        """Return the end of all work launched so far."""
         return self._last
 
     def _append(self, entry: Pauses) -> Moment:

@@ -1,8 +1,8 @@
-"""A program's recordings, converted, and run in et-sim on another machine: what it predicts.
+"""Predictions of et-sim: a program's recordings, converted and run on another machine.
 
-A collective of the converted trace becomes what the ground truth's network does: every member says that it
-has begun (messages on a network that takes no time), and after the last one it takes the time that its bytes
-take. Kind, bytes and members are those that the converter found. Kernels, host and
+A collective of the converted trace follows the ground truth's network: every member sends a message when it
+begins (on a network that takes no time), and after the last begin the collective takes the time of its bytes.
+Kind, bytes and members are those that the converter found. Kernels, host and
 stragglers change by `time-factors` of the system file.
 """
 
@@ -39,14 +39,14 @@ _TRANSFER = "transfer"
 
 @dataclass(frozen=True)
 class Converted:
-    """The traces of all ranks, and what the converter said."""
+    """The traces of all ranks, and the reports of the converter."""
 
     traces: list[Trace]
     reports: list[dict[str, Any]]
 
 
 def converted(program: Program, played: list[Played], form: Form) -> Converted:
-    """Written and converted as a folder, as `et-convert pytorch` does it."""
+    """Return recordings, written and converted as a folder, as by `et-convert pytorch`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "recorded").mkdir()
@@ -60,25 +60,25 @@ def converted(program: Program, played: list[Played], form: Form) -> Converted:
 
 
 def spelled(found: Converted, program: Program) -> list[Trace]:
-    """The traces with what their transfers do spelled out, on the network of the recorded machine."""
+    """Return the traces with transfers as messages and gaps, on the network of the recorded machine."""
     tags: dict[Any, int] = {}
     return [_spelled(trace, rank, program, tags) for rank, trace in enumerate(found.traces)]
 
 
 def predicted_ns(traces: list[Trace], machine: Machine) -> list[int]:
-    """When each rank ends, in et-sim, of traces with transfers spelled out."""
+    """Return the end of each rank in et-sim, for traces whose transfers are messages and gaps."""
     on_network = [_on_network(trace, machine) for trace in traces]
     return _run(Workload.of(on_network), _SYSTEM | _factors(machine))
 
 
 def replayed_ns(found: Converted) -> list[int]:
-    """How long each rank takes if everything takes the time that was measured."""
+    """Return the time of each rank if everything takes the measured time."""
     ends = _run(Workload.of(found.traces), _SYSTEM | {"replay-only": 1})
     return [end - trace.start_ns for end, trace in zip(ends, found.traces, strict=True)]
 
 
 def _factors(machine: Machine) -> dict[str, Any]:
-    """The machine as the system file says it; host and gaps of threads are one."""
+    """Return the machine as keys of the system file; host and gaps of threads are one."""
     factors: list[dict[str, Any]] = []
     if machine.kernels != 1:
         factors.append({"kernels": machine.kernels, "copies": machine.kernels})
@@ -106,7 +106,7 @@ def _run(workload: Workload, system: dict[str, Any]) -> list[int]:
 
 
 def _on_network(trace: Trace, machine: Machine) -> Trace:
-    """The transfers of a trace as another network carries them out."""
+    """Return the trace with the times of transfers on another network."""
     if machine.network == 1:
         return trace
     is_transfer = trace.name == trace.names.index(_TRANSFER) if _TRANSFER in trace.names else trace.name < 0
@@ -115,9 +115,9 @@ def _on_network(trace: Trace, machine: Machine) -> Trace:
 
 
 def _spelled(trace: Trace, rank: int, program: Program, tags: dict[Any, int]) -> Trace:
-    """A rank's trace with its transfers spelled out, each with a tag.
+    """Return a rank's trace with its transfers as messages and gaps, each with a tag.
 
-    What a transfer takes is a gap of its own name, which factors leave as it is.
+    The time of a transfer is a gap of a special name, which factors leave unchanged.
     """
     build = TraceBuilder()
     ids = trace.node_id.tolist()
@@ -163,7 +163,7 @@ def _spelled(trace: Trace, rank: int, program: Program, tags: dict[Any, int]) ->
 def _meeting(
     trace: Trace, row: int, kind: NodeKind, rank: int, program: Program
 ) -> tuple[Any, tuple[int, ...]]:
-    """What tells the transfers of one place from others, and who meets there."""
+    """Return a key of the transfers of one place, and the ranks that meet there."""
     if kind == NodeKind.COLL:
         group = trace.group_names[int(trace.group[row])]
         members = program.groups.get(group or "0", tuple(range(len(program.ranks))))
@@ -174,13 +174,13 @@ def _meeting(
 
 
 def _in_order(trace: Trace) -> list[int]:
-    """Rows by measured start: transfers of one kind and group in the order in which they happened."""
+    """Return rows by measured start: transfers of one kind and group in the order in which they happened."""
     order: list[int] = np.lexsort((trace.node_id, _starts(trace))).tolist()
     return order
 
 
 def _starts(trace: Trace) -> Any:
-    """When each node begins if everything takes the time that was measured."""
+    """Return the begin of each node if everything takes the measured time."""
     count = len(trace)
     start = np.zeros(count, np.int64)
     duration = trace.duration_ns

@@ -1,7 +1,8 @@
-"""What a program of the ground truth does, thread by thread, independent of any machine.
+"""Programs of the ground truth, thread by thread, independent of any machine.
 
 A thread is a list of steps in the order in which it takes them. Times are whole nanoseconds on the machine
-that is recorded; `Machine` says by what other machines differ. Nothing here knows a recording or et-sim.
+that is recorded; `Machine` holds the differences of other machines. The module uses no
+recordings and no part of et-sim.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True)
 class Machine:
-    """By what durations are multiplied: `straggler` maps ranks to a factor of all but communication."""
+    """Factors of durations; `straggler` maps ranks to a factor of all but communication."""
 
     kernels: float = 1.0
     host: float = 1.0
@@ -21,14 +22,14 @@ class Machine:
     straggler: Mapping[int, float] = field(default_factory=dict)
 
     def host_ns(self, rank: int, lasts: int) -> int:
-        """How long a thread of the host takes for what takes so long on the recorded machine."""
+        """Return the time of host work that lasts this long on the recorded machine."""
         return round(lasts * self.host * self.straggler.get(rank, 1.0))
 
     def kernel_ns(self, rank: int, lasts: int) -> int:
         return round(lasts * self.kernels * self.straggler.get(rank, 1.0))
 
     def delay_ns(self, rank: int, lasts: int) -> int:
-        """Neither the host's work nor a kernel's: from launches to kernels, and between kernels."""
+        """Return a delay from launches to kernels, or between kernels."""
         return round(lasts * self.straggler.get(rank, 1.0))
 
     def transfer_ns(self, lasts: int) -> int:
@@ -40,7 +41,7 @@ AS_RECORDED = Machine()
 
 @dataclass(frozen=True)
 class Transfer:
-    """A collective, or a message if `kind` is "send" or "recv": nobody ends before the last one has begun."""
+    """A collective, or a message for the kinds "send" and "recv": no member ends before all have begun."""
 
     key: tuple[Any, ...]  # the same on all members: they meet here
     kind: str  # as et_sim.trace.CollectiveKind spells it
@@ -53,7 +54,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Work:
-    """What a launch puts on a stream. `turn` passes after the work before, `latency` after the launch."""
+    """The work that a launch puts on a stream, `turn` after earlier work and `latency` after the launch."""
 
     name: str
     lasts: int
@@ -66,22 +67,23 @@ class Work:
 
 @dataclass(frozen=True)
 class Begin:
-    """A call begins: an operator (`cpu_op`) or an annotation (`user_annotation`)."""
+    """The begin of a call: an operator (`cpu_op`) or an annotation (`user_annotation`)."""
 
     name: str
     category: str = "cpu_op"
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    transfer: Transfer | None = None  # what it asks for: shapes and tensors of the recording come from it
+    # its communication, from which shapes and tensors of the recording follow
+    transfer: Transfer | None = None
 
 
 @dataclass(frozen=True)
 class End:
-    """The innermost call ends."""
+    """The end of the innermost call."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """The thread computes."""
+    """A computation of the thread."""
 
     lasts: int
 
@@ -96,7 +98,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Launch:
-    """Work goes to a stream; `waits` if the call returns only when the work is done, so long after it."""
+    """A launch of work on a stream; with `waits`, the call returns this long after the end of the work."""
 
     name: str
     lasts: int
@@ -107,7 +109,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Record:
-    """An event is recorded on a stream: it will have happened when all work so far is done."""
+    """An event recorded on a stream: it happens when all work so far is done."""
 
     event: str
     stream: int
@@ -116,7 +118,7 @@ class Record:
 
 @dataclass(frozen=True)
 class WaitEvent:
-    """Later work of a stream comes `turn` after the event, as last recorded, at the earliest."""
+    """A wait of a stream: later work begins at least `turn` after the event, as last recorded."""
 
     event: str
     stream: int
@@ -126,7 +128,7 @@ class WaitEvent:
 
 @dataclass(frozen=True)
 class Synchronize:
-    """The call returns `after` what it waits for: a stream, an event, or with neither the device."""
+    """A call that returns `after` its stream or event, or with neither after the device."""
 
     name: str
     lasts: int
@@ -137,7 +139,7 @@ class Synchronize:
 
 @dataclass(frozen=True)
 class Query:
-    """The thread asks for an event until it has happened; `pause` lies between the calls."""
+    """Repeated queries of a thread until an event has happened; `pause` lies between the calls."""
 
     event: str
     lasts: int
@@ -146,14 +148,14 @@ class Query:
 
 @dataclass(frozen=True)
 class Signal:
-    """Another thread may go on."""
+    """A signal to another thread to go on."""
 
     flag: str
 
 
 @dataclass(frozen=True)
 class Await:
-    """The thread sleeps until signalled, and goes on `wakes` later; at once if it was signalled before."""
+    """A sleep until `wakes` after a signal, or no sleep if the signal came before."""
 
     flag: str
     wakes: int
@@ -161,14 +163,14 @@ class Await:
 
 @dataclass(frozen=True)
 class Sleep:
-    """The thread does nothing for so long, on every machine."""
+    """A pause of the same length on every machine."""
 
     lasts: int
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A thread of the host communicates by itself, within the call that is open."""
+    """A communication of the host's thread itself, within the open call."""
 
     transfer: Transfer
 
@@ -192,7 +194,7 @@ Step: TypeAlias = (
 
 @dataclass
 class Rank:
-    """One process: its threads by number; `starts` is when all of them begin, the same on every machine."""
+    """One process: its threads by number, and the time at which all begin, on every machine."""
 
     threads: dict[int, list[Step]] = field(default_factory=dict)
     starts: int = 0
@@ -200,7 +202,7 @@ class Rank:
 
 @dataclass
 class Program:
-    """All ranks, and what is in them by name, for tables of errors."""
+    """All ranks, with the names of their features for tables of errors."""
 
     ranks: list[Rank]
     features: frozenset[str]

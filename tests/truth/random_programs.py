@@ -1,7 +1,7 @@
-"""Random training programs: what people run, in small, with durations drawn once for the recorded machine.
+"""Random training programs: common jobs, in small, with durations drawn once for the recorded machine.
 
-`random_program(seed)` draws which features a program has (`FEATURES`) and writes its threads. Every program
-is well synchronised: nothing reads what may not have been written.
+`random_program(seed)` draws the features of a program (`FEATURES`) and writes its threads. Every program
+is well synchronised: no step reads a tensor that may not have been written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAIN, BACKWARD, LOADER, WATCHDOG, BESIDE, WORKERS = 1001, 1002, 1003, 1004, 1005
 COMPUTE, SIDE, COMMUNICATION = 7, 13, (20, 24)
 US = 1000
 
-# What a program may have, and how often it does.
+# Features that a program may have, with their probabilities.
 FEATURES: dict[str, float] = {
     "backward thread": 0.6,  # autograd's, which main waits for
     "data loader": 0.3,  # a worker thread that makes batches
@@ -51,16 +51,16 @@ FEATURES: dict[str, float] = {
     "tensor parallel": 0.3,  # collectives that the forward pass waits for
     "sharded": 0.15,  # parameters are gathered layer by layer, gradients scattered
     "subgroups": 0.5,  # of 4 ranks: pairs for tensor parallelism, other pairs for gradients
-    "watchdog": 0.3,  # a thread that asks now and then whether communication is done
+    "watchdog": 0.3,  # a thread that sometimes queries whether communication is done
     "pipeline": 0.2,  # messages between neighbours
     "two communicators": 0.2,  # each with its stream
     "start skew": 0.25,
     "slow rank": 0.3,  # one rank has longer kernels
 }
 
-# What makes recordings harder to read, drawn apart.
+# Disturbances that make recordings harder to read, drawn separately.
 DISTURBANCES: dict[str, float] = {
-    "background thread": 0.2,  # it works beside the others, and nobody waits for it
+    "background thread": 0.2,  # it works beside the others, and no thread waits for it
     "pauses": 0.2,  # main does nothing for a while now and then (Python's memory, other processes)
     "stray events": 0.3,  # events that are recorded and never waited for
     "own clocks": 0.3,  # each rank's clock is wrong by some milliseconds
@@ -68,7 +68,7 @@ DISTURBANCES: dict[str, float] = {
 
 
 def random_program(seed: int, without: frozenset[str] = frozenset()) -> Program:
-    """The program of a seed, less some features."""
+    """Return the program of a seed, less some features."""
     rng = random.Random(seed)
     ranks = rng.choice((1, 1, 2, 2, 3, 4))
     features = {name for name, often in FEATURES.items() if rng.random() < often} - without
@@ -87,7 +87,7 @@ def random_program(seed: int, without: frozenset[str] = frozenset()) -> Program:
     features -= {"two communicators"} if "subgroups" in features and ranks == 4 else {"subgroups"}
     shape = _Shape(rng, ranks)
     if not features & {"buckets", "tensor parallel", "pipeline", "sharded", "gloo"}:
-        features -= {"start skew", "own clocks"}  # nothing would tell clocks apart from starts
+        features -= {"start skew", "own clocks"}  # clocks could not be distinguished from starts
     if "subgroups" in features and "tensor parallel" not in features:
         features -= {"own clocks"}  # pairs that share nothing with each other
     if "gloo" in features:
@@ -103,11 +103,11 @@ def random_program(seed: int, without: frozenset[str] = frozenset()) -> Program:
     )
 
 
-def _groups(features: set[str], everybody: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+def _groups(features: set[str], all_ranks: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     """Process groups by their names."""
     if "subgroups" in features:
-        return {"0": everybody, "1": (0, 1), "2": (2, 3), "3": (0, 2), "4": (1, 3)}
-    return dict.fromkeys(("0", "1") if "two communicators" in features else ("0",), everybody)
+        return {"0": all_ranks, "1": (0, 1), "2": (2, 3), "3": (0, 2), "4": (1, 3)}
+    return dict.fromkeys(("0", "1") if "two communicators" in features else ("0",), all_ranks)
 
 
 # Kind of a transfer: names of the operator, of the annotation, and of the kernel.
@@ -121,7 +121,7 @@ NCCL = {
 
 
 class _Shape:
-    """What all ranks have in common: the model, its collectives, and how often things happen."""
+    """The common figures of all ranks: the model, its collectives, and frequencies."""
 
     def __init__(self, rng: random.Random, ranks: int) -> None:
         self.seed = rng.getrandbits(32)
@@ -139,12 +139,12 @@ class _Shape:
         self.per_megabyte_ns = self.transfer_us * US / 2
 
     def transfer_ns(self, size: int) -> int:
-        """The network: a latency, and bytes by bandwidth."""
+        """Return the time of a transfer: a latency, and bytes by bandwidth."""
         return self.latency_ns + round(self.per_megabyte_ns * size / (1 << 20))
 
 
 class _Writer:
-    """Writes the threads of one rank."""
+    """A writer of the threads of one rank."""
 
     def __init__(
         self, shape: _Shape, number: int, features: frozenset[str], groups: dict[str, tuple[int, ...]]
@@ -161,7 +161,7 @@ class _Writer:
         self.transfers = 0
         self.write()
 
-    # -- what everything is made of
+    # -- parts of all steps
 
     def has(self, feature: str) -> bool:
         return feature in self.features
@@ -170,7 +170,7 @@ class _Writer:
         self.steps = self.rank.threads.setdefault(number, [])
 
     def some(self, low: float, high: float) -> int:
-        """Microseconds, drawn, in nanoseconds."""
+        """Draw microseconds, and return them in nanoseconds."""
         return round(self.rng.uniform(low, high) * US)
 
     def host(self, share: float = 1.0) -> None:
@@ -212,7 +212,7 @@ class _Writer:
         scale: float = 1.0,
         **more: object,
     ) -> None:
-        """`aten::…` with kernels, and another operator within."""
+        """Add an operator `aten::…` with kernels, and another operator within."""
         self.host(0.5)
         self.disturb(stream)
         with self.inside(name, inputs=reads, outputs=writes, **more):
@@ -241,11 +241,11 @@ class _Writer:
         return Transfer((key, *members), kind, members, size, self.shape.transfer_ns(size), group)
 
     def group_of(self, names: Sequence[str]) -> str:
-        """The group of these that this rank is in."""
+        """Return the group among these that holds this rank."""
         return next(name for name in names if self.number in self.groups[name])
 
     def collective(self, transfer: Transfer, tensor: str, stream: int = COMMUNICATION[0]) -> str:
-        """What ProcessGroupNCCL does; gives the event of its end."""
+        """Add the steps of ProcessGroupNCCL, and return the event of their end."""
         called, title, kernel = NCCL[transfer.kind]
         title = title.format(self.number, transfer.peer)
         self.host(0.5)
@@ -260,7 +260,7 @@ class _Writer:
             return self.record(stream)
 
     def wait_for(self, event: str, stream: int = COMPUTE) -> None:
-        """`work.wait()`: the compute stream waits, not the host."""
+        """Add `work.wait()`: the compute stream waits, not the host."""
         self.host(0.2)
         with self.inside("record_param_comms", waits=True):
             self.wait(event, stream)
@@ -298,7 +298,7 @@ class _Writer:
             self.steps.append(Signal(f"batch {iteration}"))
 
     def watch(self, iteration: int) -> None:
-        """A thread that looks after communication, and that nobody waits for."""
+        """Add steps of a thread that checks communication, and for which no thread waits."""
         self.steps.append(Signal(f"iteration {iteration}"))
         self.thread(WATCHDOG)
         self.steps.append(Await(f"iteration {iteration}", self.some(5, 20)))
@@ -307,7 +307,7 @@ class _Writer:
         self.thread(MAIN)
 
     def work_beside(self, iteration: int) -> None:
-        """A thread that begins with the iteration and is done long before it."""
+        """Add a thread that begins with the iteration and ends long before it."""
         self.steps.append(Signal(f"beside {iteration}"))
         self.thread(BESIDE)
         self.steps.append(Await(f"beside {iteration}", self.some(5, 20)))
@@ -383,7 +383,7 @@ class _Writer:
             self.message("send", self.number + 1, f"forward {iteration}")
 
     def aside(self, reads: list[str]) -> None:
-        """An operator on a stream of its own, while another one runs."""
+        """Add an operator on a separate stream, beside another one."""
         self.wait(self.record(COMPUTE), SIDE)
         self.operator("aten::side", reads, [f"{reads[0]} aside"], 1, SIDE, 1.5)
         after = self.record(SIDE)
@@ -392,7 +392,7 @@ class _Writer:
         reads.append(f"{reads[0]} aside")
 
     def gather(self, iteration: int, way: str, layer: int) -> str:
-        """Parameters of a layer are gathered ahead of their use."""
+        """Gather the parameters of a layer ahead of their use."""
         transfer = self.transfer("all_gather", f"{way} {iteration} {layer}", self.shape.sizes[16 + layer])
         return self.collective(transfer, f"shard {layer}")
 
@@ -400,7 +400,7 @@ class _Writer:
         self.steps.append(Synchronize(name, self.some(1, 3), self.some(2, 6), stream, event))
 
     def message(self, kind: str, peer: int, key: str) -> None:
-        """To or from a neighbour, waited for by the compute stream."""
+        """Send to or receive from a neighbour; the compute stream waits for it."""
         ends = tuple(sorted((self.number, peer)))
         size = self.shape.sizes[1]
         transfer = Transfer((key, *ends), kind, ends, size, self.shape.transfer_ns(size), "0", peer)
@@ -426,7 +426,7 @@ class _Writer:
             self.steps.append(Query(event, self.some(0.8, 1.5), self.some(1, 4)))
 
     def backward(self, iteration: int) -> None:
-        """On autograd's thread or on main; gradients are reduced in buckets while it goes on."""
+        """Add the backward pass on autograd's thread or on main, with gradients reduced in buckets."""
         ends = f"backward {iteration} done"
         if self.has("backward thread"):
             self.host(0.5)
@@ -465,7 +465,7 @@ class _Writer:
             self.steps.append(Signal(ends))
 
     def bucket(self, iteration: int, layer: int, number: int, tensor: str) -> str:
-        """Gradients are reduced, perhaps on several streams in turn."""
+        """Reduce the gradients of a bucket, perhaps on several streams in turn."""
         turn = number % 2 if self.has("two communicators") else 0
         group = self.group_of(("3", "4")) if self.has("subgroups") else str(turn)
         transfer = self.transfer(
@@ -493,12 +493,12 @@ class _Writer:
     # -- without a GPU: gloo's threads communicate
 
     def gloo_workers(self) -> None:
-        """Filled in while the main thread is written."""
+        """Create the threads of gloo, which are filled while the main thread is written."""
         for worker in WORKERS:
             self.rank.threads[worker] = []
 
     def gloo(self, transfer: Transfer) -> str:
-        """Hand a collective to a worker; gives the flag of its end."""
+        """Pass a collective to a worker, and return the flag of its end."""
         self.transfers += 1
         names = {"all_reduce": "allreduce_", "all_gather": "allgather_"}
         name = f"transfer {self.transfers}"

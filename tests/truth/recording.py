@@ -1,4 +1,4 @@
-"""What PyTorch would have recorded of a played program: Kineto timelines, and execution traces.
+"""Recordings of a played program, as PyTorch would write them: Kineto timelines, and execution traces.
 
 Forms of several years: with record-function ids and arguments of NCCL, or with external ids and whole
 microseconds; with CUPTI's synchronisation events, or without; with an execution trace, or without. `write`
@@ -30,20 +30,20 @@ _DIMS_FIRST = {"c10d::_allgather_base_", "c10d::allgather_", "c10d::_reduce_scat
 
 @dataclass(frozen=True)
 class Form:
-    """How a recording is written."""
+    """The form of a recording."""
 
     schema: str = "1.1.1-chakra.0.0.4"  # of the execution trace; "" without one
     is_new: bool = True  # record-function ids, NCCL's arguments, nanoseconds
-    has_sync: bool = False  # cuda_sync events say which event a stream or thread waited for
+    has_sync: bool = False  # cuda_sync events name the event that a stream or thread waited for
 
     @property
     def name(self) -> str:
-        """For tables."""
+        """Return a name for tables."""
         what = [f"schema {self.schema.partition('-')[0]}" if self.schema else "timeline alone"]
         return ", ".join([*what, *(["waits recorded"] if self.has_sync else [])])
 
     def span_ns(self, played: Played) -> int:
-        """From the first to the last event as the files say it."""
+        """Return the time from the first to the last event in the files."""
         if self.is_new:
             return played.end - played.begin
         return (played.end // 1000 - played.begin // 1000) * 1000
@@ -59,7 +59,7 @@ FORMS = (
 
 
 def write(folder: Path, program: Program, played: list[Played], form: Form) -> None:
-    """The recordings of all ranks."""
+    """Write the recordings of all ranks."""
     for rank, played_rank in enumerate(played):
         writer = _Rank(program, rank, played_rank, form)
         (folder / f"kineto_{rank}.json").write_text(json.dumps(writer.timeline()))
@@ -81,7 +81,7 @@ class _Rank:
     # -- Kineto
 
     def timeline(self) -> dict[str, Any]:
-        """The file that the profiler exports."""
+        """Return the file that the profiler exports."""
         distributed: dict[str, Any] = {"rank": self.rank, "world_size": len(self.program.ranks)}
         distributed["backend"] = self.program.backend
         if self.form.is_new:
@@ -232,7 +232,7 @@ class _Rank:
             yield where | self._times(event.begin, event.end) | {"args": own}
 
     def _arrows(self) -> Iterator[dict[str, Any]]:
-        """From launches to work, and from forward operators to backward ones."""
+        """Yield arrows from launches to work, and from forward operators to backward ones."""
         arrow = {"cat": "ac2g", "name": "ac2g"}
         begins = {event.correlation: event for event in self.played.host if event.correlation >= 0}
         for event in self.played.device:
@@ -265,7 +265,7 @@ class _Rank:
     # -- the execution trace
 
     def execution_trace(self) -> dict[str, Any]:
-        """The file of ExecutionTraceObserver."""
+        """Return the file of ExecutionTraceObserver."""
         nodes = [self._node(1, "[pytorch|profiler|execution_trace|process]", 1, 0, 7)]
         threads = {thread: 2 + at for at, thread in enumerate(self.thread_of)}
         for at, thread in enumerate(self.thread_of, start=1):
@@ -300,7 +300,7 @@ class _Rank:
         }
 
     def _tensor(self, name: str, elements: int) -> list[Any]:
-        """The same for the same name, as the execution trace writes it."""
+        """Return a tensor of an execution trace, the same for the same name."""
         number = 100_000 + 2 * self.tensors.setdefault(name, len(self.tensors))
         return [number, number + 1, 0, elements, 4, "cpu" if self.program.backend == "gloo" else "cuda:0"]
 
@@ -371,7 +371,7 @@ class _Rank:
     def _tensors(
         self, event: HostEvent
     ) -> tuple[tuple[list[Any], list[str]], tuple[list[Any], list[str]], dict[str, Any]]:
-        """Inputs and outputs with their types, and attributes, of what communicates."""
+        """Return inputs and outputs of a communication with their types, and attributes."""
         transfer: Transfer | None = event.step.transfer
         none: tuple[list[Any], list[str]] = [], []
         if transfer is None:
@@ -438,7 +438,7 @@ class _Rank:
 
 
 def _out(transfer: Transfer) -> int:
-    """Elements that a rank gets."""
+    """Return the number of elements that a rank gets."""
     elements, size = transfer.size // 4, len(transfer.ranks)
     return {"all_gather": elements * size, "reduce_scatter": elements // size}.get(transfer.kind, elements)
 

@@ -1,4 +1,4 @@
-"""The judge itself, on programs whose times can be told by hand."""
+"""The player of programs, checked on programs whose times follow by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kernel(lasts: int, stream: int = 7, latency: int = 10, turn: int = 1) -> Lau
 
 
 def spans(threads: dict[int, list[Step]], machine: Machine = CALM) -> list[tuple[int, int]]:
-    """When each kernel of a program of one rank begins and ends, in the order of their ends."""
+    """Return begin and end of each kernel of a program of one rank, in the order of their ends."""
     [rank] = play(Program([Rank(threads)], frozenset()), machine)
     return [(event.begin, event.end) for event in rank.device]
 
@@ -49,7 +49,7 @@ def test_a_kernel_comes_after_the_one_before_on_its_stream() -> None:
     assert spans({MAIN: [kernel(50), kernel(5), kernel(5, stream=8)]}) == [(20, 25), (12, 62), (63, 68)]
 
 
-def test_a_stream_waits_for_what_an_event_was_recorded_after() -> None:
+def test_a_stream_waits_for_the_work_before_an_event() -> None:
     steps: list[Step] = [
         kernel(50),
         Record("e", 7, 1),
@@ -68,7 +68,7 @@ def test_the_host_waits_for_a_stream_an_event_and_the_device() -> None:
         assert max(event.end for event in rank.host) == end + 10
 
 
-def test_a_thread_asks_until_the_event_has_happened() -> None:
+def test_a_thread_queries_until_the_event_has_happened() -> None:
     steps: list[Step] = [kernel(50), Record("e", 7, 1), Query("e", 2, 5)]
     [rank] = play(Program([Rank({MAIN: steps})], frozenset()), CALM)
     assert [event.begin for event in rank.host if event.name == "cudaEventQuery"] == list(range(5, 62, 7))
@@ -80,7 +80,7 @@ def test_a_thread_sleeps_until_it_is_signalled() -> None:
     assert ends({MAIN: [Signal("go")], OTHER: [Host(50), *other]}) == 51
 
 
-def test_nobody_ends_a_transfer_before_the_last_has_begun() -> None:
+def test_no_rank_ends_a_transfer_before_the_last_has_begun() -> None:
     def rank(first: int) -> Rank:
         work = Work("nccl", 0, 10, 1, transfer=Transfer(("a",), "all_reduce", (0, 1), 4, 100))
         return Rank({MAIN: [Host(first), Launch("launch", 4, 20, work)]})

@@ -1,4 +1,4 @@
-"""Recordings of random programs, converted and run on other machines, against what the programs do there.
+"""Recordings of random programs, converted and run on other machines, against the programs played there.
 
 `python tests/truth/errors.py` prints the same by kind of change and by feature, with the worst programs.
 """
@@ -13,7 +13,7 @@ import pytest
 from errors import REPLAY, Case, cases, many_cases, percentile
 
 FEW = (2, 5, 7, 9, 20)
-MEDIAN, MOST = 0.01, 0.05  # of the errors: the middle one, and what 95 % of them do not exceed
+MEDIAN, MOST = 0.01, 0.05  # of the errors: the middle one, and the limit of 95 % of them
 
 
 @cache

@@ -93,20 +93,20 @@ def test_the_ideal_step_fills_and_drains_the_pipeline_once(ideal_s: float) -> No
 
 
 def test_steps_are_shorter_than_published_by_communication(as_recorded_s: float, ideal_s: float) -> None:
-    """The job communicates for 0.43 s of its ideal step of 23.5 s, and for more where a worker is late."""
+    """Check communication of 0.43 s in the ideal step of 23.5 s, and of more where a worker is late."""
     assert 0 < IDEAL_S - ideal_s < 0.02 * IDEAL_S
     assert IDEAL_S - ideal_s < STEP_S - as_recorded_s < 0.03 * STEP_S
 
 
 def test_a_slow_worker_costs_as_published(as_recorded_s: float, ideal_s: float) -> None:
-    """The communication left out bounds the difference: it is 1.8 % of the published ideal step."""
+    """Check the difference: the communication left out is 1.8 % of the published ideal step."""
     left_out = (IDEAL_S - ideal_s) / IDEAL_S
     assert as_recorded_s / ideal_s == pytest.approx(SLOWDOWN, rel=left_out)
     assert as_recorded_s / ideal_s == pytest.approx(1.9721, abs=5e-5)
 
 
 def test_the_slow_worker_explains_the_whole_slowdown(ideal_s: float) -> None:
-    """Published: with its durations idealised alone, the step takes 23.446 s, 0.2 % less than the ideal."""
+    """Compare with the published step of 23.446 s, in which only its durations are idealised."""
     durations, ideal = recorded(), idealised(recorded())
     durations |= {(0, 0, kind): ideal[0, 0, kind] for kind in (FORWARD, BACKWARD)}
     assert step_s(durations) / ideal_s == pytest.approx(23.445823 / IDEAL_S, rel=0.018)

@@ -64,7 +64,7 @@ def test_a_step_in_a_type_that_the_machine_lacks_is_not_predicted() -> None:
 
 
 def test_a_plan_that_does_not_fit_the_memory_of_another_machine_is_not_predicted() -> None:
-    """Weights and states of two layers and the heads of Llama 3 70B need over 60 GB, and V100 has 16."""
+    """Check weights and states of two layers and the heads of Llama 3 70B, over 60 GB; V100 has 16."""
     row = step(Plan(data=4, micro_batches=1, batch=4), model="llama3-70b")
     [own] = predictions([row])
     assert own.predicted_us is not None

@@ -1,4 +1,4 @@
-"""Recipes of a product: which settings of a step they give, and that sources stand before them."""
+"""Recipes of a product: their settings of a step, and the priority of sources over them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LINE = {
 
 
 def row_of(folder: Path, **line: str) -> Row:
-    """The row of a file of one line."""
+    """Return the row of a file of one line."""
     with (folder / "steps.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, LINE)
         writer.writeheader()
@@ -45,7 +45,7 @@ def row_of(folder: Path, **line: str) -> Row:
 
 
 def job_of(folder: Path, **line: str) -> TrainingStep:
-    """The job of a file of one line."""
+    """Return the job of a file of one line."""
     row = row_of(folder, **line)
     assert isinstance(row.job, TrainingStep), row.why
     return row.job

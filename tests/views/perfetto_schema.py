@@ -1,6 +1,6 @@
 """The part of Perfetto's trace schema that tests read with, for the protobuf library.
 
-It is written down here on its own, so that a wrong number in the writer shows."""
+It is independent of the writer, so that a wrong number there shows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA = {
 
 
 def trace_class() -> Any:
-    """The class of a whole trace."""
+    """Return the class of a whole trace."""
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="tests_perfetto.proto", package="tests_perfetto", syntax="proto2"

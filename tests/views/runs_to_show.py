@@ -1,4 +1,4 @@
-"""Runs for the tests of pictures: small, each with something that pictures have to get right."""
+"""Runs for the tests of pictures: small, each with a case that is difficult to draw."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from et_sim.timeline import OutputFilter, write_run
 def layered(
     micros: int, layers: int = 3, names: tuple[str, str] = ("layer {}", "sum {}"), size: int = 1 << 20
 ) -> et_sim.Trace:
-    """Computations one after the other; the result of each is summed over all ranks."""
+    """Return computations one after the other; the result of each is summed over all ranks."""
     build = et_sim.TraceBuilder()
     for layer in range(layers):
         work = build.compute(names[0].format(layer), micros=micros)
@@ -40,12 +40,12 @@ def written(workload: et_sim.Workload, folder: Path, **options: Any) -> Path:
 
 
 def pipeline(folder: Path, **options: Any) -> Path:
-    """Eight ranks in two stages that send and receive, with tensor and data parallelism."""
+    """Write eight ranks in two stages that send and receive, with tensor and data parallelism."""
     return written(transformer(tensor=2, pipeline=2, data=2), folder, **options)
 
 
 def two_dimensions(folder: Path, **options: Any) -> Path:
-    """Eight ranks in two dimensions: pairs sum, then halves, which cross both at once, then all of them."""
+    """Write eight ranks in two dimensions: sums of pairs, of halves, which cross both, and of all ranks."""
     traces = []
     for rank in range(8):
         trace = et_sim.TraceBuilder()
@@ -61,7 +61,7 @@ def two_dimensions(folder: Path, **options: Any) -> Path:
 
 
 def side_by_side(folder: Path) -> Path:
-    """Two ranks with computations that overlap, one within another, one that takes no time, and memory."""
+    """Write two ranks with computations that overlap, are nested, or take no time, and with memory."""
     build = et_sim.TraceBuilder()
     first = build.compute("outer", nanos=1000, concurrent=True, outputs={"weights": 4096})
     build.compute("inner", nanos=200, concurrent=True, inputs={"weights": 4096}, outputs={"x": 64})
@@ -73,7 +73,7 @@ def side_by_side(folder: Path) -> Path:
 
 
 def congested(folder: Path, detail: str = "ports") -> Path:
-    """Three NPUs at the first leaf and one at the second send to one at the second, in a small buffer."""
+    """Write senders at both leaves of a small buffer: three NPUs at the first and one at the second."""
     workload = sent(8, [(source, 4, 200_000) for source in (0, 1, 2, 5)])
     graph = {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 4}
     protocol = {"preset": "roce", "congestion-control": "none", "buffer": 400_000, "window": "none"}

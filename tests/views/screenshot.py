@@ -29,7 +29,7 @@ SYSTEM = {
     "all-gather-implementation": ["ring"],
 }
 SYSTEM |= {"reduce-scatter-implementation": ["ring"], "all-to-all-implementation": ["direct"]}
-HEIGHT = 1800  # of what is kept of a page
+HEIGHT = 1800  # of the kept part of a page
 LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
     "1400": ("screen", {"viewport": {"width": 1400, "height": HEIGHT}, "device_scale_factor": 0.5}),
     "700-dark": (
@@ -41,7 +41,7 @@ LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def take(folder: Path) -> None:
-    """Simulate, write the pages, and keep what is above the ranks of one, and the upper part of all."""
+    """Simulate, write the pages, and keep the part above the ranks of one, and the upper part of all."""
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=browser_program(), args=list(QUIET))
         _shown_in_pictures(browser, _page(_demo(folder)))

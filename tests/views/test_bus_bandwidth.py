@@ -21,7 +21,7 @@ from et_sim.views.summary.operations import bandwidth, operations
 
 RANKS, SIZE, RATE = 4, 64 << 20, 50.0  # bytes per ns of a port
 
-# Size (of what a trace gives) and bus factor of nccl-tests, for n ranks.
+# Size (relative to that of a trace) and bus factor of nccl-tests, for n ranks.
 FACTORS = {
     "all_reduce": (lambda _: 1, lambda n: 2 * (n - 1) / n),
     "all_gather": (lambda n: n, lambda n: (n - 1) / n),
@@ -53,7 +53,7 @@ def test_operations_without_bytes_or_known_members_have_no_bus_bandwidth() -> No
 
 @pytest.fixture(scope="module", params=KINDS)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """Four ranks at a switch whose ports carry 50 GB/s, on the flow model."""
+    """Run four ranks at a switch whose ports carry 50 GB/s, on the flow model."""
     traces = []
     for _ in range(RANKS):
         trace = et_sim.TraceBuilder()
@@ -107,7 +107,7 @@ def test_the_summary_and_the_page_show_the_bus_bandwidth_by_default(
 
 @pytest.mark.parametrize(("machine", "port"), [("h100-dgx:8", 450.0), ("l40s-node:8", 31.5)])
 @pytest.mark.parametrize("model", ["flow", "link", "analytical"])
-def test_no_rank_has_a_larger_bus_bandwidth_than_its_port_however_late_it_comes(
+def test_no_late_rank_has_a_larger_bus_bandwidth_than_its_port(
     machine: str, port: float, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for seed in range(2):

@@ -1,4 +1,4 @@
-"""What a sheet shows where there is room, where there is little, on a page, and as CSV."""
+"""A sheet with enough space, with little, on a page, and as CSV."""
 
 from __future__ import annotations
 

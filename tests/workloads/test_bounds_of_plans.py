@@ -81,14 +81,14 @@ def test_no_run_is_shorter_and_none_needs_less_memory(plan: Plan) -> None:
 @pytest.mark.deep
 @settings(max_examples=30)
 @given(plans(), st.booleans())
-def test_of_many_plans_no_run_is_shorter(plan: Plan, is_reference: bool) -> None:
+def test_no_run_of_many_plans_is_shorter(plan: Plan, is_reference: bool) -> None:
     _check(decoder(layers=4), plan, profile="reference" if is_reference else "corrected")
 
 
 @pytest.mark.deep
 @settings(max_examples=20)
 @given(plans(), st.sampled_from([1, 2, 4]))
-def test_nor_of_plans_with_experts(plan: Plan, expert: int) -> None:
+def test_no_run_of_a_plan_with_experts_is_shorter(plan: Plan, expert: int) -> None:
     inner = plan.tensor * plan.context * plan.data
     how: dict[str, Any] = {
         "expert": expert if inner % expert == 0 else 1,

@@ -269,7 +269,10 @@ def test_without_balance_the_last_rank_is_the_longest() -> None:
             {"document_tokens": 5},
             "tokens of a sequence: 32 is not a multiple of 5, the number of tokens of a document",
         ),
-        ({"document_tokens": 8, "context": 2}, "see 8 tokens only, which a ring does not support"),
+        (
+            {"document_tokens": 8, "context": 2},
+            "document_tokens is 8, which context_attention ring does not support",
+        ),
     ],
 )
 def test_attention_that_ranks_cannot_share_is_refused(how: dict[str, Any], message: str) -> None:

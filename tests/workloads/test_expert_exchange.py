@@ -1,4 +1,4 @@
-"""Experts between nodes: how many tokens cross to each, and what is sent in every exchange."""
+"""Experts between nodes: the tokens that cross to each, and the bytes of every exchange."""
 
 from __future__ import annotations
 

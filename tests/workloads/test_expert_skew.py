@@ -160,7 +160,7 @@ def test_loads_that_mean_nothing_are_refused(skew: str, words: str, tmp_path: Pa
     assert words in str(caught.value)
 
 
-def test_loads_are_read_anew_each_time_and_may_be_of_any_size(tmp_path: Path) -> None:
+def test_loads_are_read_each_time_and_may_be_of_any_size(tmp_path: Path) -> None:
     loads = tmp_path / "loads.json"
     loads.write_text("[1, 0]")
     assert tokens_of_experts(str(loads), 0, 2, 1, 10) == (10, 0)

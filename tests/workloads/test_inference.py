@@ -1,4 +1,4 @@
-"""Inference: caches, weights, operations equal closed forms; what is read decides how long a token takes."""
+"""Inference: caches, weights, operations equal closed forms; bytes read determine the time of a token."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_experts_get_tokens_and_give_them_back() -> None:
     assert moved(trace)["tensor", "all_reduce"] == (1 + 4 + 1 + 3) * 8 * 64 * 2
 
 
-def test_of_few_tokens_only_the_experts_they_take_are_read() -> None:
+def test_few_tokens_read_only_the_experts_that_they_take() -> None:
     model = with_experts()
 
     def read(*segments: Segment) -> int:

@@ -1,4 +1,4 @@
-"""Frozen weights with adapters of a low rank: operations, gradients and memory of what is trained only."""
+"""Frozen weights with adapters of a low rank: operations, gradients and memory of trained weights only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Microbenchmark workloads: what they hold, and that they are sound."""
+"""Microbenchmark workloads are sound, and have the requested content."""
 
 from __future__ import annotations
 

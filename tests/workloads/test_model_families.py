@@ -1,4 +1,4 @@
-"""Families of models: weights beside published figures, unknown keys, and what their layers cost."""
+"""Families of models: weights beside published figures, unknown keys, and costs of their layers."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_positions_have_a_factor_if_yarn_gives_one(scaling: object, is_scaled: b
         assert model.remarks == ()
 
 
-def test_of_the_presets_gpt_oss_has_a_factor_of_positions() -> None:
+def test_gpt_oss_is_the_only_preset_with_a_factor_of_positions() -> None:
     scaled = [name for name in preset_names() if read_model(name).attention.is_scaled]
     assert scaled == ["gpt-oss-120b", "gpt-oss-20b"]
 

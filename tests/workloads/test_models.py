@@ -1,4 +1,4 @@
-"""Models: their weights are those of the published checkpoints, and what makes no sense is refused."""
+"""Models: their weights are those of the published checkpoints, and invalid descriptions are refused."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from et_sim.api import run
 from et_sim.basics.errors import UsageError
-from et_sim.workloads import Rank, RankAxes, make_workload
+from et_sim.workloads import Axes, Rank, make_workload
 from et_sim.workloads.pipeline import Direction, Pass, PipelineShape, schedule
 
 FORWARD, BACKWARD, HALF = 100, 200, 100  # microseconds of a rank's whole part
@@ -46,7 +46,7 @@ def makespan_us(name: str, shape: PipelineShape) -> float:
             if has_target:
                 rank.send(rank.next("stage", way, wraps=True), 1, tag + 2 * (piece + way), after=done)
 
-    workload = make_workload(RankAxes(stage=shape.stages), program)
+    workload = make_workload(Axes(stage=shape.stages), program)
     machine = network(["FullyConnected"], [shape.stages], bandwidth=1e6, latency=0.0)
     return (
         run(
@@ -74,7 +74,7 @@ def test_interleaving_divides_the_bubble_by_the_chunks(stages: int, count: int, 
 
 @pytest.mark.parametrize(("stages", "count"), [(2, 4), (4, 8), (4, 4), (6, 12)])
 def test_zero_bubble_fills_the_bubble_with_gradients_of_weights(stages: int, count: int) -> None:
-    """Return (stages - 1) * (forward + inputs - weights), the bubble of ZB-H1."""
+    """Compare with (stages - 1) * (forward + inputs - weights), the bubble of ZB-H1."""
     result = makespan_us("zero-bubble", PipelineShape(stages, count))
     bubble = (stages - 1) * (FORWARD + HALF - HALF)
     assert result == pytest.approx(count * (FORWARD + 2 * HALF) + bubble, abs=1)

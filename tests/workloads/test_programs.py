@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from et_sim.basics.errors import UsageError
-from et_sim.workloads import Rank, RankAxes, make_workload
+from et_sim.workloads import Axes, Rank, make_workload
 
-AXES = RankAxes(tensor=4, data=4)
+AXES = Axes(tensor=4, data=4)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def _ends_and_an_axis_of_a_name(rank: Rank) -> None:
 
 @pytest.mark.parametrize("program", [_two_groups_of_a_name, _ends_and_an_axis_of_a_name])
 def test_groups_that_differ_do_not_share_a_name(program: Callable[[Rank], None]) -> None:
-    axes = RankAxes(**{"a": 2, "b": 2, "a-b": 4, "c": 3, "c-ends": 2})
+    axes = Axes(**{"a": 2, "b": 2, "a-b": 4, "c": 3, "c-ends": 2})
     with pytest.raises(UsageError, match="two different groups have the name"):
         make_workload(axes, program)
 

@@ -1,4 +1,4 @@
-"""Groups of a plan are those that Megatron makes of the same order: checked against its rule, counted anew.
+"""Groups of a plan equal those of Megatron for the same order, by an independent count of its rule.
 
 Megatron counts ranks along the axes of its order, the first one innermost; a group of some axes has the ranks
 that have equal places along all others. For experts it counts again, with one place for tensor parallelism

@@ -1,4 +1,4 @@
-"""Attention over a sliding window: which layers have one, and how many scores that makes."""
+"""Attention over a sliding window: the layers that have one, and the number of scores."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_windows_without_support_are_refused(tmp_path: Path, capsys: pytest.Capt
     assert 'key "sliding_window" is not supported by gpt2' in capsys.readouterr().err
     path.write_text(json.dumps(MISTRAL | {"sliding_window": 64}))
     assert main(["plan", "--model", str(path), "--cp", "2"]) == 2
-    assert "see 64 tokens only, which a ring does not support" in capsys.readouterr().err
+    assert "see 64 tokens only, which --context-attention ring does not support" in capsys.readouterr().err
     path.write_text(json.dumps(MISTRAL | {"sliding_window": 64, "sliding_window_pattern": 2}))
     assert main(["plan", "--model", str(path), "--layers", "2"]) == 2
     assert "see windows of different sizes" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Software is an input: each key of a description changes what ranks do, or how a run takes it."""
+"""Software is an input: each key of a description changes the kernels of ranks, or the options of a run."""
 
 from __future__ import annotations
 
@@ -433,7 +433,7 @@ def test_folding_changes_no_time_of_any_software(name: str) -> None:
 
 
 def test_the_page_lists_every_description() -> None:
-    page = (Path(et_sim.__file__).parents[1] / "docs" / "software.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "software.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     assert rows == [f"| `{name}` | {read_software(name).about} |" for name in software_names()]
 
@@ -490,7 +490,7 @@ def test_positions_with_a_factor_have_kernels_of_their_own(
         assert [moved(of, name)[0][1] for name in (names[0], names[1], names[3])] == [3, 2, 1]
 
 
-def test_positions_with_a_factor_are_turned_as_others_if_software_says_nothing(tmp_path: Path) -> None:
+def test_positions_with_a_factor_are_turned_as_others_without_a_key_of_software(tmp_path: Path) -> None:
     plain, scaled = (
         job(tmp_path, {}, decoder(attention=Attention(8, 2, 8, is_scaled=is_scaled))).trace(0)
         for is_scaled in (False, True)

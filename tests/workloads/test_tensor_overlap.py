@@ -10,7 +10,7 @@ from machines import network, system
 from training_jobs import decoder, transformer
 
 from et_sim.api import run
-from et_sim.workloads import Plan, Rank, RankAxes, make_workload
+from et_sim.workloads import Axes, Plan, Rank, make_workload
 from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.parts import GatheredProduct, ModelPart, ReducedProduct
 from et_sim.workloads.training.work import RankWork
@@ -19,14 +19,14 @@ PLAN = {"tensor": 4, "sequence_parallel": True, "micro_batches": 1}
 
 
 def rows_of(part: ModelPart, plan: Plan, bandwidth: float, *, is_forward: bool) -> list[dict[str, Any]]:
-    """Return what the first rank does in one direction of a part."""
+    """Return the rows of the first rank in one direction of a part."""
 
     def alone(rank: Rank) -> None:
         work = RankWork(rank, plan)
         (part.forward if is_forward else part.backward)(work)
 
     done = run(
-        make_workload(RankAxes(tensor=4), alone),
+        make_workload(Axes(tensor=4), alone),
         system=system(profile="corrected"),
         network=network(["Ring"], [4], bandwidth),
     )
@@ -39,7 +39,7 @@ def part_of(kind: type[ModelPart], plan: Plan) -> ModelPart:
 
 
 def only(rows: list[dict[str, Any]], *kinds: str) -> tuple[int, int]:
-    """Return how many rows of some kinds there are, and how long each takes: all alike."""
+    """Return the number of rows of some kinds, and their time, which is the same for all."""
     (ns,) = {row["end_ns"] - row["start_ns"] for row in rows if row["kind"] in kinds}
     return sum(row["kind"] in kinds for row in rows), ns
 
@@ -86,7 +86,7 @@ def test_software_may_reduce_gradients_of_inputs_whole(tmp_path: Path) -> None:
         work.catch_up()
 
     done = run(
-        make_workload(RankAxes(tensor=4), alone),
+        make_workload(Axes(tensor=4), alone),
         system=system(profile="corrected"),
         network=network(["Ring"], [4], 50.0),
     )

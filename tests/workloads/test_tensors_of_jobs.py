@@ -16,7 +16,7 @@ from et_sim.api import run
 from et_sim.memory.footprint import class_of
 from et_sim.trace import NodeKind, Workload
 from et_sim.trace.tensors import remark_on_unannotated, tensor_uses
-from et_sim.workloads import Model, Plan, Rank, RankAxes, make_training, make_workload
+from et_sim.workloads import Axes, Model, Plan, Rank, make_training, make_workload
 from et_sim.workloads.convolution import (
     Convolution,
     layers_of,
@@ -187,9 +187,9 @@ def test_programs_that_name_tensors_somewhere_name_none_elsewhere() -> None:
         rank.compute("reads", micros=1, inputs={"weights:all": 8})
         rank.compute("reads nothing", micros=1)
 
-    workload = make_workload(RankAxes(data=2), step)
+    workload = make_workload(Axes(data=2), step)
     assert remark_on_unannotated(workload) == ""
-    silent = make_workload(RankAxes(data=2), lambda rank: rank.compute("says nothing", micros=1))
+    silent = make_workload(Axes(data=2), lambda rank: rank.compute("says nothing", micros=1))
     assert "no node names tensors" in remark_on_unannotated(silent)
 
 

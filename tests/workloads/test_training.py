@@ -443,11 +443,11 @@ def test_a_global_batch_sets_the_number_of_micro_batches(data: int, batch: int, 
 def test_a_global_batch_beside_micro_batches_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     made = ["plan", "--model", "gpt2", "--dp", "2", "--global-batch", "32"]
     assert main([*made, "--micro-batches", "8"]) == 2
-    assert "micro_batches is 8, and global_batch 32 (give one of them" in capsys.readouterr().err
+    assert "--micro-batches is 8, and --global-batch 32 (give one of them" in capsys.readouterr().err
     assert main([*made, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["micro_batches"] == 16
     recipe = {"make": "llm", "model": "gpt2", "plan": {"micro-batches": 8, "global-batch": 32}}
-    with pytest.raises(UsageError, match="micro_batches is 8"):
+    with pytest.raises(UsageError, match="micro-batches is 8, and global-batch 32"):
         model_and_plan(recipe, Path())
 
 

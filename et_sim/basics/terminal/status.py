@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, NamedTuple
 
 from et_sim.basics.terminal.streams import console_of, is_live, visible
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-class Status(Struct, frozen=True):
+class Status(NamedTuple):
     """A report: `plain` is the whole line; the rest are the parts of a bar."""
 
     plain: str

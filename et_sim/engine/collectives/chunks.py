@@ -72,7 +72,7 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
 
 @works_on_tables
 def _start_chunk(run: Run, chunk_row: int) -> None:
-    _enter_phase(run, chunk_row, 0)
+    enter_phase(run, chunk_row, 0)
     insert(run, chunk_row)
     pump(run, run.visits[chunk_row].queue)
 
@@ -257,16 +257,54 @@ def _take_tree(cursor: Any, kind: int) -> int:
 
 
 @works_on_tables
-def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
+def axis_in(run: Run, chunk_row: int, index: int) -> int:
+    """Return the axis along which a chunk goes in a phase."""
+    axis_row = run.plan.phases[run.visits[chunk_row].phase_first + index].axis
+    if axis_row == NO_AXIS:
+        return run.plan.groups[run.plan.members[run.chunks[chunk_row].member].group].axis
+    return axis_row
+
+
+@works_on_tables
+def chosen_in(run: Run, chunk_row: int, index: int) -> int:
+    """Return the queue, and tree, that a chunk has chosen for a phase."""
+    return run.chunk_queue[chunk_row, index] if run.chunk_queue.shape[1] > 0 else 0
+
+
+@works_on_tables
+def direction_in(run: Run, chunk_row: int, index: int) -> int:
+    """Return the direction of a chunk in a phase, which follows from its queue."""
+    phase, per_dim = (
+        run.plan.phases[run.visits[chunk_row].phase_first + index],
+        run.plan.settings[QUEUES_PER_DIM],
+    )
+    queue = chosen_in(run, chunk_row, index) & (ROOT_FIRST - 1)
+    upper = phase.cursor == NEXT and per_dim > 1 and queue >= per_dim // 2
+    anticlockwise = upper or phase.cursor == LAST
+    return -1 if anticlockwise and run.plan.programs[phase.program].turns else 1
+
+
+@works_on_tables
+def position_on(run: Run, chunk_row: int, axis_row: int) -> int:
+    """Return the position of a chunk's rank along an axis."""
+    chunk, axis = run.chunks[chunk_row], run.plan.axes[axis_row]
+    if axis.members_first >= 0:
+        return run.plan.members[chunk.member].position
+    place = run.plan.actors[chunk.actor].rank
+    if axis.members_first == IN_GROUP:
+        place = run.plan.members[chunk.member].position
+    position = (place // axis.stride) % axis.members
+    return run.plan.orders[axis.order_first + axis.members + position] if axis.order_first >= 0 else position
+
+
+@works_on_tables
+def enter_phase(run: Run, chunk_row: int, index: int) -> None:
     """Set a chunk's fields for its phase `index`; the phase does not run yet."""
     chunk, visit = run.chunks[chunk_row], run.visits[chunk_row]
     phase = run.plan.phases[visit.phase_first + index]
-    axis_row = phase.axis
-    if axis_row == NO_AXIS:
-        axis_row = run.plan.groups[run.plan.members[chunk.member].group].axis
+    axis_row = axis_in(run, chunk_row, index)
     axis = run.plan.axes[axis_row]
-    per_dim = run.plan.settings[QUEUES_PER_DIM]
-    chosen = run.chunk_queue[chunk_row, index] if run.chunk_queue.shape[1] > 0 else 0
+    chosen = chosen_in(run, chunk_row, index)
     queue, root_first = chosen & (ROOT_FIRST - 1), chosen >= ROOT_FIRST
     chunk.phase = index
     chunk.program = phase.program
@@ -274,18 +312,8 @@ def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
     chunk.axis = axis_row
     cursor_row = run.members[chunk.member].cursor_first + phase.queues
     visit.queue = cursor_row * run.plan.settings[QUEUE_ROWS] + queue
-    upper = phase.cursor == NEXT and per_dim > 1 and queue >= per_dim // 2
-    anticlockwise = upper or phase.cursor == LAST
-    chunk.direction = -1 if anticlockwise and run.plan.programs[phase.program].turns else 1
-    if axis.members_first >= 0:
-        chunk.position = run.plan.members[chunk.member].position
-    else:
-        place = run.plan.actors[chunk.actor].rank
-        if axis.members_first == IN_GROUP:
-            place = run.plan.members[chunk.member].position
-        chunk.position = (place // axis.stride) % axis.members
-        if axis.order_first >= 0:
-            chunk.position = run.plan.orders[axis.order_first + axis.members + chunk.position]
+    chunk.direction = direction_in(run, chunk_row, index)
+    chunk.position = position_on(run, chunk_row, axis_row)
     chunk.started = 0
     chunk.sent = chunk.received = chunk.credit = chunk.transfers = 0
     chunk.step = chunk.transfer = 0
@@ -301,7 +329,7 @@ def next_phase(run: Run, chunk_row: int) -> None:
     chunk = run.chunks[chunk_row]
     old = run.visits[chunk_row].queue
     remove(run, chunk_row)
-    _enter_phase(run, chunk_row, chunk.phase + 1)
+    enter_phase(run, chunk_row, chunk.phase + 1)
     insert(run, chunk_row)
     run.queues[old].running -= 1
     observe.chunk_leaves(run, old)

@@ -73,9 +73,13 @@ def chunk_expecting(run: Run, member_row: int, step_key: int, phase_key: int) ->
 def chunk_in(run: Run, member: int, phase_key: int) -> int:
     """Return the chunk of a member that runs in a phase; NONE if none does."""
     row = chunk_of(run, member, phase_key >> PHASE_KEY_BITS)
-    if row != NONE and run.chunks[row].started and run.chunks[row].phase_key == phase_key:
-        return row
-    return NONE
+    return row if row != NONE and is_in_phase(run, row, phase_key) else NONE
+
+
+@works_on_tables
+def is_in_phase(run: Run, chunk_row: int, phase_key: int) -> bool:
+    """Return whether a chunk runs in a phase."""
+    return bool(run.chunks[chunk_row].started and run.chunks[chunk_row].phase_key == phase_key)
 
 
 @works_on_tables

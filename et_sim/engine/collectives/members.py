@@ -45,25 +45,35 @@ def _place_in_group(run: Run, chunk_row: int, ahead: int) -> int:
 @works_on_tables
 def rank_at(run: Run, chunk_row: int, position: int) -> int:
     """Return the rank at a position along the chunk's axis."""
-    chunk = run.chunks[chunk_row]
-    axis = run.plan.axes[chunk.axis]
+    return rank_on(run, chunk_row, run.chunks[chunk_row].axis, run.chunks[chunk_row].position, position)
+
+
+@works_on_tables
+def rank_on(run: Run, chunk_row: int, axis_row: int, here: int, there: int) -> int:
+    """Return the rank at a position along an axis, on which the chunk's rank is `here`."""
+    axis = run.plan.axes[axis_row]
     if axis.members_first >= 0:
-        return run.plan.group_ranks[axis.members_first + position]
-    ahead = _ahead(run, axis, chunk.position, position)
+        return run.plan.group_ranks[axis.members_first + there]
+    ahead = _ahead(run, axis, here, there)
     if axis.members_first == IN_GROUP:
         return run.plan.group_ranks[_place_in_group(run, chunk_row, ahead)]
-    return run.plan.actors[chunk.actor].rank + ahead
+    return run.plan.actors[run.chunks[chunk_row].actor].rank + ahead
 
 
 @works_on_tables
 def member_at(run: Run, chunk_row: int, position: int) -> int:
     """Return the row of the member, of the chunk's group, at a position along its axis."""
-    chunk = run.chunks[chunk_row]
-    axis = run.plan.axes[chunk.axis]
+    return member_on(run, chunk_row, run.chunks[chunk_row].axis, run.chunks[chunk_row].position, position)
+
+
+@works_on_tables
+def member_on(run: Run, chunk_row: int, axis_row: int, here: int, there: int) -> int:
+    """Return the row of the member at a position along an axis, on which the chunk's member is `here`."""
+    axis = run.plan.axes[axis_row]
     if axis.members_first >= 0:
-        return run.plan.group_members[axis.members_first + position]
+        return run.plan.group_members[axis.members_first + there]
     if axis.members_first == IN_GROUP:
-        ahead = _ahead(run, axis, chunk.position, position)
+        ahead = _ahead(run, axis, here, there)
         return run.plan.group_members[_place_in_group(run, chunk_row, ahead)]
-    group = run.plan.groups[run.plan.members[chunk.member].group]
-    return group.first_member + run.plan.actor_of_rank[rank_at(run, chunk_row, position)]
+    group = run.plan.groups[run.plan.members[run.chunks[chunk_row].member].group]
+    return group.first_member + run.plan.actor_of_rank[rank_on(run, chunk_row, axis_row, here, there)]

@@ -196,6 +196,7 @@ def _start_first(run: Run, queue_row: int) -> None:
     chunk_row = queue.waiting
     queue.waiting = run.visits[chunk_row].next
     queue.running += 1
+    queue.started += 1
     thread = observe.pause(run)
     observe.chunk_starts(run, chunk_row)
     start_phase(run, chunk_row)

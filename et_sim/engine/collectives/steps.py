@@ -6,6 +6,8 @@ the next packet. Ring, direct and halving-doubling are nothing but different pro
 
 from __future__ import annotations
 
+from typing import Any
+
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.bus import cross_endpoint
@@ -295,11 +297,15 @@ def peer_position(run: Run, chunk_row: int, distance: int, towards: int) -> int:
     """Return the position of the member a packet goes to (`towards` 1) or comes from (-1)."""
     chunk = run.chunks[chunk_row]
     program = run.plan.programs[chunk.program]
+    return position_from(program, chunk.position, distance, chunk.direction * towards)
+
+
+@works_on_tables
+def position_from(program: Any, here: int, distance: int, direction: int) -> int:
+    """Return the position at a distance from another one, in a direction."""
     if program.pairs:
-        shift = distance if (chunk.position // distance) % 2 == 0 else -distance
-    else:
-        shift = distance * chunk.direction * towards
-    position = chunk.position + shift
+        direction = 1 if (here // distance) % 2 == 0 else -1
+    position = here + distance * direction
     if position >= program.members:
         position -= program.members
     elif position < 0:

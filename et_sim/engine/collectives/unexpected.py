@@ -97,13 +97,14 @@ def take_unexpected(run: Run, member: int, step_key: int, phase_key: int) -> int
 
 
 @works_on_tables
-def rename_unexpected(run: Run, row: int, steps: int) -> None:
-    """Change the step key of an unexpected message to that of a later step."""
+def rename_unexpected(run: Run, row: int, member: int, step_key: int, phase_key: int) -> None:
+    """Change an unexpected message to one for another member, step or phase."""
     message = run.unexpected[row]
     _unchain(run, row)
-    message.step_key += steps
-    home = unexpected_home(run, message.member, message.step_key, message.phase_key)
-    chain(run.unexpected, run.unexpected_index, home, row)
+    run.members[message.member].unexpected -= 1
+    run.members[member].unexpected += 1
+    message.member, message.step_key, message.phase_key = member, step_key, phase_key
+    chain(run.unexpected, run.unexpected_index, unexpected_home(run, member, step_key, phase_key), row)
 
 
 @works_on_tables

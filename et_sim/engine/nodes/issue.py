@@ -22,6 +22,7 @@ from et_sim.engine.nodes.slowing import (
     take_slowed_time,
 )
 from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.durations import duration_of
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE, START
 from et_sim.engine.state.lanes import is_unlimited, lane_row
 from et_sim.engine.state.run import NONE, Run, setting_of
@@ -140,7 +141,7 @@ def _request_memory(run: Run, actor_row: int, node: int) -> None:
         return
     server_row = run.plan.actors[actor_row].memory_server
     if server_row == NONE:
-        duration = _plan_node(run, actor_row, node).duration_ns
+        duration = duration_of(run, actor_row, node)
         schedule_own(run, actor_row, duration, NODE_DONE, actor_row, node, 0)
         return
     server = run.servers[server_row]
@@ -155,7 +156,7 @@ def _request_memory(run: Run, actor_row: int, node: int) -> None:
 def _serve(run: Run, server_row: int, actor_row: int, node: int) -> None:
     """Schedule the end of the request before that of the server, so that the next request may queue first."""
     run.servers[server_row].busy = 1
-    duration = _plan_node(run, actor_row, node).duration_ns
+    duration = duration_of(run, actor_row, node)
     schedule_own(run, actor_row, duration, NODE_DONE, actor_row, node, 0)
     schedule_own(run, actor_row, duration, SERVER_FREE, server_row, 0, 0)
 
@@ -176,11 +177,6 @@ def free_server(run: Run, server_row: int) -> None:
 
 
 @works_on_tables
-def _plan_node(run: Run, actor_row: int, node: int):  # type: ignore[no-untyped-def]
-    return run.plan.nodes[run.plan.templates[run.plan.actors[actor_row].template].node_first + node]
-
-
-@works_on_tables
 def complete(run: Run, actor_row: int, node: int) -> None:
     """Complete a node: free its lane, release its children, and issue nodes that became possible."""
     _end_node(run, actor_row, node)
@@ -192,7 +188,7 @@ def slowed_done(run: Run, actor_row: int, node: int, version: int) -> None:
     """Complete a node that is slowed by communication, unless its end was planned anew."""
     if ends_now(run, actor_row, node, version):
         row = run.plan.actors[actor_row].node_first + node
-        observe.slowed_ends(run, row, run.nodes[row].start_ns, _plan_node(run, actor_row, node).duration_ns)
+        observe.slowed_ends(run, row, run.nodes[row].start_ns, duration_of(run, actor_row, node))
         complete(run, actor_row, node)
 
 
@@ -213,7 +209,7 @@ def _end_node(run: Run, actor_row: int, node: int) -> None:
     if plan_node.busy and is_slowed(run, plan_row):
         state.busy_ns += run.clock[0].now - run.nodes[actor.node_first + node].start_ns
     elif plan_node.busy:
-        state.busy_ns += plan_node.duration_ns
+        state.busy_ns += duration_of(run, actor_row, node)
     run.nodes[actor.node_first + node].end_ns = run.clock[0].now
     if plan_node.action == SEND and run.nodes[actor.node_first + node].admitted_ns != NONE:
         held_send_done(run, actor_row)

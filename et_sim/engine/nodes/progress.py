@@ -151,7 +151,6 @@ def custom_done(run: Run, chunk_row: int, node: int) -> None:
 @works_on_tables
 def end_phase(run: Run, chunk_row: int, step_key: int) -> None:
     """End a phase; in ASTRA-sim 1.0, for all ranks after the last one."""
-    looks_anew(run)
     if not run.plan.settings[STARTS_TOGETHER]:
         _leave_phase(run, chunk_row, step_key)
         return
@@ -184,6 +183,7 @@ def _leave_phase(run: Run, chunk_row: int, step_key: int) -> None:
     observe.chunk_done(run, running_row)
     is_last_chunk, thread = running.remaining == 0, observe.pause(run)
     if is_last_chunk:
+        looks_anew(run)
         end_collective(run, running_row)
         _name_last_sender(run, chunk_row, step_key)
         complete(run, running.actor, running.node)

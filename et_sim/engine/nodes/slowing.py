@@ -13,6 +13,7 @@ from __future__ import annotations
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule_own
 from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.durations import duration_of
 from et_sim.engine.state.kinds import SLOWED_DONE
 from et_sim.engine.state.run import NONE, Run
 from et_sim.plan.records import FIRST_FACTOR
@@ -48,7 +49,7 @@ def take_slowed_time(run: Run, actor_row: int, node: int, plan_row: int) -> None
     slowed = run.slowed_nodes[row]
     actor.free = slowed.after
     slowed.node, slowed.factor = node, run.plan.slowing[plan_row] - FIRST_FACTOR
-    slowed.left = run.plan.nodes[plan_row].duration_ns * run.plan.slowdowns[slowed.factor].alone
+    slowed.left = duration_of(run, actor_row, node) * run.plan.slowdowns[slowed.factor].alone
     slowed.since_ns = run.clock[0].now
     slowed.after = actor.head
     actor.head = row

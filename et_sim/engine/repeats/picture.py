@@ -1,7 +1,7 @@
 """A picture of the state that determines the next events, relative to the present, and its comparison.
 
-The state consists of the calendar, early messages, and the chunks that run, with the differences of their
-counters. Other events of the calendar are not in the picture: they end the periods.
+The state consists of the calendar, the queues with the chunks that run, and early messages. Other events of
+the calendar are not in the picture: they end the periods.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
 from et_sim.engine.calendar.clock import sort_times
-from et_sim.engine.collectives.matching import chunk_in
+from et_sim.engine.collectives.matching import chunk_of, is_in_phase
 from et_sim.engine.collectives.unexpected import find_unexpected
+from et_sim.engine.repeats.advance import advance_of, follows, limit_by_collectives
+from et_sim.engine.repeats.alike import all_turn, image_of, turns_or_stays
 from et_sim.engine.repeats.description import not_described, put
-from et_sim.engine.repeats.turns import turn, turn_chunks
+from et_sim.engine.repeats.queues import describe_queues, limit_by_queues
+from et_sim.engine.repeats.turns import turn
 from et_sim.engine.state import kinds
-from et_sim.engine.state.run import LATEST, NEVER, NONE, Run, setting_of
-from et_sim.machine.corrections import Correction
-from et_sim.plan.records import NO_LIMIT
+from et_sim.engine.state.records import NO_PHASE, PHASE_KEY_BITS
+from et_sim.engine.state.run import LATEST, NEVER, NONE, Run
 
 KIND_BITS, MORE_BITS = 8, 16  # of an entry about an event
-COUNTER_BITS = 21  # three are one entry
-ENDS_WHEN_SENT = setting_of(Correction.ENDS_WHEN_SENT)
+ENTRIES_OF_UNEXPECTED = 4
 SORTED_AT_ONCE = 4  # entries that may be compared for each time
 
 
@@ -39,13 +40,27 @@ def put_turned(run: Run, pool: Any, at: int, row: int) -> int:
 
 
 @works_on_tables
+def put_chunk(run: Run, at: int, row: int) -> int:
+    """Put a chunk into the picture; a chunk of another rank, or a later one, may be in the place of each."""
+    if not run.repeats[0].compares or at == NONE or row == NONE or run.picture[at] == NONE:
+        return put(run, at, row)
+    return at + 1 if follows(run, run.picture[at], row) else NONE
+
+
+@works_on_tables
 def put_step(run: Run, at: int, member: int, step_key: int, phase_key: int) -> int:
     """Put a message of a step into the picture, by its distance from the step of its chunk."""
-    chunk_row = chunk_in(run, member, phase_key)
-    at = put_turned(run, run.chunk_turns, at, chunk_row)
-    if chunk_row != NONE:
-        return put(run, at, step_key - 2 * run.chunks[chunk_row].sent)
-    return put(run, at, member, phase_key, step_key)
+    chunk_row = chunk_of(run, member, phase_key >> PHASE_KEY_BITS)
+    at = put_chunk(run, at, chunk_row)
+    if chunk_row == NONE:
+        return put(run, at, member, phase_key, step_key)
+    return put(run, at, phase_key & NO_PHASE, step_key - steps_passed(run, chunk_row, phase_key))
+
+
+@works_on_tables
+def steps_passed(run: Run, chunk_row: int, phase_key: int) -> int:
+    """Return the key of the next step of a chunk, if it runs in a phase."""
+    return 2 * run.chunks[chunk_row].sent if is_in_phase(run, chunk_row, phase_key) else 0
 
 
 @works_on_tables
@@ -53,7 +68,7 @@ def describe(run: Run, compares: bool) -> bool:
     """Take a picture, or return whether the state equals the last one; the next events come first."""
     repeats, clock = run.repeats[0], run.clock[0]
     repeats.compares, repeats.entries, repeats.periods = compares, 0, NEVER
-    repeats.turns = repeats.stays = 0
+    repeats.turns = repeats.stays = repeats.advances = repeats.chunks_left = 0
     repeats.comparison += 1
     repeats.ends_ns = run.plan.settings[LATEST] + 1
     if clock.slot == NONE or clock.head != NONE:
@@ -69,10 +84,12 @@ def describe(run: Run, compares: bool) -> bool:
         at = _describe_slot(run, at, run.heap_slot[row])
         if at == NONE:
             return False
-    at = _describe_unexpected(run, at)
-    if at == NONE or (repeats.turns and not turn_chunks(run)):
+    at = _describe_unexpected(run, describe_queues(run, at))
+    if not compares or at == NONE:
+        return at != NONE
+    if repeats.advances and not (limit_by_collectives(run) and limit_by_queues(run)):
         return False
-    return _describe_chunks(run, at) != NONE
+    return bool(not repeats.turns or all_turn(run))
 
 
 @works_on_tables
@@ -111,7 +128,7 @@ def _repeats(kind: int) -> bool:
     """Return whether periods are made of events of this kind."""
     if kind >= kinds.OPENS_BUCKET:
         kind -= kinds.OPENS_BUCKET
-    if kind == kinds.TRANSFER_AT_ENDPOINT or kind == kinds.TRANSFER_READY:
+    if kind == kinds.TRANSFER_AT_ENDPOINT or kind == kinds.TRANSFER_READY or kind == kinds.STEP_LEFT:
         return True
     return bool(kind == kinds.STEP or kind == kinds.LATE_STEP or kind >= kinds.NETWORK)
 
@@ -129,7 +146,7 @@ def _describe_event(run: Run, at: int, row: int, is_beyond: bool) -> int:
     if kind == kinds.STEP:
         return put_step(run, put(run, at, kind), event.a, event.b, event.c)
     at = put(run, at, (((event.b << MORE_BITS) + event.more) << KIND_BITS) + kind)
-    return put(run, put_turned(run, run.chunk_turns, at, event.a), event.c)
+    return put(run, put_chunk(run, at, event.a), event.c)
 
 
 @works_on_tables
@@ -139,85 +156,35 @@ def _describe_unexpected(run: Run, at: int) -> int:
     at = put(run, at, count)
     if count == 0 or at == NONE:
         return at
-    if not run.repeats[0].compares:
-        for row in range(len(run.unexpected)):
-            message = run.unexpected[row]
-            if message.is_here:
-                chunk_row = chunk_in(run, message.member, message.phase_key)
-                passed = 0 if chunk_row == NONE else 2 * run.chunks[chunk_row].sent
-                at = put(run, at, message.member, message.phase_key, message.step_key - passed)
-        return at
-    for _ in range(count):
-        member, phase_key, step_key = run.picture[at], run.picture[at + 1], run.picture[at + 2]
-        chunk_row = chunk_in(run, member, phase_key)
-        if chunk_row != NONE:
-            run.repeats[0].stays = 1
-            step_key += 2 * run.chunks[chunk_row].sent
-        if find_unexpected(run, member, step_key, phase_key) == NONE:
-            return NONE
-        at += 3
-    return at
-
-
-@works_on_tables
-def _describe_chunks(run: Run, at: int) -> int:
-    """Describe all running chunks, which are in front in their queues; the picture ends behind them."""
-    run.repeats[0].first_chunk = at
-    for queue_row in range(len(run.queues)):
-        queue = run.queues[queue_row]
-        row = queue.head if queue.running > 0 else NONE
-        while row != NONE and row != queue.waiting:
-            at = _describe_chunk(run, at, row)
-            if at == NONE:
+    if run.repeats[0].compares:
+        for _ in range(count):
+            if _find_image(run, at) == NONE:
                 return NONE
-            row = run.visits[row].next
-    return put(run, at, NONE)
-
-
-@works_on_tables
-def _describe_chunk(run: Run, at: int, row: int) -> int:
-    """Describe a chunk whose members all follow one list of steps; return NONE for other chunks."""
-    repeats, chunk = run.repeats[0], run.chunks[row]
-    program = run.plan.programs[chunk.program]
-    has_places = program.tree_first != NONE or program.custom_first != NONE or program.own_steps > 0
-    if has_places or program.half > 0 or program.window != NO_LIMIT:
-        return NONE
-    at = _put_counters(run, put(run, at, row), chunk)
-    if at == NONE:
-        return NONE
-    if repeats.compares:
-        repeats.periods = min(repeats.periods, _periods_left(run, row))
+            at += ENTRIES_OF_UNEXPECTED
         return at
-    run.chunk_turns[row].sent_before = chunk.sent
-    if len(run.phase_log) > 0:
-        run.chunk_times[row].waited_before = run.chunk_times[row].waited_ns
+    for row in range(len(run.unexpected)):
+        message = run.unexpected[row]
+        if message.is_here:
+            chunk_row = chunk_of(run, message.member, message.phase_key >> PHASE_KEY_BITS)
+            passed = 0 if chunk_row == NONE else steps_passed(run, chunk_row, message.phase_key)
+            at = put(run, at, chunk_row, message.member, message.phase_key, message.step_key - passed)
     return at
 
 
 @works_on_tables
-def _put_counters(run: Run, at: int, chunk: Any) -> int:
-    """Put the differences of a chunk's counters into one entry."""
-    ahead, behind, credit = chunk.transfers - chunk.sent, chunk.received - chunk.sent, chunk.credit
-    if max(abs(ahead), abs(behind), abs(credit)) >= 1 << COUNTER_BITS - 1:
+def _find_image(run: Run, at: int) -> int:
+    """Return the early message in the place of one on the picture; NONE if there is none."""
+    before, member = run.picture[at], run.picture[at + 1]
+    phase_key, step_key = run.picture[at + 2], run.picture[at + 3]
+    if before == NONE:
+        return find_unexpected(run, member, step_key, phase_key)
+    running_row = run.visits[before].running
+    if not turns_or_stays(run, running_row):
         return NONE
-    return put(run, at, ((ahead << COUNTER_BITS) + behind << COUNTER_BITS) + credit)
-
-
-@works_on_tables
-def _periods_left(run: Run, row: int) -> int:
-    """Return for how many periods, after that of the picture, a chunk has equal steps."""
-    chunk, sent_before = run.chunks[row], run.chunk_turns[row].sent_before
-    program, steps = run.plan.programs[chunk.program], chunk.sent - sent_before
-    if steps <= 0:
-        return NEVER
-    alike = _alike(run.alike_steps, program.step_first, program.step_period, sent_before)
-    before = chunk.transfers - steps
-    alike = min(alike, _alike(run.alike_transfers, program.transfer_first, program.transfer_period, before))
-    last = program.step_period if run.plan.settings[ENDS_WHEN_SENT] else 1
-    return min(alike // steps - 1, (program.sends - last - chunk.sent) // steps)
-
-
-@works_on_tables
-def _alike(alike: Any, first: int, period: int, passed: int) -> int:
-    """Return how many rows in a row equal the next one, of a list that is repeated."""
-    return NEVER if alike[first] >= period else alike[first + passed % period]
+    running, row = run.running[run.running_turns[running_row].turns_to], image_of(run, before)
+    row += advance_of(run, running_row)
+    if row >= running.chunks_first + running.chunks:
+        return NONE
+    chunk = run.chunks[row]
+    phase_key = (chunk.phase_key & ~NO_PHASE) | (phase_key & NO_PHASE)
+    return find_unexpected(run, chunk.member, step_key + steps_passed(run, row, phase_key), phase_key)

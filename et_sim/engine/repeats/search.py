@@ -1,24 +1,28 @@
-"""Skipping of repeated periods: collectives whose steps are all alike.
+"""Skipping of repeated periods: collectives whose steps, or chunks, are all alike.
 
 While chunks go round a ring, the state after some time is the same, but later by a period, and each chunk has
 advanced by as many steps. The rules of steps, transfers and links only use differences of times and steps; so
 the same follows again, until a chunk comes to steps or transfers of another kind, or near its end, or another
-event is due. All these periods are skipped at once, to the nanosecond.
+event is due. On several dimensions, the state is the same when each chunk has the place that an earlier one
+of its collective had; then the same follows until no chunk is left that waits. All these periods are skipped
+at once, to the nanosecond.
 
 Now and then, at the beginning of an instant, a picture is taken of the state that determines the next events.
 At later instants, the state is compared with it. Only transfers, steps and links may happen in between: any
-other event, and any end of a phase, begins the search anew (`looks_anew`). So queues, nodes and waiting
-messages stay as they are. Other events on the calendar keep their time, and no period beyond them is skipped.
+other event, and any end of a collective, begins the search anew (`looks_anew`). So nodes stay as they are.
+Other events on the calendar keep their time, and no period beyond them is skipped.
 
 The argument needs one list of steps, which all members of a phase follow, so that a chunk is sent as much in
 a period as it receives, and its peers advance as far as it does. Other programs are simulated step by step,
-and so are runs that are folded or recorded, and those with rendezvous, with a memory bus, or of 1.0.
+and so are runs that are folded or recorded, and those with rendezvous, with a memory bus, or of 1.0. Where
+phases are logged, or chunks do not wait in turn, only steps are skipped.
 """
 
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
 from et_sim.engine.observe import facade as observe
+from et_sim.engine.repeats.advance import may_advance, note_collectives
 from et_sim.engine.repeats.description import not_described
 from et_sim.engine.repeats.passing import pass_periods
 from et_sim.engine.repeats.picture import describe
@@ -61,25 +65,36 @@ def _look(run: Run) -> None:
         repeats.is_on, repeats.due = 0, NEVER
         return
     pending = len(run.events) - clock.free_events.rows
-    if repeats.is_pictured and clock.delivered < repeats.expires:
-        if pending != repeats.pending or clock.times != repeats.times:
-            return
-        if describe(run, True):
-            pass_periods(run)
-            looks_anew(run)
-        else:
-            repeats.due = clock.delivered + repeats.entries // ENTRIES_PER_MESSAGE
+    if repeats.is_pictured and clock.delivered - repeats.skipped < repeats.expires:
+        if pending == repeats.pending and clock.times == repeats.times:
+            _compare(run)
         return
     least = MESSAGES_PER_EVENT * pending + len(run.queues) // QUEUES_PER_MESSAGE
     if clock.delivered < repeats.since + least:
         repeats.due = repeats.since + least
         return
     repeats.patience = max(2 * repeats.patience, PERIODS * least, FEWEST_MESSAGES)
-    repeats.expires = clock.delivered + repeats.patience
+    repeats.expires = clock.delivered - repeats.skipped + repeats.patience
     repeats.is_pictured = describe(run, False)
     if repeats.is_pictured:
         repeats.pending, repeats.times = pending, clock.times
         repeats.picture_ns, repeats.picture_delivered = clock.now, clock.delivered
         note_counted(run)
+        note_collectives(run)
     else:
-        repeats.due = repeats.expires
+        repeats.due = clock.delivered + repeats.patience
+
+
+@works_on_tables
+def _compare(run: Run) -> None:
+    """Skip periods if the state equals the picture.
+
+    If steps have repeated themselves less often than chunks are left, the picture stays for these.
+    """
+    repeats = run.repeats[0]
+    if describe(run, True):
+        pass_periods(run)
+        if repeats.advances or repeats.periods >= repeats.chunks_left or not may_advance(run):
+            looks_anew(run)
+            return
+    repeats.due = run.clock[0].delivered + repeats.entries // ENTRIES_PER_MESSAGE

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import StallError
-from et_sim.basics.units import format_ns, format_ranks
-from et_sim.engine.stall.state import ranks_text, short
+from et_sim.basics.units import format_ns, format_ranks, ranks_text
+from et_sim.engine.stall.state import short
 from et_sim.engine.stall.waits import RANKS, KnotHop, Wait
 from et_sim.trace.preflight import Problem
 from et_sim.trace.workload import Job
@@ -238,14 +237,7 @@ def actors_note(actors: int, ranks: int) -> str:
 
 def job_lines(jobs: Iterable[Job], unfinished: Sequence[int]) -> list[str]:
     """Return the unfinished ranks of each job, as numbers in the job and in the whole run."""
-    lines, stuck = [], np.asarray(unfinished, np.int64)
-    for job in jobs:
-        ranks = np.flatnonzero(np.isin(job.npus, stuck)).tolist()
-        if ranks:
-            named = ranks_text(job.npus[ranks].tolist())
-            verb = "is" if len(ranks) == 1 else "are"
-            lines.append(f"{job.name}: its {ranks_text(ranks)} {verb} {named} here")
-    return lines
+    return [line for job in jobs if (line := job.numbered(unfinished))]
 
 
 def _cut(lines: Sequence[str], most: int) -> list[str]:

@@ -12,13 +12,12 @@ lost, or ports pause in a circle.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
 
-from et_sim.basics.units import plural, rank_ranges
+from et_sim.basics.units import plural
 from et_sim.engine.containers import free_rows
 from et_sim.engine.outcome import Outcome, Ports
 from et_sim.engine.state.kinds import MESSAGE, REQUESTED_MESSAGE
@@ -89,18 +88,6 @@ def _why(ports: Ports, messages: int) -> tuple[str, str, str]:
 
 
 LONGEST_NAME = 48
-MOST_RANGES = 6
-
-
-def ranks_text(ranks: Iterable[int]) -> str:
-    """Return `rank 3` or `ranks 0-3,6`; many scattered ranks are cut short and counted."""
-    known = list(ranks)
-    if len(known) == 1:
-        return f"rank {known[0]}"
-    ranges = rank_ranges(known)
-    if len(ranges) <= MOST_RANGES:
-        return f"ranks {','.join(ranges)}"
-    return f"ranks {','.join(ranges[:MOST_RANGES])},… ({len(known)} in all)"
 
 
 def short(name: str) -> str:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from et_sim.basics.units import exact_bytes
+from et_sim.basics.units import exact_bytes, ranks_text
 from et_sim.engine.stall.graph import WaitGraph
 from et_sim.engine.stall.laggards import Lag
-from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, Vertex, node_text, operation, ranks_text
+from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, Vertex, node_text, operation
 from et_sim.plan.records import LANES, Action, Lane
 from et_sim.trace.columns import CollectiveKind
 

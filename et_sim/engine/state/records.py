@@ -116,7 +116,7 @@ ACTOR_STATE = record(
     ("held_sends", "i4"),  # its sends that found no buffer at their receivers and are not done
     ("awaited", "i4"),  # messages to it that are held
     ("freed_ns", "i8"),  # when its last such send was done
-    ("turns_to", "i4"),  # this and the next one: as in `CHUNK_TURNS`
+    ("turns_to", "i4"),  # this and the next one: as in `RUNNING_TURNS`
     ("turned", "i8"),
     ("messages", "i8"),  # delivered to it, or sent by it point to point
 )
@@ -196,17 +196,19 @@ CHUNK_TIMES = record(  # of its phase, for the log
     ("waited_ns", "i8"),  # from posting receives to arrivals, summed
     ("waited_before", "i8"),  # on the last picture of `REPEATS`
 )
-CHUNK_TURNS = record(  # on the last picture of `REPEATS`
+RUNNING_TURNS = record(  # of a collective, since the last picture of `REPEATS`
     ("turned", "i4"),  # number of the comparison in which `turns_to` was set,
-    ("taken", "i4"),  # and another chunk turned to this one
-    ("sent_before", "i4"),
-    ("turns_to", "i4"),  # the chunk in its place a period later, and
+    ("taken", "i4"),  # and another collective turned to this one
+    ("turns_to", "i4"),  # the collective in its place a period later, and
     ("comes_to", "i4"),  # many periods later
+    ("advanced", "i4"),  # number of the comparison in which `advance` was set
+    ("advance", "i4"),  # by how many chunks it is further after a period
+    ("remaining_before", "i4"),
 )
 REPEATS = record(  # of the search for periods (`repeats`)
     ("due", "i8"),  # number of delivered messages at which to search; NEVER: it is off
     ("since", "i8"),  # likewise, when the search began
-    ("expires", "i8"),  # and when the picture is replaced by another one
+    ("expires", "i8"),  # simulated messages after which the picture is replaced by another one
     ("patience", "i8"),  # messages that a picture waits for
     ("picture_ns", "i8"),
     ("picture_delivered", "i8"),
@@ -216,14 +218,16 @@ REPEATS = record(  # of the search for periods (`repeats`)
     ("ends_ns", "i8"),  # when another event is due
     ("periods", "i8"),  # that may be skipped
     ("entries", "i8"),  # compared
-    ("first_chunk", "i8"),  # its place in the picture
+    ("first_queue", "i8"),  # its place in the picture
     ("comparison", "i8"),  # number of comparisons so far
     ("skipped", "i8"),  # messages
     ("is_on", "i4"),
     ("is_pictured", "i4"),
     ("compares", "i4"),
-    ("turns", "i4"),  # chunks have changed places
+    ("turns", "i4"),  # collectives or links have changed places
     ("stays", "i4"),  # something is there that cannot turn
+    ("advances", "i4"),  # chunks have taken the places of earlier ones
+    ("chunks_left", "i4"),  # of a collective that repeats its steps
 )
 PHASE_LOG = record(
     ("actor", "i4"),
@@ -242,6 +246,7 @@ QUEUE = record(
     ("tail", "i4"),
     ("waiting", "i4"),
     ("running", "i4"),
+    ("started", "i4"),  # chunks, counted to compare pictures (`REPEATS`)
 )
 QUEUE_MARKS = record(  # to detect ties
     ("joined", MOMENT),

@@ -30,7 +30,6 @@ from et_sim.engine.state.records import (
     CHUNK,
     CHUNK_MARKS,
     CHUNK_TIMES,
-    CHUNK_TURNS,
     CLOCK,
     CURSOR,
     EVENT,
@@ -52,6 +51,7 @@ from et_sim.engine.state.records import (
     REQUEST,
     RUNNING,
     RUNNING_MARKS,
+    RUNNING_TURNS,
     SERVER,
     SLOT,
     SLOWED_ACTOR,
@@ -85,6 +85,7 @@ class PlanTables(Tables, Struct, frozen=True):
     slowing: Any
     slowdowns: Any
     nodes: Any
+    paces: Any
     children: Any
     actors: Any
     actor_channels: Any
@@ -152,11 +153,12 @@ class Run(Tables, Struct, frozen=True):
     members: Any
     running: Any
     running_marks: Any
+    running_turns: Any  # during a search for periods
     chunks: Any
     visits: Any  # per chunk
     chunks_ended: Any  # per chunk of the first actor: actors that have ended it, where phases end together
     chunk_marks: Any
-    chunk_turns: Any  # per chunk, during a search for periods
+    sent_before: Any  # per chunk, during a search for periods: its steps on the last picture
     chunk_times: Any  # per chunk, where phases are logged
     chunk_index: Any
     chunk_queue: Any  # per chunk and phase; no columns if there is only one queue and tree
@@ -272,11 +274,12 @@ def new_run(
         "members": members,
         "running": table(RUNNING, 0),
         "running_marks": table(RUNNING_MARKS, 0),
+        "running_turns": table(RUNNING_TURNS, 0),
         "chunks": table(CHUNK, 0),
         "visits": table(VISIT, 0),
         "chunks_ended": np.zeros(0, np.int32),
         "chunk_marks": table(CHUNK_MARKS, 0),
-        "chunk_turns": table(CHUNK_TURNS, 0),
+        "sent_before": np.zeros(0, np.int32),
         "chunk_times": table(CHUNK_TIMES, 0),
         "chunk_index": np.full(1, NONE, np.int32),
         "chunk_queue": np.empty((0, _phases_with_a_choice(plan)), np.int16),

@@ -24,6 +24,7 @@ from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_
 from et_sim.engine.calendar.clock import schedule, schedule_own
 from et_sim.engine.containers import NONE, give_row, take_row
 from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.durations import duration_of
 from et_sim.engine.state.kinds import NODE_DONE, STEP_LEFT
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run, setting_of
@@ -168,9 +169,7 @@ def _as_set(run: Run, _size: int) -> bool:
 @works_on_tables
 def _takes_its_time(run: Run, actor_row: int, node: int) -> None:
     """Schedule the end of a node on a model that only has messages."""
-    actor = run.plan.actors[actor_row]
-    duration = run.plan.nodes[run.plan.templates[actor.template].node_first + node].duration_ns
-    schedule_own(run, actor_row, duration, NODE_DONE, actor_row, node, 0)
+    schedule_own(run, actor_row, duration_of(run, actor_row, node), NODE_DONE, actor_row, node, 0)
 
 
 @works_on_tables
@@ -252,6 +251,12 @@ def new_message(run: Run, target: int, size: int, kind: int, a: int, b: int, c: 
 def left_of_chunk(chunk_row: int) -> int:
     """Return the `done` of a step's message if its chunk waits for the end of sending."""
     return ((chunk_row + 1) << KIND_BITS) + STEP_LEFT
+
+
+@works_on_tables
+def chunk_that_waits(done: int) -> int:
+    """Return the chunk that waits for the end of sending a step's message, by its `done`; or NONE."""
+    return NONE if done == NONE else (done >> KIND_BITS) - 1
 
 
 @works_on_tables

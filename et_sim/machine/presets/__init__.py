@@ -23,9 +23,9 @@ from et_sim.machine.accuracy import LIBRARY, SMALL_LIBRARY, of_other_machines
 from et_sim.machine.collective_library.between import network_kind
 from et_sim.machine.corrections import Profile
 from et_sim.machine.power import CAP, POWER
-from et_sim.machine.presets.options import with_options
+from et_sim.machine.presets.options import with_options, without_replaced
 
-_NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?((?:,[a-z]+=[0-9A-Za-z./-]{1,40})*)", re.ASCII)
+_NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?((?:,[a-z]+=[0-9A-Za-z./ -]{1,40})*)", re.ASCII)
 _ENDING = ".json"
 BEHIND_NICS = "behind-nics"
 _KEYS = {"about", "device", "most", "costs", "sources", "estimates"}  # keys that every machine has
@@ -112,9 +112,9 @@ def names() -> tuple[str, ...]:
     )
 
 
-def entry(name: str) -> PresetEntry:
-    """Return the description of a machine, its device included."""
-    machine = _data("machines", name)
+def entry(name: str, options: str = "") -> PresetEntry:
+    """Return the description of a machine, its device and the kind of network among its options included."""
+    machine = with_options(name, _data("machines", name), options)
     device = _device(machine)
     return PresetEntry(
         name,
@@ -122,8 +122,10 @@ def entry(name: str) -> PresetEntry:
         device["about"],
         prod(_node(machine)) if "node" in machine else _cube(machine["torus"]),
         machine["most"],
-        {**device["sources"], **machine["sources"], **_of_network(machine, "sources")},
-        {**device["estimates"], **machine["estimates"], **_of_network(machine, "estimates")},
+        without_replaced({**device["sources"], **machine["sources"]}, options)
+        | _of_network(machine, "sources"),
+        without_replaced({**device["estimates"], **machine["estimates"]}, options)
+        | _of_network(machine, "estimates"),
         machine.get("calibrated", {}),
     )
 

@@ -14,12 +14,13 @@ from et_sim.basics.units import parse_bandwidth
 from et_sim.machine.collective_library.between import KINDS
 
 NODE, CARDS, NETWORK = OPTIONS = ("node", "cards", "network")
+OUTER_BANDWIDTH = "bandwidth of dimension 1"  # as sources name it
 _CARDS_FORM = re.compile(r"([0-9]{1,9})(?:(?:x([0-9]{1,3}))?x([0-9.]+[A-Za-z/]+))?", re.ASCII)
 
 
 def with_options(name: str, machine: dict[str, Any], text: str) -> dict[str, Any]:
     """Return the machine with other nodes, cards, or another kind of network between nodes."""
-    given = dict(option.split("=") for option in text.split(",") if option)
+    given = _given(text)
     for option in given:
         if option not in OPTIONS:
             raise UsageError(
@@ -46,6 +47,18 @@ def with_options(name: str, machine: dict[str, Any], text: str) -> dict[str, Any
     if NETWORK in given:
         changed["library"] = {**changed.get("library", {}), "between": _kind_of_network(name, machine, given)}
     return changed
+
+
+def without_replaced(sources: dict[str, str], text: str) -> dict[str, str]:
+    """Return sources without those of figures that the options replace."""
+    replaced = {CARDS: OUTER_BANDWIDTH, NODE: "node"}
+    gone = {replaced[option] for option in _given(text) if option in replaced}
+    return {subject: source for subject, source in sources.items() if subject not in gone}
+
+
+def _given(text: str) -> dict[str, str]:
+    """Return the values of options, without spaces."""
+    return dict(option.replace(" ", "").split("=") for option in text.split(",") if option)
 
 
 def _whole_number(text: str, options: str) -> int:

@@ -250,7 +250,7 @@ def _named(links: ResourceTable, class_of: Any, actor: Any, actor_of_rank: Any) 
     owners = np.split(links.actor[np.argsort(of_link, kind="stable")], np.cumsum(counts)[:-1])
     most = np.append(np.bincount(actor_of_rank), 1)[actor[at]]  # the last entry: links without an owner
     ranks = tuple(
-        format_ranks(owners[name].tolist()) if counts[name] < most[name] else None for name in order.tolist()
+        format_ranks(owners[name]) if counts[name] < most[name] else None for name in order.tolist()
     )
     at = at[order]
     return Named(

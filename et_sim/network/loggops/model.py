@@ -27,6 +27,7 @@ from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_at_end, schedule_own
 from et_sim.engine.containers import join
+from et_sim.engine.state.durations import duration_of
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, NETWORK, NODE_DONE
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import ResourceTable
@@ -185,9 +186,9 @@ def take_time(run: Run, actor_row: int, node: int) -> None:
     actor = run.plan.actors[actor_row]
     plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
     if not is_on_processor(plan_node.lane):
-        schedule_own(run, actor_row, plan_node.duration_ns, NODE_DONE, actor_row, node, 0)
+        schedule_own(run, actor_row, duration_of(run, actor_row, node), NODE_DONE, actor_row, node, 0)
     elif run.network.nodes[actor.node_first + node].operation == NONE:
-        row = new_operation(run, COMPUTE, actor.rank, actor.rank, plan_node.duration_ns)
+        row = new_operation(run, COMPUTE, actor.rank, actor.rank, duration_of(run, actor_row, node))
         run.messages[row].b, run.messages[row].c = node, actor_row
         _put(run, row)
 

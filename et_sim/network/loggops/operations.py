@@ -18,6 +18,7 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.containers import join, leave
+from et_sim.engine.state.durations import duration_of
 from et_sim.engine.state.kinds import CUSTOM_MESSAGE, MESSAGE, NETWORK, NODE_DONE
 from et_sim.engine.state.lanes import is_unlimited
 from et_sim.engine.state.run import NONE, Run
@@ -337,7 +338,7 @@ def _put_ahead(run: Run, actor_row: int, node: int, time: int) -> None:
         return
     rank, is_for_processor = run.network.ranks[actor.rank], run.network.constants[0].rules == LOGGOPSIM
     if plan_node.action == DELAY and is_on_processor(plan_node.lane):
-        row = new_operation(run, COMPUTE, actor.rank, actor.rank, plan_node.duration_ns)
+        row = new_operation(run, COMPUTE, actor.rank, actor.rank, duration_of(run, actor_row, node))
         is_for_processor = True
     elif plan_node.action == TO_SEND:
         row = _new_send(run, run.plan.actor_channels[actor.channel_first + plan_node.detail])

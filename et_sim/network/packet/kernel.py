@@ -20,6 +20,7 @@ from et_sim.compiled.decorators import prefetch
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
 from et_sim.engine.containers import NONE, leave
 from et_sim.engine.observe import facade as observe
+from et_sim.network.packet.calendar import first_source, order_of, time_of
 from et_sim.network.packet.ports import (
     arm,
     dequeue,
@@ -304,7 +305,7 @@ def _next_of_host(network: Any, port_row: int) -> int:
 
 
 EVENTS_AT_ONCE = 256
-PREFETCHED = 6  # entries of the calendar that are prefetched
+PREFETCHED = 6  # next ports of the calendar that are prefetched
 PACKETS_PER_EVENT = 8  # limit of packets that an event makes or sends
 
 # (network, timer): handle a timer of a transport.
@@ -321,10 +322,11 @@ def go_on(network: Any, until_ps: int) -> None:
             return
         if observe.queue_rows_left(network) == 0:
             return
-        first = network.calendar.entries[0]
-        if first.key > until_ps:
+        source = first_source(network.calendar)
+        first_ps = time_of(network.calendar, source)
+        if first_ps > until_ps:
             return
-        state.now_ps, state.now_order, source = first.key, first.tie, first.row
+        state.now_ps, state.now_order = first_ps, order_of(network.calendar, source)
         _prefetch(network)
         if source < ports:
             state.current = source
@@ -343,19 +345,18 @@ def go_on(network: Any, until_ps: int) -> None:
 @works_on_tables
 def _prefetch(network: Any) -> None:
     """Load the ports of the next events, and the packets that land, into the cache."""
-    entries, ports = network.calendar.entries, len(network.ports)
-    if network.calendar.size[0] <= PREFETCHED:
+    heap = network.calendar.ports
+    if heap.size[0] <= PREFETCHED:
         return
     for at in range(1, PREFETCHED + 1):
-        source = entries[at].row
-        if source < ports:
-            if at <= 2:
-                port = network.ports[source]
-                prefetch(network.packets, port.flying.head)
-                if port.is_armed:
-                    prefetch(network.packets, port.head)
-            else:
-                prefetch(network.ports, source)
+        source = heap.entries[at].row
+        if at <= 2:
+            port = network.ports[source]
+            prefetch(network.packets, port.flying.head)
+            if port.is_armed:
+                prefetch(network.packets, port.head)
+        else:
+            prefetch(network.ports, source)
 
 
 @works_on_tables
@@ -375,4 +376,6 @@ def _port_event(network: Any, port_row: int) -> None:
 @works_on_tables
 def next_ps(network: Any) -> int:
     """Return the time of the next event, or NONE."""
-    return network.calendar.entries[0].key if network.state[0].moving > 0 else NONE
+    if network.state[0].moving == 0:
+        return NONE
+    return time_of(network.calendar, first_source(network.calendar))

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_first
-from et_sim.engine.containers import Heap, grow_pool, heap_for, leave, longer
+from et_sim.engine.containers import grow_pool, leave, longer
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.queue_tables import Queues, new_queues, no_queues
@@ -37,6 +37,7 @@ from et_sim.network.flow.model import bytes_with_packets
 from et_sim.network.graph_of_grid import with_single_ways
 from et_sim.network.link import arrive_at_once
 from et_sim.network.packet import setup
+from et_sim.network.packet.calendar import Calendar, new_calendar, with_timers
 from et_sim.network.packet.controls import new_control
 from et_sim.network.packet.flows import flow_begins, flow_ends, new_flow, until_arrived, until_left
 from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
@@ -132,7 +133,7 @@ class PacketTables(Tables, Struct, frozen=True):
     flows: Any
     ways: Any  # by flow: the links there, NONE, the links back, NONE
     stride: Any  # entries per flow
-    calendar: Heap  # sources of events, each by the time and order of its next one: ports, then timers
+    calendar: Calendar
     units: Any  # ratio of the engine's unit of time to picoseconds, as two whole numbers
     repeats: Any  # one row: the search for repeats, the last snapshot, and the counts then
     picture: Any
@@ -185,7 +186,7 @@ def tables(network: Network, _plan: LoweredPlan) -> PacketTables:
         flows=table(FLOW, 0),
         ways=np.zeros(0, np.int32),
         stride=np.array([2 * (graph.most_links(wired) + 1)]),
-        calendar=heap_for(len(ports), key="i8"),
+        calendar=new_calendar(len(ports), setup.longest_crossing(ports, protocol)),
         units=_units(1 << network.fraction_bits),
         **pictures(len(ports)),
         log=table(SENDING, spare),
@@ -228,7 +229,7 @@ def grown(tables: PacketTables, rows: int) -> PacketTables:
         tables = replace(
             tables,
             ways=longer(tables.ways, len(flows) * int(tables.stride[0]), NONE),
-            calendar=heap_for(len(tables.ports) + len(flows) * transport.TIMERS, tables.calendar),
+            calendar=with_timers(tables.calendar, len(flows) * transport.TIMERS),
         )
     return replace(
         tables,

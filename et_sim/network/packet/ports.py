@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
-from et_sim.engine.containers import NONE, give_row, join, leave, put, take_out, take_row
+from et_sim.engine.containers import NONE, give_row, join, leave, take_row
+from et_sim.network.packet.calendar import drop, is_planned, set_event
 from et_sim.network.packet.records import NEVER
 
 
@@ -35,16 +36,17 @@ def _moves(network: Any, source: int) -> int:
 @works_on_tables
 def plan_event(network: Any, source: int, time: int, order: int) -> None:
     """Set the next event of a source."""
-    if network.calendar.place[source] == NONE:
-        network.state[0].moving += _moves(network, source)
-    put(network.calendar, source, time, order)
+    state = network.state[0]
+    if not is_planned(network.calendar, source):
+        state.moving += _moves(network, source)
+    set_event(network.calendar, source, time, order, state.now_ps)
 
 
 @works_on_tables
 def drop_event(network: Any, source: int) -> None:
     """Remove the next event of a source, if it has one."""
-    if network.calendar.place[source] != NONE:
-        take_out(network.calendar, source)
+    if is_planned(network.calendar, source):
+        drop(network.calendar, source)
         network.state[0].moving -= _moves(network, source)
 
 
@@ -65,7 +67,7 @@ def stop(network: Any, timer: int) -> None:
 @works_on_tables
 def is_set(network: Any, timer: int) -> bool:
     """Return whether a timer is set."""
-    return bool(network.calendar.place[len(network.ports) + timer] != NONE)
+    return is_planned(network.calendar, len(network.ports) + timer)
 
 
 @works_on_tables

@@ -20,6 +20,7 @@ import numpy as np
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
 from et_sim.engine.repeats.description import not_described, put
 from et_sim.engine.state.run import NONE
+from et_sim.network.packet.calendar import delay_all, planned
 from et_sim.network.packet.flows import has_figures
 from et_sim.network.packet.ports import is_sending
 from et_sim.network.packet.records import NEVER
@@ -93,7 +94,7 @@ def _describe(network: Any, anchor: int, compares: bool) -> bool:
     """Take a snapshot, or return whether the state equals the last one."""
     network.repeats[0].compares = compares
     state, ports = network.state[0], len(network.ports)
-    at = put(network, 0, state.free_packets.rows, state.free_flows.rows, network.calendar.size[0])
+    at = put(network, 0, state.free_packets.rows, state.free_flows.rows, planned(network.calendar))
     at = put(network, at, state.moving, state.random, state.lost, state.resent, state.head, state.current)
     for number in range(ports):
         row = (anchor + number) % ports
@@ -181,9 +182,7 @@ def _pass_periods(network: Any, until_ps: int) -> None:
     for row in range(len(network.ports)):
         if network.ports[row].is_host:
             pass_host(network, row, count, time, events)
-    for at in range(network.calendar.size[0]):
-        network.calendar.entries[at].key += time
-        network.calendar.entries[at].tie += events
+    delay_all(network.calendar, time, events)
     state.now_ps += time
     state.now_order += events
     state.order += events

@@ -130,6 +130,12 @@ def _set_headroom(ports: Any, protocol: PacketProtocol) -> None:
     ports["shift"] = np.maximum(protocol.packets.buffers.threshold_shift - doublings, 0)
 
 
+def longest_crossing(ports: Any, protocol: PacketProtocol) -> int:
+    """Return the longest time from the sending of a full packet until it has crossed a link."""
+    bits = (protocol.payload + protocol.header) * 8
+    return int((ports["delay_ps"] + bits * 10**12 // ports["bits_per_s"]).max(initial=0))
+
+
 def devices_of(network: Network, ports: Any, buffers: SwitchBuffers) -> Any:
     """Return every device with an empty buffer."""
     assert isinstance(network.fabric, GraphFabric)

@@ -26,18 +26,26 @@ _LONGEST_LABEL, _LONGEST_NUMBER = 16, 16
 _BLANKS_BEHIND = 24
 
 
-def _classes() -> Any:
-    classes = np.zeros(256, np.uint8)
-    classes[[*range(48, 58), *range(65, 91), *range(97, 123), ord("_")]] = _WORD
-    for text, meaning in ((":{}", _PUNCTUATION), (" \t", _BLANK), ("\n", _NEWLINE)):
-        classes[[*text.encode()]] = meaning
-    return classes
+def _classes_of_bytes() -> bytes:
+    classes = bytearray(256)
+    word = [*range(48, 58), *range(65, 91), *range(97, 123), ord("_")]
+    for codes, meaning in ((word, _WORD), (b":{}", _PUNCTUATION), (b" \t", _BLANK), (b"\n", _NEWLINE)):
+        for code in codes:
+            classes[code] = meaning
+    return bytes(classes)
+
+
+_CLASSES = _classes_of_bytes()
 
 
 def _word(text: str) -> Any:
     return np.uint64(int.from_bytes(text.encode(), "little"))
 
 
+# Eight digits at a time: bytes of "0" and of six, halves of bytes, and the places of two and four digits.
+_ZEROS, _SIXES = np.uint64(0x3030303030303030), np.uint64(0x0606060606060606)
+_HIGH_HALVES, _LOW_HALVES = np.uint64(0xF0F0F0F0F0F0F0F0), np.uint64(0x0F0F0F0F0F0F0F0F)
+_PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 _TAG, _CPU, _NIC = (_word(text) for text in ("tag", "cpu", "nic"))
 
 
@@ -84,8 +92,8 @@ class _Lines:
     """Words of a text, and the first word of each line with content."""
 
     def __init__(self, content: bytes) -> None:
-        data = np.frombuffer(b"\n" + content + b"\n" * _BLANKS_BEHIND, np.uint8)
-        classes = _classes()[data]
+        text = b"\n" + content + b"\n" * _BLANKS_BEHIND
+        data, classes = np.frombuffer(text, np.uint8), np.frombuffer(text.translate(_CLASSES), np.uint8)
         _require(classes.min())
         is_in_word = classes <= _PUNCTUATION
         edges = np.flatnonzero(is_in_word[1:] != is_in_word[:-1]) + 1
@@ -112,30 +120,36 @@ class _Lines:
 
     def is_word(self, tokens: Any, text: str) -> Any:
         """Return a mask of the tokens that equal a word."""
-        tokens = np.minimum(tokens, len(self.low) - 1)
-        return (self.low[tokens] == _word(text[:8])) & (self.high[tokens] == _word(text[8:]))
+        found = (self.low[tokens] == _word(text[:8])) & (self.length[tokens] == len(text))
+        return found & (self.high[tokens] == _word(text[8:])) if len(text) > 8 else found
 
     def numbers(self, tokens: Any, unit: str = "") -> IntColumn:
         """Return the values of tokens, each of which is a number followed by the letter `unit`."""
-        begin, length = self.begin[tokens], self.length[tokens] - len(unit)
+        length = self.length[tokens] - len(unit)
         _require(not len(tokens) or 0 < length.min() <= length.max() <= _LONGEST_NUMBER)
         if unit:
             _require((self.data[self.end[tokens] - 1] == ord(unit)).all())
-        values = np.zeros(len(tokens), np.int64)
-        for place in range(int(length.max(initial=0))):
-            digit = self.data[begin + place] - np.uint8(48)
-            has = length > place
-            _require((digit[has] <= 9).all())
-            values = np.where(has, values * 10 + digit, values)
+        values = _value_of_digits(self.low[tokens], np.minimum(length, 8))
+        rows = np.flatnonzero(length > 8)
+        if len(rows):
+            more = length[rows] - 8
+            values[rows] = values[rows] * 10**more + _value_of_digits(self.high[tokens[rows]], more)
         return values
+
+    def _lines_of(self, *words: str) -> Any:
+        """Return a mask of the lines that have these words; any word may be in the place of an empty one."""
+        rows = np.flatnonzero(self.count == len(words))
+        for place, text in enumerate(words):
+            if text:
+                rows = rows[self.is_word(self.first[rows] + place, text)]
+        found = np.zeros(len(self.count), bool)
+        found[rows] = True
+        return found
 
     def columns(self, line: int) -> OperationColumns:
         """Return the columns of all ranks."""
-        first, count = self.first, self.count
-        is_order = (count == 3) & self.is_word(first + 1, "requires")
-        is_begin = (count == 3) & self.is_word(first, "rank") & self.is_word(first + 2, "{")
-        is_end = (count == 1) & self.is_word(first, "}")
-        is_count = (count == 2) & self.is_word(first, "num_ranks")
+        is_order, is_begin = self._lines_of("", "requires", ""), self._lines_of("rank", "", "{")
+        is_end, is_count = self._lines_of("}"), self._lines_of("num_ranks", "")
         is_operation = ~(is_order | is_begin | is_end | is_count)
         declared = self._declared(is_count)
         begins, ends = np.flatnonzero(is_begin), np.flatnonzero(is_end)
@@ -158,7 +172,7 @@ class _Lines:
         listed = np.bincount(later, minlength=len(operations))
         return OperationColumns(
             declared,
-            self.numbers(first[begins] + 1),
+            self.numbers(self.first[begins] + 1),
             bounds,
             self.line[operations] + line,
             code,
@@ -225,6 +239,17 @@ class _Lines:
             tag[rows[which == 1]] = values[which == 1]
             before[rows] = which
             rest[rows] += 2
+
+
+def _value_of_digits(words: Any, length: Any) -> IntColumn:
+    """Return the numbers whose first digits are the first bytes of words: at least one, at most eight."""
+    missing = (8 * (8 - length)).astype(np.uint64)
+    digits = (words << missing) | (_ZEROS & ((np.uint64(1) << missing) - np.uint64(1)))
+    _require(((digits + _SIXES) & digits & _HIGH_HALVES == _ZEROS).all())
+    digits = ((digits & _LOW_HALVES) * np.uint64(10 * 2**8 + 1)) >> np.uint64(8)
+    digits = ((digits & _PAIRS) * np.uint64(100 * 2**16 + 1)) >> np.uint64(16)
+    values = ((digits & _FOURS) * np.uint64(10_000 * 2**32 + 1)) >> np.uint64(32)
+    return np.asarray(values, np.int64)
 
 
 class _Labels:

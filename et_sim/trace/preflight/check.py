@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from et_sim.trace.preflight.collectives import PLAIN_RULES, CorrectionEffects, c
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.messages import check_messages
 from et_sim.trace.preflight.problem import REPAIR_FIRST, Problem, TemplateIndex, of_ranks
-from et_sim.trace.workload import Workload
+from et_sim.trace.workload import Job, Workload
 
 
 def value_faults(trace: Trace) -> Iterator[NodeFault]:
@@ -241,7 +241,8 @@ def find_problems(
 
             problems += check_message_cycles(index)
         problems += check_collectives(index, expected, groups, rules)
-    return sorted(deduplicate(problems), key=lambda problem: problem.severity != "error")
+    found = sorted(deduplicate(problems), key=lambda problem: problem.severity != "error")
+    return _with_jobs(found, workload.jobs)
 
 
 def find_mismatches(
@@ -255,7 +256,19 @@ def find_mismatches(
     index = TemplateIndex(workload)
     problems = check_messages(index, workload.ranks)
     problems += check_collectives(index, workload.ranks, groups, rules, with_order=False)
-    return [problem for problem in deduplicate(problems) if problem.severity == "error"]
+    return _with_jobs([p for p in deduplicate(problems) if p.severity == "error"], workload.jobs)
+
+
+def _with_jobs(problems: list[Problem], jobs: Sequence[Job]) -> list[Problem]:
+    """Return findings that also have the ranks as jobs number them."""
+    if not jobs:
+        return problems
+    named = []
+    for problem in problems:
+        ranks = [rank for span in parse_ranks(problem.ranks) for rank in span] if problem.ranks else []
+        of_jobs = "; ".join(f"job {text}" for job in jobs if (text := job.numbered(ranks)))
+        named.append(replace(problem, text=f"{problem.text} ({of_jobs})") if of_jobs else problem)
+    return named
 
 
 def _check_rank_count(workload: Workload, ranks: int) -> list[Problem]:

@@ -106,7 +106,7 @@ def capacity_of(run: RunDirectory) -> int | None:
 
 def fullest_actor(run: RunDirectory, part: Selection) -> tuple[ActorMemory | None, int]:
     """Return (memory of the selected actor with the highest peak, number of actors with memory)."""
-    ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
+    ranks = part.of_actors(run)
     most = np.full(len(ranks), -1, np.int64)
     for rows in run.batches("memory", ("actor", "alive_bytes")):
         np.maximum.at(most, numbers(rows["actor"]), numbers(rows["alive_bytes"]))

@@ -22,7 +22,7 @@ from et_sim.views.markup import bar, cut_text, more, section, tag, text
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import GroupCounts
-from et_sim.views.run.selection import recorded_actors, recorded_part
+from et_sim.views.run.selection import EVERYTHING, recorded_part
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.in_short import in_short
 from et_sim.views.summary.jobs import job_sheet, jobs_of, slowdown_note
@@ -334,8 +334,7 @@ def groups_section(run: RunDirectory) -> str:
     groups = exposed_by_group(run)
     if not groups:
         return ""
-    counts = run.rank_counts()
-    ranks, makespan = int(counts[recorded_actors(run)].sum()), run.summary["makespan_ns"]
+    ranks, makespan = int(EVERYTHING.weights(run).sum()), run.summary["makespan_ns"]
 
     def active(group: Exposed) -> float:
         return group.active_ns / ranks

@@ -15,7 +15,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from et_sim.basics.errors import UsageError, did_you_mean, unreadable
-from et_sim.basics.files import exists, is_file, is_folder
+from et_sim.basics.files import exists, in_shell, is_file, is_folder
 from et_sim.basics.units import parse_ranks
 from et_sim.tables.declaration import Table
 from et_sim.tables.registry import (
@@ -235,7 +235,7 @@ def _check_is_run(folder: Path) -> None:
     needed = needed_files()
     missing = [name for name in needed if not (folder / name).is_file()]
     if is_file(folder / FILES[SWEEP]):
-        remedy = f"look at it with et-sim inspect {folder}"
+        remedy = f"look at it with et-sim inspect {in_shell(folder)}"
         raise UsageError("is a sweep, not the directory of a run", place=str(folder), remedy=remedy)
     if is_file(folder / JOURNAL):
         remedy = "finished points are kept: repeat the same et-sim sweep command"

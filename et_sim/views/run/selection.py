@@ -29,11 +29,18 @@ class Selection(Struct, frozen=True):
     top: int | None = None
 
     def weights(self, run: RunDirectory) -> Any:
-        """Return the number of selected ranks of every actor."""
-        if not self.ranks:
+        """Return the number of selected ranks of every actor whose nodes were recorded."""
+        if not self.ranks and not _recorded_ranks(run):
             return run.rank_counts()
         self.check_ranks(run)
-        return np.array([self.count(text) for text in run.actors()["ranks"].to_pylist()], np.int64)
+        chosen = self.of_actors(run)
+        return np.array([EVERYTHING.count(text) if text else 0 for text in chosen], np.int64)
+
+    def of_actors(self, run: RunDirectory) -> list[str]:
+        """Return the selected ranks of every actor whose nodes were recorded; empty: none."""
+        recorded = Selection(_recorded_ranks(run))
+        chosen = map(self.names, run.actors()["ranks"].to_pylist())
+        return [recorded.names(text) if text else "" for text in chosen]
 
     def clipped(self, start_ns: Any, end_ns: Any) -> tuple[Any, Any]:
         """Return times cut to the window; spans outside become empty."""
@@ -52,8 +59,7 @@ class Selection(Struct, frozen=True):
         """Return lines that describe the selection; none if everything is selected."""
         parts = []
         if self.ranks:
-            name = "rank" if len(self.ranks) == len(self.ranks[0]) == 1 else "ranks"
-            parts.append(f"{name} {','.join(_text(ranks) for ranks in self.ranks)}")
+            parts.append(_named(self.ranks))
         if self.window is not None:
             first, last = self.window
             until = f" to {format_ns(last, EXACT)}" if last < LONGEST_NS else ""
@@ -179,6 +185,12 @@ def _joined(pieces: Sequence[tuple[int, int]]) -> list[range]:
     return spans
 
 
+def _named(spans: Sequence[range]) -> str:
+    """Return `rank 3`, or `ranks 0-3,6`."""
+    name = "rank" if len(spans) == len(spans[0]) == 1 else "ranks"
+    return f"{name} {','.join(map(_text, spans))}"
+
+
 def _text(ranks: range) -> str:
     if len(ranks) == 1:
         return str(ranks[0])
@@ -188,7 +200,7 @@ def _text(ranks: range) -> str:
 def recorded_part(run: RunDirectory) -> str:
     """Return ranks and time whose nodes were written, such as `ranks 0-3 from 1 ms`; empty if all were."""
     kept = run.manifest.get("recorded_part", {})
-    parts = [f"ranks {kept['ranks']}"] if "ranks" in kept else []
+    parts = [_named(_recorded_ranks(run))] if "ranks" in kept else []
     if "window_ns" in kept:
         first, last = kept["window_ns"]
         parts.append(f"from {format_ns(first)}" + (f" to {format_ns(last)}" if last < LONGEST_NS else ""))
@@ -197,14 +209,10 @@ def recorded_part(run: RunDirectory) -> str:
 
 def recorded_actors(run: RunDirectory) -> Any:
     """Return, by actor, whether its nodes were recorded."""
-    names = run.actors()["ranks"].to_pylist()
-    if "ranks" not in run.manifest.get("recorded_part", {}):
-        return np.ones(len(names), np.bool_)
-    kept = parse_ranks(run.manifest["recorded_part"]["ranks"])
-    return np.array(
-        [any(_meet(chosen, recorded) for chosen in parse_ranks(name) for recorded in kept) for name in names]
-    )
+    return EVERYTHING.weights(run) > 0
 
 
-def _meet(first: range, second: range) -> bool:
-    return first.start < second.stop and second.start < first.stop
+def _recorded_ranks(run: RunDirectory) -> tuple[range, ...]:
+    """Return the ranks whose nodes were written; none: those of all ranks."""
+    kept = run.manifest.get("recorded_part", {}).get("ranks")
+    return _disjoint(parse_ranks(kept)) if kept else ()

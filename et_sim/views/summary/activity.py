@@ -67,7 +67,7 @@ def activity_of(run: RunDirectory, part: Selection, columns: int, most_rows: int
     weights = part.weights(run) * recorded_actors(run)
     window, table = part.window_of(run), run.actors()
     finish = np.clip(integers(table["finish_ns"], missing=window[1]), *window) - window[0]
-    names = [part.names(text) for text in table["ranks"].to_pylist()]
+    names = part.of_actors(run)
     first_of = _first_alike(run, part, window, _by_rank(names, weights), finish)
     weights = np.bincount(first_of, weights, len(weights)) * (first_of == np.arange(len(weights)))
     chosen = _by_rank(names, weights)

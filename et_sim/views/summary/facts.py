@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from et_sim.basics.files import in_shell
 from et_sim.basics.units import exact_bytes, format_bytes, format_ns, memory_text, plural
 from et_sim.tables.declaration import OPAQUE_KINDS
 from et_sim.tables.summary import Notice, OutOfMemory, Summary
@@ -84,7 +85,7 @@ NOTICES = Forms(notices_lines, notices_data)
 def _ranks(run: RunDirectory, part: Selection, width: int) -> list[str]:
     entries, makespan = slowest_first(rank_entries(run, part)), run.summary["makespan_ns"]
     shown = part.cut(entries, RANK_ROWS)
-    more = not_shown(len(entries) - len(shown), "faster line", f": et-sim inspect {run.path} ranks")
+    more = not_shown(len(entries) - len(shown), "faster line", f": et-sim inspect {in_shell(run.path)} ranks")
     return rank_lines(shown, makespan, width, part.length_ns(makespan), more)
 
 
@@ -94,7 +95,7 @@ def _operations(run: RunDirectory, part: Selection, width: int) -> list[str]:
         return []
     shown = part.cut(every, OPERATION_ROWS)
     lines = operation_lines(shown, width)
-    lines += not_shown(len(every) - len(shown), "more line", f": et-sim inspect {run.path} ops")
+    lines += not_shown(len(every) - len(shown), "more line", f": et-sim inspect {in_shell(run.path)} ops")
     lines.append(f"totals are over all ranks; waiting: for others to begin; {LEGEND}")
     return lines
 
@@ -211,7 +212,7 @@ def status_lines(run: RunDirectory) -> list[str]:
     lines = [f"STALLED: {stuck:,} of {of} never finished; figures are up to the last event"]
     if run.stall:
         lines.append(run.stall["cause"])
-    return [*lines, f"more: et-sim inspect {run.path} stalls"]
+    return [*lines, f"more: et-sim inspect {in_shell(run.path)} stalls"]
 
 
 def _out_of_memory(run: RunDirectory, failure: OutOfMemory) -> list[str]:
@@ -220,7 +221,7 @@ def _out_of_memory(run: RunDirectory, failure: OutOfMemory) -> list[str]:
     ranks = called(failure["ranks"], 40)
     return [
         f"OUT OF MEMORY at {at}: {size} on {ranks}, of {capacity}; figures are up to then",
-        f"more: et-sim inspect {run.path} memory",
+        f"more: et-sim inspect {in_shell(run.path)} memory",
     ]
 
 
@@ -381,7 +382,7 @@ def notice_lines(run: RunDirectory) -> list[str]:
     lines = [fact("warning", shortened(notice(warning), WIDTH - FACT_INDENT)) for warning in warnings[:3]]
     if warnings or defaults:
         counted = f"{plural(len(warnings), 'warning')}, {plural(len(defaults), 'default')} taken"
-        lines.append(fact("notices", f"{counted}: et-sim inspect {run.path} notices"))
+        lines.append(fact("notices", f"{counted}: et-sim inspect {in_shell(run.path)} notices"))
     return lines
 
 

@@ -84,7 +84,7 @@ def memory_peaks(run: RunDirectory, part: Selection = EVERYTHING) -> list[Peak] 
     part.check_ranks(run)
     if not run.holds("memory"):
         return None
-    ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
+    ranks = part.of_actors(run)
     every = (peak for rows, names in _blocks(run) for peak in _peaks(rows, names))
     peaks = [
         Peak(ranks_text, *peak)

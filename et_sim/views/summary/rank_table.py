@@ -197,14 +197,14 @@ def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> li
     finish = integers(actors["finish_ns"], missing=-1)
     end = np.where(finish < 0, run.summary["makespan_ns"], finish)
     present = np.clip(end, *window) - window[0]  # part of the window before the finish
-    weights, spent = part.weights(run), Spent(len(actors))
+    weights, names, spent = part.weights(run), part.of_actors(run), Spent(len(actors))
     for piece in spans_of(run, part, window):
         spent.add(*piece)
     spent.close()
     parts = spent.parts
     entries = [
         (
-            part.names(actors["ranks"][actor].as_py()),
+            names[actor],
             (
                 ("finish_ns", None if finish[actor] < 0 else int(finish[actor])),
                 ("compute_ns", int((parts[COMPUTE] + parts[COPY])[actor])),

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.files import in_shell
 from et_sim.basics.units import format_ns, plural
 from et_sim.tables.sweep_tables import NUMBER, OBJECTIVES
 from et_sim.views.drawing.scene import GRID, INK, LEFT, LETTER, PIXELS, Entry, Scene
@@ -267,7 +268,7 @@ def sweep_picture(sweep: SweepDirectory) -> str:
         raise UsageError(
             "nothing can be drawn: no point of the sweep is complete",
             place=str(sweep.path),
-            remedy=f"et-sim inspect {sweep.path} lists the reasons",
+            remedy=f"et-sim inspect {in_shell(sweep.path)} lists the reasons",
         )
     scene, charts = Scene(), content.charts()
     across = min(len(charts), MOST_ACROSS)

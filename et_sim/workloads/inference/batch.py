@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import FieldError, UsageError
 from et_sim.basics.units import plural
 from et_sim.workloads.kernels import stored_bytes
 from et_sim.workloads.models.model import Attention, Model
@@ -210,10 +210,10 @@ def _check_shares(model: Model, plan: Plan) -> None:
     )
     if experts is None:
         if plan.expert > 1:
-            raise UsageError(f"{model.name} has no experts", remedy="leave expert out")
+            raise FieldError(f"{model.name} has no experts", remedy="leave `expert` out")
         return
     if plan.expert_skew:
-        raise UsageError("expert_skew is for training", remedy="leave expert_skew out")
+        raise FieldError("`expert_skew` is for training", remedy="leave `expert_skew` out")
     _check_share("experts", experts.count, plan.expert, "expert-parallel ranks")
     if plan.expert == 1:
         _check_share("the width of an expert", experts.expert.width, tensor, "tensor-parallel ranks")

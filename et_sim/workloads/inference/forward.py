@@ -30,7 +30,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.trace import shapes
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.workload import Workload
-from et_sim.workloads.axes import RankAxes
+from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.batch import AttentionSight, Batch, BatchLoad, cached_values, check
 from et_sim.workloads.kernels import RMS_NORM, Kernel, element_wise, linear, product
 from et_sim.workloads.models.model import (
@@ -176,7 +176,7 @@ def make_replica(model: Model, plan: Plan, batch: Batch, *, first: int, ranks: i
             f"a replica of {each} ranks cannot begin at rank {first} of {ranks}",
             remedy=f"replicas of this size begin at multiples of {each}, and divide the NPUs of the machine",
         )
-    axes = RankAxes(**{TENSOR: plan.tensor, PIPELINE: plan.pipeline, REPLICA: ranks // each})
+    axes = Axes(**{TENSOR: plan.tensor, PIPELINE: plan.pipeline, REPLICA: ranks // each})
     if plan.expert > 1:
         axes = axes.split(TENSOR, **{EXPERT: plan.expert, "expert-data": plan.tensor // plan.expert})
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, structs
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import FieldError
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.layers import QUERIES_KEYS_VALUES, ModelLayers
@@ -45,10 +45,11 @@ def check_modules(model: Model, recompute: str) -> None:
         (SHARED, experts is not None and experts.shared > 0),
     ):
         if name in modules and not exists:
-            raise UsageError(f"recompute names {name}, which {model.name} lacks", remedy="leave it out")
+            raise FieldError(f"`recompute` names {name}, which {model.name} lacks", remedy="leave it out")
     if recompute == OPERATORS and experts is not None:
-        raise UsageError(
-            f"recompute {OPERATORS} does not support experts, whose products are one operator: {model.name}",
+        raise FieldError(
+            f"`recompute` {OPERATORS} does not support experts, whose products are one operator:"
+            f" {model.name}",
             remedy=f"give modules, as in {NORMS}+{MOE}, or {FULL}",
         )
 

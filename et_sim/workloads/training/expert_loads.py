@@ -15,7 +15,7 @@ from hashlib import sha256
 from math import inf
 from pathlib import Path
 
-from et_sim.basics.errors import UsageError, unreadable
+from et_sim.basics.errors import FieldError, unreadable
 
 ZIPF = "zipf:"
 MOST_SKEW = 20.0
@@ -25,9 +25,9 @@ def tokens_of_experts(skew: str, seed: int, experts: int, chosen: int, tokens: i
     """Return the tokens that each expert gets from a rank; each token takes `chosen` experts."""
     loads = _zipf(skew, seed, experts) if is_zipf(skew) else _listed(skew, experts)
     if sum(load > 0 for load in loads) < chosen:
-        raise UsageError(
+        raise FieldError(
             f"{skew} gives a load to {sum(load > 0 for load in loads)} experts, but a token takes {chosen}",
-            place="expert_skew",
+            place="`expert_skew`",
             remedy="give more experts a load above 0",
         )
     return _shared_out(loads, tokens * chosen, tokens)
@@ -45,8 +45,8 @@ def _zipf(skew: str, seed: int, experts: int) -> tuple[Fraction, ...]:
     except ValueError:
         exponent = -1.0
     if not 0 <= exponent <= MOST_SKEW:
-        raise UsageError(
-            f"expert_skew is {skew!r}",
+        raise FieldError(
+            f"`expert_skew` is {skew!r}",
             remedy=f"give zipf and a number from 0 to {MOST_SKEW:g}, as in zipf:1.2, or a JSON file of loads",
         )
     order = sorted(range(experts), key=lambda expert: sha256(f"{seed} {expert}".encode()).digest())
@@ -61,12 +61,14 @@ def _listed(path: str, experts: int) -> tuple[Fraction, ...]:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(
+        raise FieldError(
             f"{path!r} cannot be read as loads of experts: {unreadable(error)}", remedy=form
         ) from None
     numbers = content if isinstance(content, list) else []
     if len(numbers) != experts or not all(_is_load(load) for load in numbers):
-        raise UsageError(f"{path} does not list loads of {experts} experts", place="expert_skew", remedy=form)
+        raise FieldError(
+            f"{path} does not list loads of {experts} experts", place="`expert_skew`", remedy=form
+        )
     return tuple(Fraction(load) for load in numbers)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import FieldError
 from et_sim.basics.units import plural
 from et_sim.workloads.exchange_names import ALL_TO_ALL
 
@@ -42,30 +42,30 @@ class ExpertPlaces(NamedTuple):
         """Refuse nodes that divide the ranks unequally, and limits of nodes that have no effect."""
         if self.exchange == ALL_TO_ALL:
             if limit:
-                raise UsageError(
-                    "expert_nodes is not supported by an all-to-all, which sends a token once for each of its"
-                    " experts",
-                    remedy="give expert_exchange, hierarchical or deepep, too",
+                raise FieldError(
+                    "`expert_nodes` is not supported by an all-to-all, which sends a token once for each of"
+                    " its experts",
+                    remedy="give `expert_exchange`, hierarchical or deepep, too",
                 )
             return
         if self.size == 1:
-            raise UsageError(
-                f"expert_exchange {self.exchange} requires expert, 2 or more",
-                remedy="give expert, 2 or more",
+            raise FieldError(
+                f"`expert_exchange` {self.exchange} requires `expert`, 2 or more",
+                remedy="give `expert`, 2 or more",
             )
         self._check_nodes(limit)
 
     def _check_nodes(self, limit: int) -> None:
         stride, span, node = self.stride, self.size * self.stride, self.node_ranks
         if self.size % self.on_node or (node % stride and stride % node) or (node % span and span % node):
-            raise UsageError(
+            raise FieldError(
                 f"nodes of {node} ranks cut the {self.size} expert-parallel ranks, {stride} apart, into"
                 " unequal parts",
-                remedy="give node_ranks, or numbers of ranks that divide it or are multiples of it",
+                remedy="give `node_ranks`, or numbers of ranks that divide it or are multiples of it",
             )
         nodes = self.size // self.on_node
         if limit > nodes:
-            raise UsageError(
-                f"expert_nodes is {limit}, but experts are on {plural(nodes, 'node')}",
+            raise FieldError(
+                f"`expert_nodes` is {limit}, but experts are on {plural(nodes, 'node')}",
                 remedy=f"give a number from 1 to {nodes}, or leave it out",
             )

@@ -6,7 +6,8 @@ are spread over the ranks of tensor, context and data together, which are then `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from math import prod
 from operator import not_
@@ -15,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import FieldError
 from et_sim.basics.units import plural
-from et_sim.documents.keys import check_fields
+from et_sim.documents.keys import check_fields, keys_by_field
 from et_sim.documents.kinds import choice, count, counts, flag, number, text
 from et_sim.workloads import exchange_names
 from et_sim.workloads.pipeline import DUAL, SCHEDULES, PipelineShape, schedule
@@ -35,7 +36,7 @@ from et_sim.workloads.training.recomputation import (
 from et_sim.workloads.training.value_types import BF16, BY_BYTES, HALVES, check_value_type
 
 if TYPE_CHECKING:
-    from et_sim.workloads.axes import RankAxes
+    from et_sim.workloads.axes import Axes
     from et_sim.workloads.models.model import Model
     from et_sim.workloads.software import Software
 
@@ -77,11 +78,21 @@ _rate = partial(number, stated=True, form="a number > 0", minimum=SMALLEST, maxi
 _on = partial(flag, default=True, becomes=not_)  # the option switches it off
 
 
+@contextmanager
+def naming_fields(named: Callable[[str], str] = str) -> Iterator[None]:
+    """Name keys in refusals of fields of a plan; `named` returns the text for a key."""
+    try:
+        yield
+    except FieldError as error:
+        keys = keys_by_field(Plan).items()
+        raise error.with_names({field: named(key.name) for field, key in keys}) from None
+
+
 def plan_of(given: Mapping[str, Any], **usual: Any) -> Plan:
     """Return a plan of the given fields; others come from the software's description, or else `usual`."""
     if given.get("global_batch") and "micro_batches" in given:
-        raise UsageError(
-            f"micro_batches is {given['micro_batches']}, and global_batch {given['global_batch']}",
+        raise FieldError(
+            f"`micro_batches` is {given['micro_batches']}, and `global_batch` {given['global_batch']}",
             remedy="give one of them: the other follows",
         )
     from et_sim.workloads.software import read_software
@@ -247,23 +258,23 @@ class Plan(Struct, frozen=True):
         check_recompute(self.recompute, self.recompute_layers)
         if run_length(self.recompute_layers) > 1 and (self.zero == 3 or self.offload_activations):
             other, remedy = (
-                ("zero is 3", "give zero 0, 1 or 2")
+                ("`zero` is 3", "give `zero` 0, 1 or 2")
                 if self.zero == 3
                 else (
-                    "offload_activations is given",
+                    "`offload_activations` is given",
                     "leave it out",
                 )
             )
-            raise UsageError(
-                f"recompute_layers is {self.recompute_layers}, and {other}",
+            raise FieldError(
+                f"`recompute_layers` is {self.recompute_layers}, and {other}",
                 remedy=f"give every:N or first:N, or {remedy}",
             )
         check_value_type(self.value_type, self.value_bytes)
         self._share_batch()
         if self.expert_seed and not is_zipf(self.expert_skew):
-            raise UsageError(
-                "expert_seed requires an expert_skew with zipf",
-                remedy="give expert_skew, as in zipf:1.2, or leave expert_seed out",
+            raise FieldError(
+                "`expert_seed` requires `expert_skew` with zipf",
+                remedy="give `expert_skew`, as in zipf:1.2, or leave `expert_seed` out",
             )
         _ = self.by  # raises if there is no such software
         self._check_order()
@@ -276,8 +287,8 @@ class Plan(Struct, frozen=True):
         each = self.data * self.batch
         if self.global_batch % each:
             near = max(self.global_batch // each, 1) * each
-            raise UsageError(
-                f"global_batch is {self.global_batch}, which is not a multiple of {each}:"
+            raise FieldError(
+                f"`global_batch` is {self.global_batch}, which is not a multiple of {each}:"
                 f" {plural(self.data, 'replica')} times {plural(self.batch, 'sequence')} of a micro-batch",
                 remedy=f"give a multiple of {each}, such as {near}",
             )
@@ -299,58 +310,59 @@ class Plan(Struct, frozen=True):
     def check_values(self) -> None:
         """Refuse a language model with activations of one byte."""
         if self.value_bytes == 1:
-            raise UsageError(
-                "value_bytes is 1, but norms, attention and exchanges of language models need 2 or more",
-                remedy="give products fp8: it casts the operands of products with weights",
+            raise FieldError(
+                "`value_bytes` is 1, but norms, attention and exchanges of language models need 2 or more",
+                remedy="give `products` fp8: it casts the operands of products with weights",
             )
 
     def _check_order(self) -> None:
         named = [AXIS_OF.get(word, word) for word in self.order.split("-")]
         left_out = [name for name in AXIS_OF.values() if name not in named and name != EXPERT]
         if len(set(named)) < len(named) or not set(named) <= set(AXIS_OF.values()):
-            raise UsageError(
-                f"order is {self.order!r}",
+            raise FieldError(
+                f"`order` is {self.order!r}",
                 remedy=f"name each of {', '.join(AXIS_OF)} at most once, as in {ORDER}",
             )
         if any(getattr(self, name) > 1 for name in left_out):
-            raise UsageError(
-                f"order is {self.order!r}, but lacks {', '.join(left_out)}",
+            raise FieldError(
+                f"`order` is {self.order!r}, but lacks {', '.join(left_out)}",
                 remedy=f"name each axis with more than one place, as in {ORDER}",
             )
 
     def _check_shares(self) -> None:
         inner = self.tensor * self.context * self.data
         if inner % (self.expert * self.expert_tensor):
-            raise UsageError(
+            raise FieldError(
                 f"{plural(self.expert * self.expert_tensor, 'expert-parallel rank')} do not divide"
-                f" tensor x context x data, which is {inner}",
+                f" `tensor` x `context` x `data`, which is {inner}",
                 remedy=f"choose a number that divides {inner}, or more ranks",
             )
         if self.spreads_experts and any(
             prod(self.size(name) for name in dense) != prod(self.size(name) for name in experts)
             for dense, experts in self._sides
         ):
-            raise UsageError(
-                f"order {self.order} puts the pipeline between the axes that experts are spread over, which"
+            raise FieldError(
+                f"`order` {self.order} puts the pipeline between the axes that experts are spread over, which"
                 " would put experts and other weights of a layer into different stages",
                 remedy="put pp last",
             )
         if self.shard and self.data % self.shard:
-            raise UsageError(
-                f"shard is {self.shard}, which does not divide {self.data} replicas",
-                remedy="give a divisor of data, or 0 for all of them",
+            raise FieldError(
+                f"`shard` is {self.shard}, which does not divide {self.data} replicas",
+                remedy="give a divisor of `data`, or 0 for all of them",
             )
         if self.shard and not self.zero:
-            raise UsageError("shard requires zero", remedy="give zero, 1 to 3, too")
+            raise FieldError("`shard` requires `zero`", remedy="give `zero`, 1 to 3, too")
         if self.gather_cast and not (self.zero == 3 and self.cast_to):
-            raise UsageError(
-                f"gather_cast requires zero 3 and fp8 or fp4: zero is {self.zero}, products {self.products}",
-                remedy="give zero 3 and products, fp8 or fp4, or leave it out",
+            raise FieldError(
+                f"`gather_cast` requires `zero` 3 and fp8 or fp4: `zero` is {self.zero}, `products`"
+                f" {self.products}",
+                remedy="give `zero` 3 and `products`, fp8 or fp4, or leave it out",
             )
         if self.lora_rank and (self.computed_again == OPERATORS or self.tensor_overlap > 1):
-            other = f"recompute {OPERATORS}" if self.computed_again == OPERATORS else "tensor_overlap"
-            raise UsageError(
-                f"lora_rank is {self.lora_rank}, but {other} does not support products with adapters",
+            other = f"`recompute` {OPERATORS}" if self.computed_again == OPERATORS else "`tensor_overlap`"
+            raise FieldError(
+                f"`lora_rank` is {self.lora_rank}, but {other} does not support products with adapters",
                 remedy="leave one of them out",
             )
         self._check_tensor()
@@ -360,38 +372,38 @@ class Plan(Struct, frozen=True):
     def _check_experts(self) -> None:
         self.places_of_experts.check(self.expert_nodes)
         if self.dispatch != AS_VALUES and self.expert == 1:
-            raise UsageError("dispatch requires expert, 2 or more", remedy="give expert, 2 or more")
+            raise FieldError("`dispatch` requires `expert`, 2 or more", remedy="give `expert`, 2 or more")
         if self.dispatch not in (AS_VALUES, self.products):
-            raise UsageError(
-                f"dispatch is {self.dispatch}, but experts compute with {self.products}",
-                remedy=f"give products {self.dispatch}, or leave dispatch out",
+            raise FieldError(
+                f"`dispatch` is {self.dispatch}, but experts compute with {self.products}",
+                remedy=f"give `products` {self.dispatch}, or leave `dispatch` out",
             )
         if self.capacity_factor and self.expert_exchange != exchange_names.ALL_TO_ALL:
-            raise UsageError(
-                f"capacity_factor is not supported by expert_exchange {self.expert_exchange}",
-                remedy=f"leave it out, or take expert_exchange {exchange_names.ALL_TO_ALL}",
+            raise FieldError(
+                f"`capacity_factor` is not supported by `expert_exchange` {self.expert_exchange}",
+                remedy=f"leave it out, or take `expert_exchange` {exchange_names.ALL_TO_ALL}",
             )
         if self.overlaps_passes and self.zero > 1:
-            raise UsageError(
-                f"zero is {self.zero}, but two passes at the same time would reduce each other's gradients",
-                remedy="give zero 0 or 1, or leave out overlap_experts and the schedule dualpipe",
+            raise FieldError(
+                f"`zero` is {self.zero}, but two passes at the same time would reduce each other's gradients",
+                remedy="give `zero` 0 or 1, or leave out `overlap_experts` and the `schedule` dualpipe",
             )
 
     def _check_tensor(self) -> None:
         if self.sequence_parallel and self.tensor == 1:
-            raise UsageError(
-                "sequence_parallel requires tensor, 2 or more",
-                remedy="give tensor, 2 or more, or leave it out",
+            raise FieldError(
+                "`sequence_parallel` requires `tensor`, 2 or more",
+                remedy="give `tensor`, 2 or more, or leave it out",
             )
         if self.scatter_gather and (self.tensor == 1 or self.sequence_parallel):
-            raise UsageError(
-                "scatter_gather requires tensor-parallel ranks that all have the whole activation",
-                remedy="give tensor, 2 or more, without sequence_parallel, or leave it out",
+            raise FieldError(
+                "`scatter_gather` requires tensor-parallel ranks that all have the whole activation",
+                remedy="give `tensor`, 2 or more, without `sequence_parallel`, or leave it out",
             )
         if self.tensor_overlap > 1 and not (self.sequence_parallel and self.overlap_tensor):
-            raise UsageError(
-                f"tensor_overlap is {self.tensor_overlap}, but tokens are not exchanged beside products",
-                remedy="give sequence_parallel, and leave no_overlap_tensor out",
+            raise FieldError(
+                f"`tensor_overlap` is {self.tensor_overlap}, but tokens are not exchanged beside products",
+                remedy="give `sequence_parallel`, and leave `overlap_tensor` out",
             )
 
     @property
@@ -458,7 +470,7 @@ class Plan(Struct, frozen=True):
         return int(getattr(self, name.replace("-", "_")))
 
     @property
-    def axes(self) -> RankAxes:
+    def axes(self) -> Axes:
         """Return the axes of the ranks, with the expert axis split by nodes."""
         axes = self.axes_of_experts
         if self.expert > 1:
@@ -475,11 +487,11 @@ class Plan(Struct, frozen=True):
         return expert_plan.ExpertPlaces(self.expert_exchange, *axis, self.node_ranks)
 
     @property
-    def axes_of_experts(self) -> RankAxes:
+    def axes_of_experts(self) -> Axes:
         """Return the axes of the ranks, without nodes."""
-        from et_sim.workloads.axes import RankAxes
+        from et_sim.workloads.axes import Axes
 
-        axes = RankAxes(**{name: self.size(name) for name in self._counted if name != EXPERT})
+        axes = Axes(**{name: self.size(name) for name in self._counted if name != EXPERT})
         if self.spreads_experts:
             for dense, experts in self._sides:
                 if dense:
@@ -534,14 +546,14 @@ class Plan(Struct, frozen=True):
         """Refuse layers that cannot be divided among the parts of the pipeline."""
         parts, given = self.parts, self.stage_layers
         if not given and model.layers % parts:
-            raise UsageError(
+            raise FieldError(
                 f"{model.name} has {model.layers} layers, no multiple of the {parts} parts of the pipeline",
-                remedy=f"choose stages and chunks whose product divides {model.layers}, or give stage_layers,"
-                " the layers of each part",
+                remedy=f"choose stages and chunks whose product divides {model.layers}, or give"
+                " `stage_layers`, the layers of each part",
             )
         if given and (len(given) != parts or sum(given) != model.layers):
-            raise UsageError(
-                f"stage_layers are {len(given)} numbers with the sum {sum(given)}",
+            raise FieldError(
+                f"`stage_layers` are {len(given)} numbers with the sum {sum(given)}",
                 remedy=f"give {parts} numbers whose sum is {model.layers}",
             )
 

@@ -9,7 +9,7 @@ before their backward passes, as in Megatron's method of that name.
 
 from __future__ import annotations
 
-from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.errors import FieldError, did_you_mean
 
 NOTHING, SELECTIVE, FULL, OPERATORS = MODES = ("none", "selective", "full", "op")
 CORE, NORMS, ACTIVATION, MLA_UP, MLP, MOE, SHARED = MODULES = (
@@ -39,22 +39,22 @@ def check_recompute(recompute: str, layers: str) -> None:
             known = (*MODES, *MODULES) if len(words) == 1 else MODULES
             usual = f"known: {', '.join(MODES)}, or modules, as in norms+activation: {', '.join(MODULES)}"
             fault = f"names {word} twice" if word in MODULES else f"is {recompute!r}"
-            raise UsageError(f"recompute {fault}", remedy=did_you_mean(word, known) or usual)
+            raise FieldError(f"`recompute` {fault}", remedy=did_you_mean(word, known) or usual)
     choice, _, count = layers.partition(":")
     if layers and not (choice in CHOICES and count.isascii() and count.isdigit() and int(count) > 0):
-        raise UsageError(
-            f"recompute_layers is {layers!r}",
+        raise FieldError(
+            f"`recompute_layers` is {layers!r}",
             remedy="give every:N, first:N or uniform:N, N from 1 up, as in every:2",
         )
     if choice == UNIFORM and recompute != FULL:
-        raise UsageError(
-            f"recompute_layers {layers} requires recompute {FULL}, and recompute is {recompute}",
-            remedy=f"give recompute {FULL}: layers of a run are recomputed from its input alone",
+        raise FieldError(
+            f"`recompute_layers` {layers} requires `recompute` {FULL}, and `recompute` is {recompute}",
+            remedy=f"give `recompute` {FULL}: layers of a run are recomputed from its input alone",
         )
     if layers and recompute == NOTHING:
-        raise UsageError(
-            f"recompute_layers is {layers}, but nothing is recomputed",
-            remedy="give recompute, as in full, or leave recompute_layers out",
+        raise FieldError(
+            f"`recompute_layers` is {layers}, but nothing is recomputed",
+            remedy="give `recompute`, as in full, or leave `recompute_layers` out",
         )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import FieldError
 
 Polynomial = tuple[float, ...]  # coefficients of x^0, x^1, …
 
@@ -53,9 +53,9 @@ def shares_met(odds: Polynomial, parts: int, groups: int, limit: int, chosen: in
     each, of_part = len(odds) // groups, len(odds) // parts
     whole = _of_groups(odds, each, limit, chosen)
     if not whole:
-        raise UsageError(
+        raise FieldError(
             f"no {limit} of {groups} groups have {chosen} experts with a load, as every token needs",
-            place="expert_skew",
+            place="`expert_skew`",
             remedy="give more experts a load above 0, or let tokens go to more groups",
         )
     known: dict[tuple[Polynomial, ...], float] = {}

@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from msgspec.structs import replace
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import FieldError
 from et_sim.basics.units import plural
 from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.models.model import Model
@@ -70,18 +70,18 @@ def check_plan(model: Model, plan: Plan) -> None:
     _check_context(model, plan)
     check_modules(model, plan.computed_again)
     if plan.expert_skew and experts is None:
-        raise UsageError(f"{model.name} has no experts", remedy="leave expert_skew out")
+        raise FieldError(f"{model.name} has no experts", remedy="leave `expert_skew` out")
     if plan.spreads_experts and experts is None:
-        raise UsageError(f"{model.name} has no experts", remedy="leave expert and expert_tensor out")
+        raise FieldError(f"{model.name} has no experts", remedy="leave `expert` and `expert_tensor` out")
     for name in ("capacity_factor", "overlap_experts") if experts is None else ():
         if getattr(plan, name):
-            raise UsageError(f"{model.name} has no experts", remedy=f"leave {name} out")
+            raise FieldError(f"{model.name} has no experts", remedy=f"leave `{name}` out")
     if plan.mtp_layers and model.is_encoder:
-        raise UsageError(f"{model.name} does not predict tokens", remedy="leave mtp_layers out")
+        raise FieldError(f"{model.name} does not predict tokens", remedy="leave `mtp_layers` out")
     if experts is not None and plan.tensor > 1 and not plan.sequence_parallel:
-        raise UsageError(
-            "experts with tensor parallelism require sequence_parallel, so that no two ranks have a token",
-            remedy="add sequence_parallel",
+        raise FieldError(
+            "experts with tensor parallelism require `sequence_parallel`, so that no two ranks have a token",
+            remedy="add `sequence_parallel`",
         )
     if experts is not None:
         width = experts.expert.width
@@ -98,17 +98,18 @@ def _check_context(model: Model, plan: Plan) -> None:
     if plan.context == 1:
         return
     if model.recurrence is not None:
-        raise UsageError(
+        raise FieldError(
             f"{model.name} has recurrent layers, which context parallelism does not support: a rank lacks the"
             " state of the tokens before its own",
-            remedy="leave context out",
+            remedy="leave `context` out",
         )
     windows = [model.window(layer) for layer in range(model.layers)] if model.windows else []
     seen = max(windows, default=0) or plan.document_tokens
     if plan.context_attention == RING and seen and seen < model.sequence:
-        raise UsageError(
-            f"{model.name} has layers that see {seen} tokens only, which a ring does not support",
-            remedy=f"choose the context attention {ALL_GATHER} or {ALL_TO_ALL}",
+        limit = f"{model.name} has layers that see {seen} tokens only" if windows else ""
+        raise FieldError(
+            f"{limit or f'`document_tokens` is {seen}'}, which `context_attention` {RING} does not support",
+            remedy=f"choose `context_attention` {ALL_GATHER} or {ALL_TO_ALL}",
         )
     if plan.context_attention == ALL_TO_ALL:
         heads = model.attention.heads // plan.tensor
@@ -121,7 +122,7 @@ def _check_context(model: Model, plan: Plan) -> None:
 def _check_share(quantity: str, total: int, share: int, by: str) -> None:
     if total % share:
         near = max(total // share, 1) * share
-        raise UsageError(
+        raise FieldError(
             f"{quantity}: {total} is not a multiple of {share}, the number of {by}",
             remedy=f"choose a number of {by} that divides {total}, or change {quantity} to {near}",
         )
@@ -133,7 +134,7 @@ def _check_length(model: Model, plan: Plan) -> None:
     most = max(sum(layers[place::stages]) for place in range(min(stages, len(layers))))
     nodes = 2 * plan.micro_batches * (most + plan.held)
     if nodes > MOST_NODES:
-        raise UsageError(
+        raise FieldError(
             f"{plural(plan.micro_batches, 'micro-batch', 'micro-batches')} of {plural(most, 'layer')}"
             f" are more than {MOST_NODES:,} nodes on a rank",
             remedy="use fewer layers or micro-batches",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import FieldError
 
 BY_BYTES = {1: "fp8", 2: "bf16", 4: "fp32"}
 HALF = 2  # bytes of the types below
@@ -26,10 +26,10 @@ def fields_of_machine(node: int, peaks: Collection[str], given: Mapping[str, Any
 def check_value_type(given: str, value_bytes: int) -> None:
     """Refuse a type of values that is not known, or has other bytes."""
     if given and given not in HALVES:
-        raise UsageError(f"value_type is {given!r}", remedy=f"known: {', '.join(HALVES)}")
+        raise FieldError(f"`value_type` is {given!r}", remedy=f"known: {', '.join(HALVES)}")
     if given and value_bytes != HALF:
-        raise UsageError(
-            f"value_type is {given}, whose values have {HALF} bytes, and value_bytes is {value_bytes}",
+        raise FieldError(
+            f"`value_type` is {given}, whose values have {HALF} bytes, and `value_bytes` is {value_bytes}",
             remedy="leave one of them out",
         )
 
@@ -37,11 +37,11 @@ def check_value_type(given: str, value_bytes: int) -> None:
 def check_peaks(values: str, products: str, peaks: Collection[str], device: str) -> None:
     """Refuse types of values and products for which a device has no rate; without peaks, none is refused."""
     for of, datatype, option in (
-        ("values are", values, "--value-type or --value-bytes"),
-        ("products with weights compute in", products, "--products"),
+        ("values are", values, "`value_type` or `value_bytes`"),
+        ("products with weights compute in", products, "`products`"),
     ):
         if peaks and datatype and datatype not in peaks:
-            raise UsageError(
+            raise FieldError(
                 f"{of} {datatype}, for which {device} has no rate: it has {', '.join(peaks)}",
                 remedy=f"change {option}, or choose another machine",
             )

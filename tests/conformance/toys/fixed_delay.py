@@ -1,4 +1,4 @@
-"""A network model outside the package: every message takes the same time, whatever its size and way."""
+"""A network model outside the package: every message takes the same time, for any size and route."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FixedDelayTables(Tables):
 
 
 class NoDifference:
-    """All paths are alike."""
+    """Keys of paths that are all alike."""
 
     differ_along_axes = False
     messages_queue = False
@@ -42,7 +42,7 @@ class NoDifference:
 
 
 def check(_network: Network, _most_bytes: int = 0) -> None:
-    """It can do everything."""
+    """Accept every network."""
 
 
 def tables(network: Network, _plan: LoweredPlan) -> FixedDelayTables:

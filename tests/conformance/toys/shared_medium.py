@@ -1,7 +1,7 @@
 """A network model outside the package: all messages share one medium fairly, so that each slows the others.
 
-It has state, a pool of its own that grows, and events that are overtaken by others: whenever a message sets
-out or is through, the next end is planned anew, and the end that was planned before is stale.
+It has state, a pool of its own that grows, and events that are replaced by others: whenever a message starts
+or ends, the next end is scheduled again, and the end that was scheduled before is stale.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class MediumTables(Tables):
 
 
 def check(_network: Network, _most_bytes: int = 0) -> None:
-    """It can do everything."""
+    """Accept every network."""
 
 
 def tables(network: Network, _plan: LoweredPlan) -> MediumTables:
@@ -65,7 +65,7 @@ def resources(_network: Network, plan: LoweredPlan) -> ResourceTable:
 
 
 def path_keys(_network: Network, *, whole: bool) -> None:
-    """Everybody shares with everybody."""
+    """Return no keys: every message shares the medium with every other."""
 
 
 def needs(_network: Network) -> Needs:
@@ -97,7 +97,7 @@ def inject(
 def network_event(run: Run, _kind: int, row: int, version: int) -> int:
     medium = run.network.state[0]
     if version != medium.version:
-        return NONE  # it was planned anew
+        return NONE  # it was scheduled again
     _catch_up(run)
     flow, before, at = run.network.flows[row], NONE, medium.head
     while at != row:
@@ -118,7 +118,7 @@ def network_event(run: Run, _kind: int, row: int, version: int) -> int:
 
 @works_on_tables
 def _catch_up(run: Run) -> None:
-    """Every flow has had its share until now."""
+    """Give every flow its share up to now."""
     medium, now = run.network.state[0], run.clock[0].now
     if medium.active > 0:
         share = (now - medium.since_ns) * run.network.bytes_per_unit[0] / medium.active
@@ -132,7 +132,7 @@ def _catch_up(run: Run) -> None:
 
 @works_on_tables
 def _plan_next(run: Run) -> None:
-    """The flow with least left will be through first; of several, the one that set out last."""
+    """Schedule the end of the flow with the fewest bytes left; of equal ones the last that started."""
     medium = run.network.state[0]
     least, at = medium.head, run.network.flows[medium.head].next
     while at != NONE:

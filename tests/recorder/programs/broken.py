@@ -1,4 +1,4 @@
-"""Fails inside backward()."""
+"""A program that fails inside backward()."""
 
 import torch
 

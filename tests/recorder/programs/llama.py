@@ -1,4 +1,4 @@
-"""Two steps of Hugging Face's Llama 3 8B with so many layers, by FSDP2 and tensor parallelism."""
+"""Two steps of Hugging Face's Llama 3 8B with a number of layers, by FSDP2 and tensor parallelism."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Reductions of values that are known, which end the program if they are wrong."""
+"""Reductions of known values; the program ends with an error if they are wrong."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""A thread multiplies, or does nothing, while the program waits for it or adds."""
+"""A thread that multiplies, or does nothing, while the program waits for it or adds."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""`et-sim compare`: differences are those of the files, however ranks fold, and CI can rely on it."""
+"""`et-sim compare`: differences are those of the files, folded or not, with a status for CI."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_differences_of_operations_are_those_of_their_totals(tmp_path: Path) -> 
     assert sum(change.difference_ns for change in compare(a, b).groups) == differences["all_reduce", "sum #"]
 
 
-def test_every_rank_is_compared_with_itself_whatever_actors_there_are(tmp_path: Path) -> None:
+def test_every_rank_is_compared_with_itself_for_any_actors(tmp_path: Path) -> None:
     a = open_run(_run(tmp_path / "a", [_trace(10)] * 6))
     b = open_run(_run(tmp_path / "b", [_trace(20 if rank == 4 else 10) for rank in range(6)]))
     finish = [
@@ -113,7 +113,7 @@ def test_exactly_the_threshold_is_still_within_it(tmp_path: Path) -> None:
     assert main(["compare", str(a), str(b), "--threshold", "1.99%"]) == 1
 
 
-def test_what_only_one_run_has_is_shown_with_a_dash(
+def test_rows_of_only_one_run_are_shown_with_a_dash(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     a, b = (_run(tmp_path / name, [_trace(10, name=name)] * 2) for name in ("old", "new"))

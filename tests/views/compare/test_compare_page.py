@@ -1,4 +1,4 @@
-"""The page and the picture of a comparison say what the files of both runs say."""
+"""The page and the picture of a comparison have the figures of the files of both runs."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_files_do_not_change_the_exit_status(
 
 
 def _tensor_and_data(folder: Path, bandwidth: int, *, halves: bool = False, **options: Any) -> Path:
-    """Two ranks share a tensor along dimension 0, four the data along dimension 1; or four do along both."""
+    """Run sums of pairs along dimension 0 and of fours along dimension 1, or of halves along both."""
     traces = []
     for rank in range(8):
         build = et_sim.TraceBuilder()

@@ -1,4 +1,4 @@
-"""Events that are left of a record come when they came in all of it, whatever durations become."""
+"""Events left in a condensed record have the times of the whole record, for any change of durations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAR = 1 << 50
 
 
 class Drawn:
-    """A record in blocks, drawn at random: much of it in rows, as rings are."""
+    """A random record in blocks, with many chains of events as in rings."""
 
     def __init__(self, seed: int, count: int, block: int) -> None:
         draw, self.block = random.Random(seed), block
@@ -54,13 +54,13 @@ class Drawn:
         return node
 
     def sort(self, row: int) -> tuple[Any, ...]:
-        """What duration an event has; that of a node is its own."""
+        """Return the kind of duration of an event; a node has a kind of its own."""
         of = self.rows[row]
         own = row if KINDS[of["kind"]] == "node" else None
         return KINDS[of["kind"]], LINKS[of["link"]], of["end_ns"] - of["start_ns"], own
 
     def ends(self, takes: dict[tuple[Any, ...], float], rates: dict[tuple[Any, ...], float]) -> Any:
-        """When nodes end, and the steepest that this changes, straight from the definition."""
+        """Return the ends of nodes, and their steepest rates of change, straight from the definition."""
         ends: list[tuple[float, float]] = []
         for row, of in enumerate(self.rows):
             before = [ends[parent] for parent in (of["critical_parent"], of["other_parent"]) if parent >= 0]
@@ -83,7 +83,7 @@ records = st.builds(Drawn, st.integers(0, 1 << 32), st.integers(1, 120), st.samp
 
 
 @given(records, st.integers(0, 1 << 32))
-def test_nodes_end_when_they_did_whatever_durations_become(record: Any, seed: int) -> None:
+def test_ends_of_nodes_are_kept_for_any_change_of_durations(record: Any, seed: int) -> None:
     events, draw = condensed(record), random.Random(seed)
     sorts = _durations_of(events)
     takes = {sort: float(draw.choice((0, 1, 3, 700))) for sort in sorts}
@@ -118,7 +118,7 @@ def test_nodes_may_end_as_late_as_in_the_whole_record(record: Any) -> None:
 
 
 @pytest.mark.parametrize("steps", [100, 1000])
-def test_a_ring_is_a_handful_of_events_however_many_steps_it_has(steps: int) -> None:
+def test_a_ring_of_any_number_of_steps_is_a_handful_of_events(steps: int) -> None:
     record: Any = Drawn(0, 1, 1000)
     record.rows = []
 

@@ -1,4 +1,4 @@
-"""The critical path on cases small enough to say what it must be, and what becomes of bad input."""
+"""The critical path on cases small enough to work out by hand, and refusals of bad input."""
 
 from __future__ import annotations
 
@@ -137,10 +137,12 @@ def test_a_message_that_waits_for_a_link_queues(tmp_path: Path) -> None:
     assert causes["serialisation"] == pytest.approx(large - waited + small, abs=1)
     [single] = path.by_single_link()
     assert single["link"] == "dimension 0: rank 1 clockwise"
+    of_hops = [hop.causes for hop in path.hops()]
+    assert {cause: sum(of.get(cause, 0) for of in of_hops) for cause in causes} == causes
 
 
 def test_changes_are_estimates_without_slack_if_messages_share_links(tmp_path: Path) -> None:
-    """Two messages into rank 2, which its link from the switch holds up."""
+    """Send two messages into rank 2, which its link from the switch delays."""
     builders = sends(3, [(source, 2, 1 << 20) for source in (0, 1)])
     path = _path(_simulated(builders, "Switch", model="flow"), tmp_path)
     both = int((2 << 20) / (50 * GIBPS))
@@ -163,7 +165,7 @@ def test_changes_are_estimates_without_slack_if_messages_share_links(tmp_path: P
 
 
 def test_on_the_flow_model_each_message_of_the_path_has_the_link_that_held_it_up(tmp_path: Path) -> None:
-    """Ranks 0 and 1 send over one spine to 2, which then answers 0: the way back is free."""
+    """Send from ranks 0 and 1 over one spine to 2, which then answers 0: the way back is free."""
     size = 1_000_000
     builders = [et_sim.TraceBuilder() for _ in range(4)]
     for source in (0, 1):
@@ -274,7 +276,7 @@ def test_a_run_that_holds_only_some_nodes_has_no_critical_path(tmp_path: Path) -
     write_run(
         _simulated([build] * 4, fold=False), tmp_path / "run", output_filter=OutputFilter(ranks=(range(1),))
     )
-    with pytest.raises(UsageError, match="holds only the nodes of ranks 0") as error:
+    with pytest.raises(UsageError, match="holds only the nodes of rank 0") as error:
         critical_path_text(tmp_path / "run")
     assert "without --ranks and --window" in str(error.value)
     main(["report", str(tmp_path / "run"), "--html", str(tmp_path / "page.html")])

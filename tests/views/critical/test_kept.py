@@ -1,4 +1,4 @@
-"""What was found in a long record is kept for the next call, and believed only if it is of this very run."""
+"""Results from a long record are kept for the next call, and used only for the same run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_next_call_returns_the_same_without_reading_the_record(
         )
 
 
-def test_what_a_page_kept_serves_the_next_page_and_gives_way_to_more(
+def test_results_kept_by_a_page_serve_the_next_page_until_more_are_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = _simulate(tmp_path)
@@ -73,7 +73,7 @@ def test_what_a_page_kept_serves_the_next_page_and_gives_way_to_more(
     assert (run / "path.kept").read_bytes() == content
 
 
-def test_what_is_kept_has_the_same_bytes_every_time(tmp_path: Path) -> None:
+def test_kept_results_have_the_same_bytes_every_time(tmp_path: Path) -> None:
     run = _simulate(tmp_path)
     _answers(run)
     content = (run / "path.kept").read_bytes()
@@ -87,7 +87,7 @@ def test_what_is_kept_has_the_same_bytes_every_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 20, 200, 400, -40, -1])
-def test_what_is_damaged_is_found_anew(at: int, tmp_path: Path) -> None:
+def test_damaged_results_are_recalculated(at: int, tmp_path: Path) -> None:
     run = _simulate(tmp_path)
     first = _answers(run)
     content = bytearray((run / "path.kept").read_bytes())
@@ -100,7 +100,7 @@ def test_what_is_damaged_is_found_anew(at: int, tmp_path: Path) -> None:
     assert _answers(run) == first
 
 
-def test_what_was_found_in_another_run_is_not_believed(tmp_path: Path) -> None:
+def test_results_of_another_run_are_not_used(tmp_path: Path) -> None:
     for name, micros in (("one", 30), ("other", 40)):
         _answers(_simulate(tmp_path / name, micros))
     expected = _answers(tmp_path / "other" / "run")
@@ -108,7 +108,7 @@ def test_what_was_found_in_another_run_is_not_believed(tmp_path: Path) -> None:
     assert _answers(tmp_path / "other" / "run") == expected
 
 
-def test_a_run_is_written_over_together_with_what_was_kept(tmp_path: Path) -> None:
+def test_a_new_run_removes_the_kept_results_of_the_old_one(tmp_path: Path) -> None:
     _answers(_simulate(tmp_path))
     assert not (_simulate(tmp_path, 40) / "path.kept").exists()
 

@@ -1,4 +1,4 @@
-"""Which parameters a run has: parts of a network of ASTRA-sim 1.0, and kernels taken together."""
+"""Parameters of a run: parts of a network of ASTRA-sim 1.0, and all kernels together."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ OF_SYSTEM = {"roofline-enabled": 1, "peak-perf": 1, "local-mem-bw": 100}
 def test_a_figure_that_sets_no_time_is_no_parameter(
     machine: dict[str, Any], parameters: tuple[str, str], work: tuple[int, int], tmp_path: Path
 ) -> None:
-    """Faster arithmetic would change nothing where kernels only copy, nor memory where they read nothing."""
+    """Check kernels without arithmetic or without bytes, whose rates have no effect."""
     build = et_sim.TraceBuilder()
     build.compute("kernel", num_ops=work[0], tensor_bytes=work[1])
     trace = et_sim.Workload.of([build.build()] * 2)

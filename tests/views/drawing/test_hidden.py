@@ -1,4 +1,4 @@
-"""What pictures must not hide, and what they leave out."""
+"""Content that pictures must show, and content that they leave out."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _stalled(folder: Path) -> Path:
     return folder / "run"
 
 
-def test_what_never_completed_is_drawn_on_top(tmp_path: Path) -> None:
+def test_nodes_that_never_completed_are_drawn_on_top(tmp_path: Path) -> None:
     paths = [line for line in picture(open_run(_stalled(tmp_path))).splitlines() if "<path fill=" in line]
     assert COLOURS[NEVER] in paths[-1]
     assert "h900v3h" in paths[-1]

@@ -1,4 +1,4 @@
-"""Every picture, of a run that has what it needs: its labels are inside of it, and none lies on another."""
+"""Labels of every picture are inside of it, and none lies on another."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ NEEDS = {
 
 
 def _width(text: str, size: float) -> float:
-    """About what it is in Helvetica, and rather less than more: in em."""
+    """Return the approximate width in Helvetica, in em, rather low than high."""
     ems = (0.27 if letter in NARROW else 0.85 if letter in WIDE else 0.54 for letter in text)
     return size * sum(ems)
 
 
 def _boxes(drawn: str) -> list[tuple[Box, str]]:
-    """Of all texts that stand upright where they say."""
+    """Return the boxes of all upright texts."""
     boxes = []
     root, svg = ElementTree.fromstring(drawn), "{http://www.w3.org/2000/svg}"
     for element in root.iter(f"{svg}text"):
@@ -66,7 +66,7 @@ def _boxes(drawn: str) -> list[tuple[Box, str]]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run for each detail, and the plain one with memory and kernels timed by a model."""
+    """Return a run for each detail, and a plain one with memory and kernels timed by a model."""
     folder = tmp_path_factory.mktemp("labels")
     folders = {
         detail: pipeline(folder / detail, detail=detail, model=model, fold=False)
@@ -108,7 +108,7 @@ RANKS = {0, 3, 5, 8, 10, 13, 15}  # do more than the others
 
 @pytest.fixture(scope="module")
 def lengthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
-    """Sixteen ranks whose names are that long."""
+    """Return a function that makes sixteen ranks with names of this length."""
     folder = tmp_path_factory.mktemp("lengthy")
 
     def made(letters: int) -> Path:
@@ -153,7 +153,7 @@ def test_ranks_have_their_shortest_form(ranks: str, label: str) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("view", sorted(NEEDS))
-def test_what_needs_a_record_is_drawn_and_not_a_sentence_alone(runs: dict[str, Path], view: str) -> None:
+def test_pictures_of_a_record_are_drawn_and_not_a_sentence_alone(runs: dict[str, Path], view: str) -> None:
     drawn = VIEWS[view].drawn(open_run(runs[NEEDS[view]]), EVERYTHING)
     assert "not recorded" not in drawn
     assert "<path" in drawn

@@ -1,4 +1,4 @@
-"""Every number of a picture is what the tables say; pictures become files of either form."""
+"""Every number of a picture equals the tables; pictures become files of either form."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_activity_is_the_same_folded_or_not(folded: Path, unfolded: Path) -> Non
         assert (of_folded.shares == of_unfolded.shares).all()
 
 
-def test_of_more_kinds_of_rank_than_rows_neighbours_are_averaged(unfolded: Path) -> None:
+def test_neighbours_are_averaged_if_there_are_more_kinds_of_rank_than_rows(unfolded: Path) -> None:
     run = open_run(unfolded)
     every, few = (activity_of(run, EVERYTHING, 40, rows) for rows in (64, 1))
     assert (every.ranks, every.notes) == (("0-3", "4-7"), ())
@@ -177,7 +177,7 @@ def test_the_picture_of_waits_writes_the_figures_beside_its_bars(folded: Path) -
                 assert f"{share(line.waits_for_ns, line.nodes_waiting_ns)} for rank" in drawn
 
 
-def test_what_waits_is_a_thin_line_as_long_as_it_waits(tmp_path: Path) -> None:
+def test_a_waiting_node_is_a_thin_line_as_long_as_its_wait(tmp_path: Path) -> None:
     late, early = et_sim.TraceBuilder(), et_sim.TraceBuilder()
     first = late.compute("busy", micros=500)
     late.send(1, 1 << 20, after=[first])
@@ -220,7 +220,7 @@ def test_every_picture_is_well_formed_and_cut_as_requested(
     assert capsys.readouterr().out == ""
     drawn = target.read_text(encoding="utf-8")
     assert ElementTree.fromstring(drawn).tag.endswith("svg")
-    assert "var(" not in drawn  # what reads SVG need not know style sheets
+    assert "var(" not in drawn  # readers of SVG need not support style sheets
     if "--ranks" in cuts:
         assert "0-7" not in drawn
 
@@ -257,7 +257,7 @@ def test_without_resvg_a_png_is_refused_in_a_sentence(
         ["picture", "--svg", "x", "--png", "x"],
     ],
 )
-def test_what_cannot_be_drawn_is_refused(
+def test_pictures_that_cannot_be_drawn_are_refused(
     folded: Path,
     arguments: list[str],
     capsys: pytest.CaptureFixture[str],

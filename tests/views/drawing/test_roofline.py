@@ -1,4 +1,4 @@
-"""Kernels stand where their operations, bytes and time put them, and roofs are those of the machine."""
+"""Kernels are drawn at their operations, bytes and time, and roofs are those of the machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KERNELS = {"matrix": (4e9, 1 << 20), "copy": (1e6, 1 << 24), "both": (3e9, 3 << 
 
 
 def _kernels(folder: Path) -> Path:
-    """Two ranks with three kernels, each twice, on a roofline; and with memory that is tracked."""
+    """Write two ranks with three kernels, each twice, on a roofline, and with tracked memory."""
     build, after = et_sim.TraceBuilder(), []
     for name, (operations, size) in (*KERNELS.items(), *KERNELS.items()):
         tensors = {"inputs": {"weights": 4096}, "outputs": {f"activation.{len(after)}": 1 << 16}}
@@ -123,3 +123,13 @@ def test_memory_is_drawn_up_to_its_peak_and_with_its_capacity(kernels: Path) -> 
     )
     assert "capacity: 160 KiB" in drawn
     assert "peak: " in drawn
+
+
+def test_the_name_of_a_kernel_stands_below_its_circle(kernels: Path) -> None:
+    drawn = roofline_picture(open_run(kernels))
+    circles = [
+        (float(y) + float(reach))
+        for y, reach in re.findall(r'<circle cx="[\d.]+" cy="([\d.]+)" r="([\d.]+)"', drawn)
+    ]
+    names = [float(y) for y in re.findall(r'y="([\d.]+)"[^>]*>(?:matrix|copy|both)<', drawn)]
+    assert sorted(names) == pytest.approx(sorted(bottom + 12 for bottom in circles), abs=0.2)

@@ -1,4 +1,4 @@
-"""Networks are drawn with the use that links.arrow says, and large ones with marks for several devices."""
+"""Networks are drawn with the use in links.arrow, and large ones with marks for several devices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("warm_engine")
 
 
 def _ring_of_rings(folder: Path, *, fold: bool) -> Path:
-    """An all-gather along rings of four, and one along pairs behind a switch, of unequal sizes."""
+    """Write an all-gather along rings of four, and one along pairs behind a switch, of unequal sizes."""
     builders = [et_sim.TraceBuilder() for _ in range(8)]
     for builder in builders:
         first = builder.collective("all_gather", 1 << 16, involved_dims=[True, False])

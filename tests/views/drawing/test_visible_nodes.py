@@ -1,4 +1,4 @@
-"""What is drawn of a timeline, against choosing from all rows; and arrows, where most rows are left out."""
+"""Nodes drawn of a timeline, against a choice from all rows; and arrows, where most rows are left out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BATCHES = (1, 7, 64)
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, RunDirectory]:
-    """The same run, its timeline in batches of so many rows, or one."""
+    """Return the same run with its timeline in batches of these numbers of rows, or in one."""
     folder = tmp_path_factory.mktemp("batches")
     whole = pipeline(folder / "whole", fold=False)
     opened = {0: open_run(whole)}
@@ -45,13 +45,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, RunDirectory]:
 
 @pytest.fixture(scope="module")
 def every_row(runs: dict[int, RunDirectory]) -> list[dict[str, Any]]:
-    """All rows of the run."""
+    """Return all rows of the run."""
     return runs[0].table("timeline").to_pylist()
 
 
 @pytest.fixture(scope="module")
 def everything(runs: dict[int, RunDirectory]) -> Contents:
-    """All that an export of the run has."""
+    """Return the whole content of an export of the run."""
     return contents_of(runs[0], None, ALWAYS)
 
 
@@ -108,7 +108,7 @@ def test_shares_of_a_limit_are_in_proportion_and_nothing_is_forgotten(counts: li
     st.lists(st.integers(0, 12), min_size=4, max_size=4),
     st.integers(1, 20),
 )
-def test_the_longest_of_each_stratum_are_kept_however_they_come(
+def test_the_longest_of_each_stratum_are_kept_in_any_order(
     candidates: list[tuple[int, int]], quotas: list[int], each: int
 ) -> None:
     stratum, took = (np.array([entry[at] for entry in candidates], np.int64) for at in range(2))

@@ -8,7 +8,8 @@ import tracemalloc
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import networkx as nx
 import numpy as np
@@ -35,7 +36,7 @@ from et_sim.views.drawing.nodes import ALWAYS, Nodes, shown_ranks, tracks_of
 from et_sim.views.export import arrows, chrome, perfetto
 from et_sim.views.export import contents as export_contents
 from et_sim.views.export.arrows import arrivals_of
-from et_sim.views.export.contents import MOST_RANKS, Contents, contents_of
+from et_sim.views.export.contents import MOST_RANKS, Contents, _within, contents_of
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 TRACE = trace_class()
@@ -44,7 +45,7 @@ Slice = tuple[str, str, str, int, int]  # rank, lane, name, start, end
 
 @pytest.fixture(scope="module")
 def stages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pipeline, every rank simulated."""
+    """Return a pipeline with every rank simulated."""
     return pipeline(tmp_path_factory.mktemp("export") / "stages", fold=False)
 
 
@@ -54,17 +55,17 @@ def _contents(run: Path, **options: Any) -> Contents:
 
 
 def _nodes(contents: Contents) -> Nodes:
-    """The node of each slice."""
+    """Return the node of each slice."""
     return contents.facts(np.arange(len(contents.slices))).nodes
 
 
 def _pairs(contents: Contents) -> list[tuple[int, int]]:
-    """The slices that messages lead from and to."""
+    """Return the slices at both ends of each message."""
     return list(zip(contents.messages.send.tolist(), contents.messages.receive.tolist(), strict=True))
 
 
 def _expected(run: Path) -> Counter[Slice]:
-    """The timeline's rows, for runs with one rank per actor."""
+    """Return the timeline's rows, for runs with one rank per actor."""
     ranks = {row["actor"]: row["ranks"] for row in feather.read_table(run / "actors.arrow").to_pylist()}
     rows = feather.read_table(run / "timeline.arrow").to_pylist()
     return Counter(
@@ -73,7 +74,7 @@ def _expected(run: Path) -> Counter[Slice]:
 
 
 class Read:
-    """A Perfetto trace as a reader sees it: begins and ends matched per track, numbers looked up."""
+    """A Perfetto trace as read: begins and ends matched by track, numbers looked up."""
 
     def __init__(self, content: bytes) -> None:
         trace = TRACE.FromString(content)
@@ -113,7 +114,7 @@ class Read:
         assert not any(open_on.values())
 
     def _check_words(self, event: Any) -> None:
-        """What an event refers to was said before it."""
+        """Check that the names and categories of an event are defined before it."""
         assert not event.name_iid or event.name_iid in self._words["event_names"]
         assert all(category in self._words["event_categories"] for category in event.category_iids)
 
@@ -162,7 +163,7 @@ class Read:
             self.outgoing[flow] = now, done
 
     def all(self) -> Counter[Slice]:
-        """Slices like those of the timeline."""
+        """Return slices in the form of the timeline."""
         counted = Counter()
         for track, event in self.slices:
             process, lane = self.threads[track]
@@ -353,7 +354,7 @@ def test_a_run_with_a_recorded_part_shows_that_part_and_names_it(tmp_path: Path)
 
 @pytest.mark.deep
 def test_arrows_lead_from_the_earlier_slice_in_both_formats(tmp_path: Path, stages: Path) -> None:
-    """A receive that waits has a slice within it that begins with the send; Chrome's events say the same."""
+    """Check that a waiting receive has a slice within it that begins with the send, in both formats."""
     recorded = pipeline(tmp_path / "run", detail="messages", fold=False)
     for run in (stages, recorded):
         contents = _contents(run)
@@ -379,7 +380,7 @@ def test_arrows_lead_from_the_earlier_slice_in_both_formats(tmp_path: Path, stag
 def test_each_arrow_ends_in_a_slice_that_begins_no_sooner(
     placed: list[tuple[int, int, int]], data: Any
 ) -> None:
-    """Whatever begins when: all that is added lies side by side in its slice, and begins with a send."""
+    """Check for any begins that added slices lie side by side in their slice, and begin with a send."""
     start = np.array([node[0] for node in placed], np.int64)
     end = start + np.array([node[1] for node in placed], np.int64)
     ranks = np.array([node[2] for node in placed], np.int64)
@@ -425,7 +426,7 @@ def test_arrows_do_not_depend_on_the_number_of_nodes_in_a_part(
 def test_files_do_not_depend_on_the_size_of_written_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: str | None
 ) -> None:
-    """Also where several ranks are one actor."""
+    """Check also several ranks that are one actor."""
     contents = _contents(pipeline(tmp_path / "run", detail="path,messages"), ranks=ranks)
     whole = b"".join(chrome.pieces(contents, {})), _perfetto(contents)
     for module in (chrome, perfetto, export_contents):
@@ -451,7 +452,7 @@ def test_the_events_of_a_file_are_as_many_as_progress_counts(tmp_path: Path, mod
 
 @pytest.mark.deep
 def test_an_export_of_everything_takes_less_than_90_bytes_a_slice(tmp_path: Path) -> None:
-    """Twelve million slices within a gigabyte: what is needed for each, above what no slice costs."""
+    """Check the memory for each slice, so that twelve million fit into a gigabyte."""
     peaks = []
     for turns in (2_000, 10_000):
         build = et_sim.TraceBuilder()
@@ -541,11 +542,11 @@ def test_more_actors_than_fit_are_the_slowest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "refusal_text"), [("0-8", "there is no rank 8"), ("x", "cannot be understood")]
+    ("ranks_text", "refusal_text"), [("0-8", "there is no rank 8"), ("x", "cannot be understood")]
 )
-def test_ranks_that_do_not_exist_are_refused(demo: Path, asked: str, refusal_text: str) -> None:
+def test_ranks_that_do_not_exist_are_refused(demo: Path, ranks_text: str, refusal_text: str) -> None:
     with pytest.raises(UsageError, match=refusal_text):
-        _contents(demo, ranks=asked)
+        _contents(demo, ranks=ranks_text)
 
 
 def test_the_command_writes_the_same_bytes_each_time(
@@ -637,7 +638,7 @@ def test_joined_things_get_the_number_of_the_least(given_: tuple[int, list[tuple
 
 @given(st.data())
 def test_messages_that_were_there_already_are_paired_in_order(data: Any) -> None:
-    """Channels, each with sends and receives in order; the timeline names none of the pairs."""
+    """Pair channels of sends and receives in order, without pairs in the timeline."""
     nodes = nodes_of_channels(
         data.draw(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 1))))
     )
@@ -647,7 +648,7 @@ def test_messages_that_were_there_already_are_paired_in_order(data: Any) -> None
 
 
 def nodes_of_channels(messages: list[tuple[int, int, int]]) -> Any:
-    """Nodes: message n of these (source, target, tag) is sent at n and received at n + 100."""
+    """Return nodes in which message n (source, target, tag) is sent at n and received at n + 100."""
     from et_sim.views.drawing.nodes import NUMBERS
 
     count = len(messages)
@@ -676,7 +677,7 @@ def nodes_of_channels(messages: list[tuple[int, int, int]]) -> Any:
 
 
 def test_perfettos_own_schema_reads_it(stages: Path) -> None:
-    """With the package `perfetto` installed: pip install perfetto."""
+    """Check with the package `perfetto`, if it is installed: pip install perfetto."""
     schema = pytest.importorskip(
         "perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="perfetto is not installed"
     )
@@ -685,3 +686,13 @@ def test_perfettos_own_schema_reads_it(stages: Path) -> None:
     kinds = Counter(packet.WhichOneof("data") for packet in trace.packet)
     assert not any(len(UnknownFieldSet(packet)) for packet in trace.packet)
     assert kinds["track_event"] > 2 * len(_expected(stages))
+
+
+def test_counters_are_kept_if_they_fit_beside_those_before() -> None:
+    """Leave out the second column of six values where ten fit, and keep a later one of four."""
+    lengths = (6, 6, 4, 1)
+    counters = [cast(Any, SimpleNamespace(time_ns=range(length))) for length in lengths]
+    kept, note = _within(counters, 10)
+    assert kept == [counters[0], counters[2]]
+    assert note == "has no room for 2 counters of 4"
+    assert _within(counters, 17) == (counters, "")

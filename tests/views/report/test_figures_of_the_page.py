@@ -1,4 +1,4 @@
-"""Figures on the page are what its run's tables give, worked out anew, node by node and moment by moment."""
+"""Figures on the page equal those of its run's tables, recalculated by nodes and intervals of time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.text import share
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
-Part = tuple[int, int, str]  # from, to, and what goes on
+Part = tuple[int, int, str]  # from, to, and activity
 MOVES = ("send", "receive", "all_reduce")
 
 
 class Cells(HTMLParser):
-    """By the id of a section: the rows of its tables, its list's entries, and its tiles, as texts."""
+    """Texts by the id of a section: the rows of its tables, its list's entries, and its tiles."""
 
     def __init__(self, content: str) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ def _nodes(run: RunDirectory) -> list[dict[str, Any]]:
 
 
 def _parts(nodes: Iterable[dict[str, Any]]) -> list[Part]:
-    """What nodes of an actor do when: they are queued, wait, and then move bytes, or compute."""
+    """Return the parts of an actor's nodes: they are queued, wait, and then transfer, or compute."""
     parts = []
     for node in nodes:
         start, end = node["start_ns"], node["end_ns"]
@@ -92,14 +92,14 @@ def _parts(nodes: Iterable[dict[str, Any]]) -> list[Part]:
 
 
 def _moments(parts: list[Part]) -> Iterable[tuple[int, set[str]]]:
-    """How long which of them are under way together."""
+    """Yield each length of time with the parts that are under way together."""
     times = sorted({time for start, end, _ in parts for time in (start, end)})
     for start, end in pairwise(times):
         yield end - start, {part for first, last, part in parts if first <= start and end <= last}
 
 
 def _spent(parts: list[Part]) -> dict[str, int]:
-    """Each moment counts for the first of what goes on in it."""
+    """Return the time of each activity; each interval counts for the first of its activities."""
     spent = dict.fromkeys(("compute", "hidden", "transfer", "waiting"), 0)
     for took, under_way in _moments(parts):
         if "compute" in under_way:

@@ -1,4 +1,4 @@
-"""The HTML page says what the run's files say, needs nothing else, and cannot be broken by names."""
+"""The HTML page has the figures of the run's files, needs no other file, and is safe with any names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ VOID = {"meta", "link", "br", "input"}
 
 
 class Page(HTMLParser):
-    """Elements are closed in order; what is referred to is collected, and texts by element."""
+    """A reader of a page that checks nesting, and collects references, ids, and texts by element."""
 
     def __init__(self, content: str) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Page(HTMLParser):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Of drawings; nothing is open after it."""
+        """Ignore elements of drawings that open no further one."""
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
@@ -191,8 +191,8 @@ def test_a_stalled_run_begins_with_the_stall(tmp_path: Path) -> None:
     assert stall is not None
     shown = {text for tag, text in Page(content).texts if tag in ("li", "p")}
     assert stall["nearest"]
-    for told in (*stall["remedies"], *stall["nearest"], *stall["dead_ends"]):
-        assert any(told in text for text in shown)
+    for sentence in (*stall["remedies"], *stall["nearest"], *stall["dead_ends"]):
+        assert any(sentence in text for text in shown)
     assert stall["remedies"]
     data = _data(content)
     assert "never completed" in {data["kinds"][kind]["name"] for kind in data["columns"]["kind"].tolist()}
@@ -488,3 +488,13 @@ def test_the_head_names_the_machine_by_its_name_or_its_files(tmp_path: Path) -> 
         result.save(tmp_path / "run")
         head = report(open_run(tmp_path / "run")).partition("</header>")[0]
         assert f"machine: {machine} (1 NPU)" in head
+
+
+def test_steps_of_the_critical_path_have_their_times(tmp_path: Path) -> None:
+    run = open_run(pipeline(tmp_path / "run", detail="path", fold=False))
+    content = _page(run.path)
+    hops = CriticalPath(PathRecord(run)).hops()
+    assert len(hops) > 3
+    for hop in sorted(hops, key=lambda hop: hop.start_ns - hop.end_ns)[:3]:
+        start, takes = format_ns(hop.start_ns), format_ns(hop.end_ns - hop.start_ns)
+        assert re.search(rf">{re.escape(start)}</td><td[^>]*>{re.escape(takes)}<", content)

@@ -1,4 +1,4 @@
-"""The page in a real browser: it draws, moves, chooses, prints, and complains of nothing.
+"""The page in a real browser: it draws, moves, chooses, prints, and reports no error.
 
 Runs where playwright is installed and a Chromium or Chrome is found (Debian's package `chromium`);
 ET_SIM_BROWSER may name another.
@@ -35,13 +35,13 @@ pytestmark = pytest.mark.usefixtures("warm_engine")
 
 
 def browser_program() -> str | None:
-    """The first that is there."""
+    """Return the first browser that is installed."""
     return os.environ.get("ET_SIM_BROWSER") or next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A headless Chromium, or a reason why there is none."""
+    """Yield a headless Chromium, or skip with a reason."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = browser_program()
     if program is None:
@@ -54,7 +54,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Pages of the demo and of a pipeline."""
+    """Return pages of the demo and of a pipeline."""
     folder = tmp_path_factory.mktemp("pages")
     assert main(["demo", "--out", str(folder / "demo")]) == 0
     pipeline(folder / "stages", fold=False, detail="path")
@@ -66,29 +66,30 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 class Opened:
-    """A page, and all that the browser says about it."""
+    """A page, with all messages of the browser about it."""
 
     def __init__(self, browser: Any, file: Path, **options: Any) -> None:
         self._context = browser.new_context(**{"viewport": WIDE} | options)
         self.page = self._context.new_page()
-        self.said: list[str] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.messages: list[str] = []
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
         self.page.on(
-            "request", lambda request: self.said.append(request.url) if request.url[:5] != "file:" else None
+            "request",
+            lambda request: self.messages.append(request.url) if request.url[:5] != "file:" else None,
         )
         self.page.goto(file.as_uri())
         self.settle()
 
     def settle(self) -> None:
-        """Wait until what was asked for is drawn."""
+        """Wait until the requested change is drawn."""
         self.page.wait_for_selector("#view[data-drawn]")
         self.page.evaluate(
             "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
         )
 
     def press(self, *keys: str) -> None:
-        """Press keys with the timeline focused."""
+        """Send keys to the timeline."""
         self.page.focus("#lanes")
         for key in keys:
             self.page.keyboard.press(key)
@@ -96,12 +97,12 @@ class Opened:
 
     @property
     def window(self) -> tuple[float, float]:
-        """The stretch of time that is shown."""
+        """Return the time range that is shown."""
         view = self.page.locator("#view")
         return float(view.get_attribute("data-from")), float(view.get_attribute("data-to"))
 
     def colours(self) -> int:
-        """How many different colours the timeline shows."""
+        """Return the number of different colours that the timeline shows."""
         script = """() => {
           const lanes = document.getElementById("lanes");
           const copy = new OffscreenCanvas(lanes.width, lanes.height);
@@ -113,13 +114,13 @@ class Opened:
         return int(self.page.evaluate(script))
 
     def lanes(self) -> dict[str, float]:
-        """Where the rows are, once they are in sight."""
+        """Return the place of the rows after scrolling to them."""
         self.page.locator(".canvases").evaluate("one => one.scrollIntoView({ block: 'center' })")
         box: dict[str, float] = self.page.locator("#lanes").bounding_box()
         return box
 
     def dot(self, x: float, y: float) -> tuple[int, ...]:
-        """Red, green and blue of the timeline, at a place of its canvas."""
+        """Return red, green and blue of the timeline at a place of its canvas."""
         script = """([x, y]) => {
           const lanes = document.getElementById("lanes");
           const copy = new OffscreenCanvas(lanes.width, lanes.height);
@@ -130,14 +131,14 @@ class Opened:
         return tuple(self.page.evaluate(script, [x, y]))
 
     def close(self) -> None:
-        """Nothing may have been said."""
+        """Close the page, after checking that the browser reported no message."""
         self._context.close()
-        assert self.said == []
+        assert self.messages == []
 
 
 @pytest.fixture
 def demo(browser: Any, files: dict[str, Path]) -> Iterator[Opened]:
-    """The demo's page."""
+    """Yield the demo's page."""
     opened = Opened(browser, files["demo"])
     yield opened
     opened.close()
@@ -218,7 +219,7 @@ def test_a_click_shows_the_node_under_it(demo: Opened) -> None:
 
 
 @pytest.mark.deep
-def test_of_a_node_at_the_edge_the_figures_stay_on_the_page(demo: Opened) -> None:
+def test_figures_of_a_node_at_the_edge_stay_on_the_page(demo: Opened) -> None:
     demo.page.get_by_label("find").fill("optimizer")
     demo.page.keyboard.press("Shift+Enter")
     demo.settle()
@@ -367,7 +368,7 @@ def test_the_critical_path_can_be_highlighted(browser: Any, files: dict[str, Pat
     button.click()
     opened.settle()
     assert button.get_attribute("aria-pressed") == "true"
-    assert opened.colours() != before  # what is not on it fades
+    assert opened.colours() != before  # other nodes fade
     opened.page.get_by_label("find").fill("head")
     opened.page.keyboard.press("Enter")
     opened.settle()

@@ -1,4 +1,4 @@
-"""Groups are those of ranks: whichever of them was simulated for the others."""
+"""Groups are those of ranks, for any choice of simulated ranks."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_folded_run_is_identical_to_the_unfolded_one(
 
 
 def test_groups_that_traces_describe_differ_by_rank(tmp_path: Path) -> None:
-    """Here a name means one group to one rank, and another to the next."""
+    """Check a name that means one group to one rank, and another to the next."""
     halves = [[0, 1, 2, 3], [4, 5, 6, 7]]
     traces = [_trace("tp", {"tp": halves[rank // 4]}) for rank in range(8)]
     path = _written(traces, tmp_path / "run")
@@ -148,7 +148,8 @@ def test_a_million_ranks_have_a_few_rows_and_are_queried_at_once(tmp_path: Path)
     shape = {"topology": ["FullyConnected", "Switch", "Switch"], "npus_count": [8, 1024, 128]}
     network = shape | {"bandwidth": [50, 50, 50], "latency": [500, 500, 500]}
     system = SYSTEM | {key: ["direct"] * 3 for key in SYSTEM if key.endswith("implementation")}
-    system["corrections"] = {"port-bandwidth": False}  # what is asked is groups, not a million NPUs' ports
+    # the test is about groups, not about a million NPUs' ports
+    system["corrections"] = {"port-bandwidth": False}
     write_run(et_sim.simulate(workload, system=system, network=network), tmp_path / "run")
     run = open_run(tmp_path / "run")
     assert run.table("groups").num_rows == 2
@@ -167,7 +168,7 @@ def test_groups_that_the_timeline_names_must_be_there(tmp_path: Path) -> None:
 
 
 def test_peers_of_ranks_that_are_simulated_together_are_their_own(tmp_path: Path) -> None:
-    """Files name peers by their numbers: one trace for each rank of a ring, and one actor for all."""
+    """Write files with peers by number: one trace for each rank of a ring, and one actor for all."""
     traces = []
     for rank in range(8):
         build = et_sim.TraceBuilder()

@@ -1,4 +1,4 @@
-"""Only counters are taken out of names; names that are cut still differ; what has no room is named."""
+"""Only counters are removed from names; shortened names still differ; columns without space are named."""
 
 from __future__ import annotations
 

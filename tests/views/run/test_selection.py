@@ -1,4 +1,4 @@
-"""Selections of ranks and time count exactly what they name: against counting one by one."""
+"""Selections of ranks and time count exactly their rows, as a count one by one."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ RANGES = st.builds(
 
 
 @given(RANGES, RANGES)
-def test_what_two_ranges_share_is_counted(first: range, second: range) -> None:
+def test_the_common_part_of_two_ranges_is_counted(first: range, second: range) -> None:
     assert _shared(first, second) == len(set(first) & set(second))
 
 
 @given(st.lists(RANGES, min_size=1, max_size=4), st.sets(st.integers(0, 90), min_size=1))
-def test_ranks_of_an_actor_are_counted_once_however_often_they_are_named(
+def test_ranks_of_an_actor_are_counted_once_if_named_several_times(
     named: list[range], of_actor: set[int]
 ) -> None:
     part = Selection(_disjoint(named))
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, warm_engine: None) -> Path:
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
-    """The timeline of every rank, spelled out."""
+    """Return the timeline with a row for every rank."""
     run = open_run(folder)
     ranks = {row["actor"]: row["ranks"] for row in run.actors().to_pylist()}
     rows = []
@@ -89,7 +89,7 @@ def test_operations_of_a_part_are_those_of_its_rows(
     ("ranks", "window", "top"),
     [("x", None, None), (None, "5", None), (None, "3us:2us", None), (None, "a:b", None), (None, None, 0)],
 )
-def test_what_selects_nothing_is_refused(ranks: str | None, window: str | None, top: int | None) -> None:
+def test_an_empty_selection_is_refused(ranks: str | None, window: str | None, top: int | None) -> None:
     with pytest.raises(UsageError):
         selection(ranks, window, top)
 

@@ -1,4 +1,4 @@
-"""What is wrong with a run's tables is found, and nothing is found in those of sound runs."""
+"""Faults in a run's tables are found, and sound runs have none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _detailed(folder: Path) -> Path:
 
 
 def _put(run: Path, table: str, column: str, value: Any) -> None:
-    """Into the first row, or nothing into all."""
+    """Put a value into the first row, or null into all rows."""
     file = run / f"{table}.arrow"
     content = feather.read_table(file, memory_map=False)
     kind = content.schema.field(column).type

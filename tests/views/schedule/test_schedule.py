@@ -20,6 +20,7 @@ from et_sim.cli.show import IDEAL_NETWORK, IDEAL_SYSTEM
 from et_sim.timeline import OutputFilter
 from et_sim.trace import Workload, write_manifest, write_workload
 from et_sim.views import open_run
+from et_sim.views.drawing.scene import LEFT
 from et_sim.views.drawing.schedule import COLLECTIVE, COLOURS, OTHER, SENT
 from et_sim.views.report.page import report
 from et_sim.views.summary.schedule import (
@@ -31,7 +32,7 @@ from et_sim.views.summary.schedule import (
     WorkBlock,
     named_pass,
 )
-from et_sim.workloads import Rank, RankAxes, make_workload
+from et_sim.workloads import Axes, Rank, make_workload
 from et_sim.workloads.pipeline import Direction, PipelineShape, pass_label, schedule
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
@@ -39,7 +40,7 @@ MICROS = {Direction.FORWARD: 40, Direction.BACKWARD: 80, Direction.INPUTS: 40, D
 
 
 def equal_stages(name: str, shape: PipelineShape, data: int = 2) -> Workload:
-    """Passes that are one kernel each, and as long in every stage."""
+    """Return passes of one kernel each, equally long in every stage."""
     of_place, parts = schedule(name, shape), shape.stages * shape.chunks
 
     def program(rank: Rank) -> None:
@@ -57,11 +58,11 @@ def equal_stages(name: str, shape: PipelineShape, data: int = 2) -> Workload:
             if moves and 0 <= piece + way < parts:
                 rank.send(rank.next("stage", way, wraps=True), 1, tag + 2 * (piece + way), after=done)
 
-    return make_workload(RankAxes(data=data, stage=shape.stages), program)
+    return make_workload(Axes(data=data, stage=shape.stages), program)
 
 
 def shown(workload: Workload, folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
-    """What the command prints."""
+    """Return the output of the command."""
     manifest, *_ = write_manifest(workload, folder / "job.workload.json")
     capsys.readouterr()
     assert main(["show", str(manifest), *options]) == 0
@@ -93,7 +94,8 @@ def test_equal_stages_on_an_ideal_network_have_the_bubble_of_the_textbook(
     ]
     for place, row in enumerate(data["rows"]):
         seen = [(block["direction"], block["micro_batch"], block["chunk"]) for block in row["blocks"]]
-        assert seen == [tuple(pass_)[:3] for pass_ in schedule(name, shape)(place)]
+        passes = schedule(name, shape)(place)
+        assert seen == [(each.direction, each.micro_batch, each.chunk) for each in passes]
 
 
 def test_the_text_is_a_grid_of_ranks_and_time(
@@ -190,6 +192,8 @@ def test_the_picture_is_svg_with_every_pass_named(tmp_path: Path, capsys: pytest
     for way in ("forward", "backward"):
         for number in range(3):
             assert sum(title.startswith(f"{way} {number}: ") for title in titles) == 2
+    [first, *_] = root.iter("{http://www.w3.org/2000/svg}text")
+    assert (first.text, first.get("x")) == ("0 ns", str(LEFT))  # the axis begins with the run
 
 
 def test_the_picture_is_drawn_as_png_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,13 +206,13 @@ def test_the_picture_is_drawn_as_png_too(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("kind", ["workload", "run"])
-def test_what_has_no_passes_is_refused_in_one_sentence(
+def test_runs_and_jobs_without_passes_are_refused_in_one_sentence(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if kind == "run":
         given_path = side_by_side(tmp_path / "run")
     else:
-        workload = make_workload(RankAxes(data=2), lambda rank: rank.compute("layer", micros=5))
+        workload = make_workload(Axes(data=2), lambda rank: rank.compute("layer", micros=5))
         given_path = write_manifest(workload, tmp_path / "job.workload.json")[0]
     capsys.readouterr()
     assert main(["show", str(given_path)]) == 2
@@ -271,7 +275,7 @@ def test_a_pipeline_that_is_fed_from_both_ends_has_no_textbook_bubble(
             if number == own:
                 rank.send(way, 1, number, after=done)
 
-    data = json.loads(shown(make_workload(RankAxes(stage=2), program), tmp_path, capsys, "--json"))
+    data = json.loads(shown(make_workload(Axes(stage=2), program), tmp_path, capsys, "--json"))
     assert data["textbook_bubble"] is None
     assert [[block["micro_batch"] for block in row["blocks"]] for row in data["rows"]] == [[0, 1], [1, 0]]
 

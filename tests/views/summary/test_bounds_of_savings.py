@@ -28,7 +28,7 @@ POLICIES = ("FIFO", "LIFO")
 
 
 def job(seed: int, kernel_scale: int = 1) -> et_sim.Workload:
-    """Kernels and collectives of 4 ranks, each after some earlier ones, so that many overlap."""
+    """Return kernels and collectives of 4 ranks, each after some earlier ones, so that many overlap."""
     draw = Random(seed)
     builders = [et_sim.TraceBuilder() for _ in range(RANKS)]
     nodes: list[list[Any]] = [[] for _ in range(RANKS)]
@@ -53,7 +53,7 @@ def job(seed: int, kernel_scale: int = 1) -> et_sim.Workload:
 
 
 def simulated(seed: int, part: Sequence[str] = (), detail: Sequence[str] = ("path",)) -> Result:
-    """A random job on a random machine; a part of it takes no time."""
+    """Run a random job on a random machine, of which a part takes no time."""
     draw = Random(seed + 1)
     bandwidth, latency = draw.randint(2, 400), draw.choice((0, 500, 20_000))
     if part is NETWORK:
@@ -77,7 +77,7 @@ def simulated(seed: int, part: Sequence[str] = (), detail: Sequence[str] = ("pat
 
 
 def bounds(result: Result, where: Path) -> dict[Sequence[str], int | None]:
-    """Of both parts."""
+    """Return the bounds of both parts."""
     write_run(result, where)
     path = CriticalPath(PathRecord(open_run(where)))
     return {part: saved_at_most_ns(path, part) for part in (NETWORK, KERNELS)}

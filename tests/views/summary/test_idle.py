@@ -1,4 +1,4 @@
-"""What devices, streams and threads wait for, against asking about every stretch of time by itself."""
+"""Causes of idle time of devices, streams and threads, against a search in every stretch of time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMMUNICATION = ("send", "receive", "all_reduce", "all_gather", "reduce_scatter"
 
 
 def recorded(folder: Path, **options: Any) -> Path:
-    """Four ranks, two and two alike, whose streams and threads are known, and wait for each other."""
+    """Write four ranks, alike in pairs, with recorded streams and threads that wait for each other."""
 
     def rank(nanos: int) -> Any:
         build = et_sim.TraceBuilder()
@@ -55,7 +55,7 @@ def recorded(folder: Path, **options: Any) -> Path:
 
 
 def _brute(path: Path, window: tuple[int, int]) -> dict[int, dict[str, Counter[str]]]:
-    """By rank and row: nanoseconds by what they go to; each stretch between two events asks for itself."""
+    """Return nanoseconds by rank, row and cause, with a search in each stretch between two events."""
     run = open_run(path)
     makespan = run.summary["makespan_ns"]
     figures_of: dict[int, dict[str, Counter[str]]] = {}
@@ -75,14 +75,14 @@ def _brute(path: Path, window: tuple[int, int]) -> dict[int, dict[str, Counter[s
         for first, last in pairwise(edges):
             for unit, names in units.items():
                 works = [row for row in rows if row["unit"] in names and row["kind"] != "gap"]
-                here[unit][_asked(rows, works, streams, first)] += last - first
+                here[unit][_cause_of(rows, works, streams, first)] += last - first
         for span in parse_ranks(actor["ranks"]):
             figures_of |= dict.fromkeys(span, here)
     assert window[1] <= makespan
     return figures_of
 
 
-def _asked(rows: list[dict[str, Any]], works: list[dict[str, Any]], streams: set[str], now: int) -> str:
+def _cause_of(rows: list[dict[str, Any]], works: list[dict[str, Any]], streams: set[str], now: int) -> str:
     if any(row["moved"] <= now < row["end_ns"] for row in works):
         return "busy"
     coming = [row for row in works if now < row["moved"] < row["end_ns"]]

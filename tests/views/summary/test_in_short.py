@@ -1,4 +1,4 @@
-"""The sentence on top of a run says what the tables say."""
+"""The sentence at the top of a run has the figures of the tables."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_best_lever_saves_its_estimate_when_it_is_simulated(
 ) -> None:
     job, *_ = write_manifest(transformer(tensor=2, pipeline=2, data=2), tmp_path / "job.workload.json")
     files = {"system": tmp_path / "system.json", "network": tmp_path / "network.json"}
-    shared_for_free = FIFO_RING | {"corrections": {"port-bandwidth": False}}  # nobody goes ahead of another
+    shared_for_free = FIFO_RING | {"corrections": {"port-bandwidth": False}}  # messages share links for free
     files["system"].write_text(json.dumps(shared_for_free))
     files["network"].write_text(json.dumps(ring(8, bandwidth, 500)))
     write_run(et_sim.simulate(job, **files, detail="path"), tmp_path / "run")
@@ -99,12 +99,12 @@ def test_without_a_path_the_sentence_is_of_the_average_rank(tmp_path: Path) -> N
     whole = 2 * run.summary["makespan_ns"]
     sentence = in_short(run, None)
     assert sentence.startswith(("compute is ", "exposed communication is "))
-    assert "lever" not in sentence  # what would save time does not follow from parts of it
+    assert "lever" not in sentence  # the lever does not follow from a part of the time
     if sentence.startswith("compute"):
         assert f"{share(computing, whole)} of the average rank's time" in sentence
 
 
-def test_of_a_run_that_did_not_complete_there_is_no_such_sentence(tmp_path: Path) -> None:
+def test_a_run_that_did_not_complete_has_no_such_sentence(tmp_path: Path) -> None:
     run = open_run(side_by_side(tmp_path / "run"))
     stuck = structs.replace(run, summary={**run.summary, "status": "stalled"})
     assert in_short(stuck, None) == ""

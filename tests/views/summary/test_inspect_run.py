@@ -1,4 +1,4 @@
-"""Views say what the files hold, also in the unusual cases: stalls, folding, many rows, odd names."""
+"""Views show the content of the files, also in unusual cases: stalls, folding, many rows, odd names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _written(traces: list[et_sim.Trace], folder: Path) -> Path:
 
 
 def _folded(path: Path) -> Path:
-    """The same run as if the last actor stood for a million ranks more, as folding will write it."""
+    """Return the run with a million more ranks in the last actor, as folding would write it."""
     table = feather.read_table(path / "actors.arrow")
     counts = table["rank_count"].to_pylist()
     counts[-1] += 1_000_000
@@ -233,7 +233,7 @@ def test_an_invalid_summary_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("kind", [Summary, Stall, Manifest, ServingSummary])
-def test_whatever_has_to_be_there_is_missed(kind: Any) -> None:
+def test_every_missing_required_key_is_reported(kind: Any) -> None:
     for key, wanted in kind.__annotations__.items():
         is_optional = get_origin(wanted) is NotRequired
         answer = "" if is_optional else f"{key} is missing"

@@ -1,4 +1,4 @@
-"""The best lever is what a new simulation says, and is not said where it is not known."""
+"""The best lever has the effect of a new simulation, and is left out where it is not certain."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEXTS = {
 
 
 def workload(seed: int, kernels: int) -> et_sim.Workload:
-    """Ranks do alike things one after the other, each at its own pace; kernels take so many halves."""
+    """Return ranks with like nodes in sequence, each at its own pace; kernels take `kernels` halves."""
     draw = Random(seed)
     builders, before = [et_sim.TraceBuilder() for _ in range(4)], [[] for _ in range(4)]  # type: list[Any], list[Any]
     for _ in range(draw.randint(2, 5)):
@@ -48,7 +48,7 @@ def workload(seed: int, kernels: int) -> et_sim.Workload:
 
 
 def simulated(seed: int, *, better: str = "", model: str = "analytical") -> et_sim.Result:
-    """A random run in which one figure is twice as good."""
+    """Return a random run in which one figure is twice as good."""
     draw = Random(seed + 1)
     figures: dict[str, float] = {"bandwidth": draw.randint(2, 400), "latency": draw.choice((2, 500, 20_000))}
     figures |= {"endpoint": draw.choice((0, 20, 4000)), "memory": draw.randint(2, 200)}
@@ -71,7 +71,7 @@ def simulated(seed: int, *, better: str = "", model: str = "analytical") -> et_s
 
 
 def lever_of(result: et_sim.Result, where: Path) -> tuple[Lever | None, int]:
-    """And how many durations may have been rounded on the way."""
+    """Return the best lever, and the number of durations that may have been rounded."""
     write_run(result, where)
     path = CriticalPath(PathRecord(open_run(where)))
     return best_lever(path), len(path) + 2

@@ -1,4 +1,4 @@
-"""How busy links are is what the record of the run adds up to."""
+"""The use of links follows from sums over the record of the run."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_view_fits_80_columns(
     assert [line.split()[1] for line in lines if "clockwise" in line] == ["0-3"]
 
 
-def test_what_does_not_fit_a_narrow_terminal_is_left_out_and_not_wrapped(
+def test_columns_without_space_on_a_narrow_terminal_are_left_out_and_not_wrapped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
@@ -131,7 +131,7 @@ TREE: dict[str, Any] = {
 
 
 def _on_tree(folder: Path, **options: Any) -> Path:
-    """Ranks 0 and 1 send to 2 and 3: two messages share the links to and from the spine."""
+    """Write ranks 0 and 1 that send to 2 and 3: two messages share the links to and from the spine."""
     workload = sent(4, [(source, source + 2, 1_000_000) for source in (0, 1)])
     options = {"detail": "links", "fold": False} | options
     return run_written(folder, workload, TREE, **options)

@@ -16,7 +16,7 @@ from et_sim.views.summary.memory import memory_peaks
 
 
 def _trace(rank: int) -> et_sim.Trace:
-    """Tensors that come and go, other ones on every rank."""
+    """Return tensors that come and go, different ones on every rank."""
     build = et_sim.TraceBuilder()
     sizes = [64 * (1 + (number * (rank + 3)) % 5) for number in range(6)]
     for number, size in enumerate(sizes):
@@ -27,7 +27,9 @@ def _trace(rank: int) -> et_sim.Trace:
 
 
 @pytest.mark.parametrize("rows_per_batch", [1, 3, 8])
-def test_peaks_and_curves_are_the_same_however_the_table_is_cut(tmp_path: Path, rows_per_batch: int) -> None:
+def test_peaks_and_curves_are_the_same_for_any_batches_of_the_table(
+    tmp_path: Path, rows_per_batch: int
+) -> None:
     workload = et_sim.Workload.of([_trace(rank) for rank in range(4)])
     whole = written(workload, tmp_path / "whole", system={"track-local-mem": 1})
     shutil.copytree(whole, cut := tmp_path / "cut")

@@ -32,7 +32,7 @@ GROUPS = {"1": [0, 1, 2], "2": [3, 4, 5]}
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """Two groups side by side, and everybody together; rank 4 is slow."""
+    """Return two groups side by side, and all ranks together, with a slow rank 4."""
     traces = []
     for rank in range(6):
         build = et_sim.TraceBuilder()

@@ -1,4 +1,4 @@
-"""What `et-sim inspect` shows of ports: queues, where messages meet, pauses, and what held messages up."""
+"""Views of ports in `et-sim inspect`: queues, incasts, pauses, and delays of messages."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs_to_show import congested
+from machines import ring
+from runs_to_show import congested, run_written
 
+import et_sim
 from et_sim.cli import main
 from et_sim.views import open_run
 from et_sim.views.run.selection import Selection
@@ -80,7 +82,7 @@ def test_pauses_lead_from_the_congested_queue_to_those_that_wait_for_it(crowd: P
 
 
 def _way(root: PauseSpread, wanted: PauseSpread) -> tuple[str, ...]:
-    """The links from a root to a port."""
+    """Return the links from a root to a port."""
     waiting: list[tuple[PauseSpread, tuple[str, ...]]] = [(root, (root.link,))]
     while waiting:
         link, way = waiting.pop()
@@ -116,3 +118,10 @@ def test_views_of_ports_fit_the_terminal(
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= columns
     assert any("leaf1->npu4" in line or "from" in line for line in lines)
+
+
+def test_pauses_that_were_not_recorded_have_no_roots(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("work", nanos=1)
+    run = open_run(run_written(tmp_path / "run", et_sim.Workload.of([build.build()] * 2), ring(2, "50GB/s")))
+    assert pause_roots(run) is None

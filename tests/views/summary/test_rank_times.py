@@ -1,4 +1,4 @@
-"""Lengths of intervals, and what ranks did in a window, against counting every nanosecond."""
+"""Lengths of intervals, and the parts of ranks' time in a window, against counting every nanosecond."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ FIGURE_OF = {
     WAITING: "waiting_ns",
     HOST: "host_ns",
 }
-# actor, start, length, what, and how long it waits before it moves. What: 0 kernel, 1 communication,
-# 2 operator of the host, 3 memory, 4 a send by a CPU, 5 a gap
+# actor, start, length, kind, and wait before the transfer. Kinds: 0 kernel, 1 communication, 2 operator of
+# the host, 3 memory, 4 a send by a CPU, 5 a gap
 SPANS = st.lists(
     st.tuples(
         st.integers(0, 3),
@@ -58,7 +58,7 @@ Span = tuple[int, int, int, int, int]
 
 
 def _brute(spans: list[Span], actor: int, window: tuple[int, int]) -> tuple[dict[int, int], dict[int, int]]:
-    """Nanosecond by nanosecond: how long each sort was under way, and was the first of those that were."""
+    """Return by nanosecond counts the time of each kind, and the time in which it comes first."""
     totals, parts = dict.fromkeys(ACTIVITIES, 0), dict.fromkeys(ACTIVITIES, 0)
     for now in range(*window):
         here = set()
@@ -120,7 +120,7 @@ def test_a_union_covers_every_nanosecond_with_an_open_span(
         assert own.before(np.array(times, np.int64)).tolist() == [sum(is_open[: max(t, 0)]) for t in times]
 
 
-def test_of_intervals_that_follow_each_other_nothing_but_their_union_is_kept() -> None:
+def test_adjacent_intervals_are_kept_as_their_union() -> None:
     rows, pieces = 1 << 14, 200
     start, owner, sort = np.arange(rows) * 10, np.zeros(rows, np.int32), np.full(rows, COMPUTE)
     spent = Spent(1)

@@ -1,4 +1,4 @@
-"""Every summary says what its figures include and leave out, which is declared once for each model."""
+"""Every summary states the effects that its figures include and leave out, declared once for each model."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_scope_of_a_run_joins_its_model_and_its_profile(model: str) -> None:
     assert any("correction" in text for text in reference["leaves_out"])
 
 
-def test_what_was_not_used_is_not_included() -> None:
+def test_unused_models_are_not_included() -> None:
     alone = scope_of("flow", ranks=1)
     assert SCOPES["flow"].includes not in alone["includes"]
     tracked = scope_of("flow", FIFO_RING | {"track-local-mem": 1})

@@ -1,4 +1,4 @@
-"""Where others wait because a link is slower than its equals, the link is named."""
+"""A link that is slower than its equals is named if other messages wait for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SLOW = {"links": [{"dimension": 0, "from": 3, "to": 4, "bandwidth": "10GB/s"}]}
 
 
 def simulated(folder: Path, model: str, *, is_slow: bool) -> RunDirectory:
-    """Eight ranks on a ring sum up something large; one link may have a fifth of the others' bandwidth."""
+    """Run eight ranks that sum large data on a ring; one link may have a fifth of the others' bandwidth."""
     network = ring(8, "50GB/s") | (SLOW if is_slow else {})
     workload = et_sim.Workload.of([layered(10, size=1 << 24)] * 8)
     return open_run(run_written(folder, workload, network, FIFO_RING, model=model, profile="corrected"))

@@ -1,4 +1,4 @@
-"""How far ranks differ, against figures of each rank from the rows of a run that was not folded."""
+"""Differences between ranks, against figures of each rank from the rows of an unfolded run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def _brute(path: Path, ranks: set[int], window: tuple[int, int]) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Row by row, in Python's own arithmetic."""
+    """Return the figures row by row, in Python's own arithmetic."""
     run = open_run(path)
     actors = {actor["actor"]: int(actor["ranks"]) for actor in run.actors().to_pylist()}
     rows = [row for row in run.table("timeline").to_pylist() if actors[row["actor"]] in ranks]

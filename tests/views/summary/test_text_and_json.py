@@ -1,4 +1,4 @@
-"""`et-sim inspect --json` counts what the same view prints: rows, and totals of its columns."""
+"""`et-sim inspect --json` has the counts of the printed view: rows, and totals of its columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ View = Callable[[str], tuple[str, Any]]
 
 
 class Table:
-    """Lines below a heading, in columns; those of numbers end where their names do."""
+    """Lines below a heading, in columns; columns of numbers end with their names."""
 
     def __init__(self, text: str, *names: str) -> None:
         lines = text.splitlines()
@@ -32,25 +32,25 @@ class Table:
         self.rows = [line for line in below[:end] if line.count("  ")]
 
     def column(self, name: str) -> list[str]:
-        """What stands in a column whose name is at its right end."""
+        """Return the cells of a column whose name is at its right end."""
         end = self.head.index(name) + len(name)
         return [row[:end].rstrip().split("  ")[-1].strip() for row in self.rows]
 
     def numbers(self, name: str, rows: int | None = None) -> list[int]:
-        """The same, as whole numbers; of so many rows, behind which there may be notes, but no numbers."""
+        """Return the cells as whole numbers, of `rows` rows; notes without numbers may follow them."""
         assert not any(cell.isdigit() for cell in self.column(name)[rows:]) or rows is None
         return [int(cell.replace(",", "")) for cell in self.column(name)[:rows]]
 
 
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is compiled, and no column is left out."""
+    """Set a wide terminal, which shows all columns, and no compilation."""
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     monkeypatch.setenv("COLUMNS", "250")
 
 
 def viewer(run: Path, capsys: pytest.CaptureFixture[str]) -> View:
-    """Shows a view of a run in both forms, uncut."""
+    """Return a function that shows a view of a run in both forms, uncut."""
 
     def show(view: str) -> tuple[str, Any]:
         words = ["inspect", str(run), view]
@@ -70,7 +70,7 @@ def times(entries: list[Any], key: str) -> list[str]:
 
 @pytest.fixture(scope="module", params=[True, False], ids=["folded", "unfolded"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pipeline of eight ranks, of which a folded run simulates two."""
+    """Return a pipeline of eight ranks, two of them simulated if it is folded."""
     options = {"detail": "phases,links", "system": {"track-local-mem": 1}}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ET_SIM_COMPILE", "never")

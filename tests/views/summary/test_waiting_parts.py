@@ -23,7 +23,7 @@ FREE = FIFO_RING | {"endpoint-delay": 0}
 
 
 def stage(place: int, replica: int, *, slower: float = 1.0, head_ns: int = 0) -> et_sim.Trace:
-    """All passes forward, then all backward; the last stage may have a head."""
+    """Return all forward passes, then all backward ones; the last stage may have a head."""
     build, before, rank = et_sim.TraceBuilder(), list[int](), place * REPLICAS + replica
     for way, nanos, step in (("forward", FORWARD_NS, 1), ("backward", BACKWARD_NS, -1)):
         for number in range(MICRO_BATCHES):
@@ -41,7 +41,7 @@ def stage(place: int, replica: int, *, slower: float = 1.0, head_ns: int = 0) ->
 
 
 def parts_of(folder: Path, *, slow: int | None = None, head_ns: int = 0, **options: Any) -> WaitingParts:
-    """Of two replicas of a pipeline, side by side; a rank may take half as long again."""
+    """Return the parts of two replicas of a pipeline; one rank may take half as long again."""
     traces = [
         stage(*divmod(rank, REPLICAS), slower=1.5 if rank == slow else 1.0, head_ns=head_ns)
         for rank in range(STAGES * REPLICAS)

@@ -1,4 +1,4 @@
-"""Who groups wait for is what their nodes say one by one; the parts of a rank's time leave no blank."""
+"""The ranks that groups wait for equal those of single nodes; the parts of a rank's time are complete."""
 
 from __future__ import annotations
 

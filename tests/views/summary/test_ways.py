@@ -1,4 +1,4 @@
-"""What a summary says of the ways of messages, and of links that a hash loads unevenly."""
+"""Paths of messages in the summary, and links that a hash loads unevenly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sweep whose table holds what no sweep writes is refused, with the column named."""
+"""A sweep whose table holds impossible values is refused, with the column named."""
 
 from __future__ import annotations
 

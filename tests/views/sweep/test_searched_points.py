@@ -1,4 +1,4 @@
-"""What a search found, in pictures and pages: the points that its table names, in its order."""
+"""Results of a search in pictures and pages: the points that its table names, in its order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CIRCLE = re.compile(r"M([\d.]+) ([\d.]+)a")
 
 
 def write_search(folder: Path, front: list[int], minimise: list[str]) -> Path:
-    """A search that found these points."""
+    """Write a search that found these points."""
     counts = {"evaluated": len(ROWS), "impossible": 0, "ruled_out": 2, "left": 0}
     _change(write_sweep(folder, ("tp",), ROWS), {"minimise": minimise, "front": front, **counts})
     return folder
@@ -48,7 +48,7 @@ def _change(folder: Path, search: dict[str, Any]) -> None:
 
 @pytest.fixture
 def searched(tmp_path: Path) -> Path:
-    """A search for three objectives."""
+    """Return a search for three objectives."""
     return write_search(
         tmp_path / "some.search", FRONT, ["makespan_ns", "peak_memory_bytes", "exposed_comm_ns"]
     )
@@ -65,7 +65,7 @@ def test_every_chart_rings_the_points_that_were_found(searched: Path) -> None:
         rings = [(round(float(x) + RING, 1), float(y)) for x, y in CIRCLE.findall(circle)]
         assert rings == [dots[by_time.index(point)] for point in FRONT]
     assert "Pareto front of makespan, peak memory and exposed communication" in drawn
-    assert 'class="front"' not in drawn  # of two figures alone: it is not what was looked for
+    assert 'class="front"' not in drawn  # of two figures alone, which were not the objective
 
 
 def test_the_page_lists_the_points_that_were_found_in_order(searched: Path, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_the_page_lists_the_points_that_were_found_in_order(searched: Path, tmp_
     assert {name: shape.count("M") for name, shape in lines} == {"others": 1, "tenth": len(FRONT)}
 
 
-def test_of_one_objective_the_best_point_is_ringed(tmp_path: Path) -> None:
+def test_the_best_point_of_one_objective_is_ringed(tmp_path: Path) -> None:
     drawn = sweep_picture(open_sweep(write_search(tmp_path / "one", [3], ["exposed_comm_ns"])))
     assert "point with the least exposed communication" in drawn
     assert [len(CIRCLE.findall(chart)) for chart in drawn.split('<path class="found"')[1:]] == [1, 1, 1]
@@ -93,7 +93,7 @@ def test_of_one_objective_the_best_point_is_ringed(tmp_path: Path) -> None:
 def test_points_that_a_damaged_table_does_not_have_are_not_found(tmp_path: Path) -> None:
     folder = write_search(tmp_path / "some", [0, 77], ["makespan_ns", "price"])
     drawn = sweep_picture(open_sweep(folder))
-    assert 'class="found"' not in drawn  # 77 is no point, and nobody knows the price of 0
+    assert 'class="found"' not in drawn  # 77 is no point, and 0 has no price
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Comparing sweeps: points meet by the values of their axes, whatever their numbers."""
+"""Comparing sweeps: points are matched by the values of their axes, with any numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FAILED = {"makespan_ns": None, "status": "refused", "error": "no", "bottleneck":
 
 @pytest.fixture
 def sweeps(tmp_path: Path) -> tuple[str, str]:
-    """B has other numbers; a point of it is slower, one faster, one failed, one is missing, one is new."""
+    """Write a and b, which has other numbers and changed, failed, missing and new points."""
     b = [dict(row) for row in reversed(A)]
     b[0]["makespan_ns"] = 8000  # 4, mesh: twice as slow
     b[2]["makespan_ns"] = 1500  # 2, mesh: faster

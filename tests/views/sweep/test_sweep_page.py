@@ -34,7 +34,7 @@ FAILED = {"tp": 8, "net": "<ring>", "status": "refused", "error": "no <such> mac
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], list[dict[str, Any]]]:
-    """A page, its data, and the rows of the table, the fastest first."""
+    """Return a page, its data, and the rows of the table, the fastest first."""
     folder = tmp_path_factory.mktemp("page")
     swept = write_sweep(folder / "some.sweep", ("tp", "net"), [*ROWS, FAILED])
     assert main(["report", str(swept), "--html", str(folder / "some.html")]) == 0
@@ -118,3 +118,9 @@ def test_a_sweep_without_a_complete_point_has_a_page(tmp_path: Path) -> None:
         assert main(["report", str(folder), "--html", str(tmp_path / "x.html")]) == 0
         html = (tmp_path / "x.html").read_text(encoding="utf-8")
         assert ("no &lt;such&gt; machine" in html) == bool(rows)
+
+
+def test_the_overview_names_the_slowest_point(page: tuple[str, dict[str, Any], list[dict[str, Any]]]) -> None:
+    html, _, rows = page
+    assert rows[0]["makespan_ns"] < rows[-1]["makespan_ns"]
+    assert f"<dt>the slowest point</dt><dd><b>{format_ns(rows[-1]['makespan_ns'])}</b>" in html

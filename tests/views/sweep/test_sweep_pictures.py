@@ -1,4 +1,4 @@
-"""Pictures of sweeps: every point stands where its values in sweep.arrow say, and the front is the front."""
+"""Pictures of sweeps: every point is at the values in sweep.arrow, and the front is the Pareto front."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
 
 
 def write_sweep(folder: Path, axes: Sequence[str], rows: Sequence[dict[str, Any]]) -> Path:
-    """A sweep with these rows, whatever simulated them."""
+    """Write a sweep with these rows."""
     usual = {
         "status": "complete",
         "bottleneck": "compute",
@@ -56,7 +56,7 @@ ROWS = [
 
 @pytest.fixture
 def swept(tmp_path: Path) -> Path:
-    """Six points, and one that failed."""
+    """Return six points, and one that failed."""
     failed = {"tp": 8, "net": "ring", "status": "refused", "error": "no <such> machine", "bottleneck": None}
     return write_sweep(tmp_path / "some.sweep", ("tp", "net"), [*ROWS, failed])
 

@@ -21,6 +21,7 @@ from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.records import PHASE_KEY_BITS
 from et_sim.engine.state.run import NONE
 from et_sim.machine.transports import PacketProtocol
+from et_sim.network.packet.calendar import is_planned, order_of, time_of
 from et_sim.network.packet.records import NEVER
 from et_sim.network.packet.repeats import describe_packets, pass_packets
 from et_sim.network.packet.roce import pairs
@@ -91,17 +92,17 @@ def describe_host(network: Any, at: int, port_row: int) -> int:
 def _describe_pair(network: Any, at: int, row: int) -> int:
     """Describe the distances between the positions of a message; past events have no effect."""
     state, pair, flow = network.state[0], network.transport.pairs[row], network.flows[row]
-    now, place = state.now_ps, network.calendar.place[len(network.ports) + timer_of(row)]
+    now, timer = state.now_ps, len(network.ports) + timer_of(row)
     refused_ps = max(pair.refused_ps - now, 0) if pair.refused == pair.expected else 0
     at = put(
         network, at, row, pair.highest - pair.sent, pair.acknowledged - pair.sent, pair.expected - pair.sent
     )
     at = put(network, at, max(pair.next_ps - now, 0), pair.window, pair.rate, pair.last_bytes, refused_ps)
     at = put(network, at, flow.packets, flow.retransmitted, int(pair.sent < flow.size), flow.is_reported)
-    if place == NONE:
+    if not is_planned(network.calendar, timer):
         return put(network, at, NONE)
-    timer = network.calendar.entries[place]
-    return put(network, at, timer.key - now, timer.tie - state.order)
+    calendar = network.calendar
+    return put(network, at, time_of(calendar, timer) - now, order_of(calendar, timer) - state.order)
 
 
 @works_on_tables

@@ -14,6 +14,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import NONE, give_row, join, leave, take_row
+from et_sim.network.packet.calendar import is_planned, time_of
 from et_sim.network.packet.flows import has_figures, window_held, window_is_full
 from et_sim.network.packet.ports import new_packet, ring_at, sending_ps
 from et_sim.network.packet.records import DATA, NEVER
@@ -374,8 +375,8 @@ def set_deadline(network: Any, row: int, deadline: int) -> None:
     transport, state = network.transport, network.state[0]
     connection, rules = transport.connections[row], transport.rules[0]
     timer = row * TIMERS + RESEND
-    at = network.calendar.place[len(network.ports) + timer]
-    if at != NONE:
+    source = len(network.ports) + timer
+    if is_planned(network.calendar, source):
         state.moving += int(deadline != NEVER) - int(connection.deadline_ps != NEVER)
     connection.deadline_ps = deadline
     if deadline == NEVER:
@@ -383,7 +384,7 @@ def set_deadline(network: Any, row: int, deadline: int) -> None:
     rings = deadline
     if rules.scan_ps > 0:
         rings = _seen_ps(rules.scan_ps, deadline)
-    if at == NONE or network.calendar.entries[at].key > rings:
+    if not is_planned(network.calendar, source) or time_of(network.calendar, source) > rings:
         ring_at(network, timer, rings)
 
 

@@ -1,4 +1,4 @@
-"""Which points of a sweep the model can tell apart."""
+"""Points of a sweep that the model can distinguish."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from test_sweep_pictures import write_sweep
 
 from et_sim.basics.uncertainty import Composition, ErrorTerm
 from et_sim.cli import main
+from et_sim.views.sweep.directory import open_sweep
+from et_sim.views.sweep.summary import sweep_text
 
 WHOLE, TERM = ErrorTerm("assumed", 0.02, 0.05), ErrorTerm("modelled", 0.2, 0.1)
 
@@ -33,7 +35,7 @@ MORE_NS = (10, 200, 0, 0)
 def test_points_within_the_band_of_the_best_are_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Points 1 and 3 may be as fast: of 3, other shapes may be off by other amounts."""
+    """Check points 1 and 3, which may be as fast; for point 3, errors of other shapes count separately."""
     sweep = str(write_sweep(tmp_path / "a.sweep", ("x",), POINTS))
     assert main(["inspect", sweep]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -83,7 +85,7 @@ def test_a_damaged_column_is_refused(text: str, tmp_path: Path, capsys: pytest.C
     assert "sweep again" in error
 
 
-def test_how_much_slower_a_point_is_may_be_over_100_percent(
+def test_a_point_may_be_slower_by_over_100_percent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     points = [{"x": number, "makespan_ns": ns} for number, ns in enumerate((1000, 1996, 2500))]
@@ -91,3 +93,8 @@ def test_how_much_slower_a_point_is_may_be_over_100_percent(
     out = capsys.readouterr().out
     assert "150 %" in out
     assert ">99 %" not in out
+
+
+def test_a_bottleneck_of_every_point_is_named(tmp_path: Path) -> None:
+    sweep = open_sweep(write_sweep(tmp_path / "a.sweep", ("x",), POINTS))
+    assert "\nMost time goes to compute at every point." in sweep_text(sweep)
