@@ -252,7 +252,7 @@ def _groups_of_rank(
 
 
 def random_program(draw: Random, ranks: int) -> list[Step]:
-    """Steps of a program, and after which earlier ones each begins."""
+    """Return the steps of a program, and after which earlier ones each begins."""
     steps: list[Step] = []
     chained = draw.choice((0.0, 0.3, 0.7))
     common = draw.choice(SIZES)
@@ -286,7 +286,7 @@ def _variant_of_ranks(draw: Random, ranks: int, variants: int, row: int) -> list
 
 
 def random_trace(program: list[Step], ranks: int, named: tuple[str, ...], variant: int, pace: int) -> Trace:
-    """The trace of a program; `named` are its groups."""
+    """Return the trace of a program; `named` are its groups."""
     build = TraceBuilder()
     made: list[list[int]] = []
     for number, (what, after, details) in enumerate(program):

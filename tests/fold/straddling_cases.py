@@ -18,7 +18,7 @@ LATE = ({"delay": "1us"}, {"delay": "70us"}, {"compute": 1.5})
 
 
 def straddling_case(seed: int) -> Case:
-    """The case of a seed: one program, whose groups are neighbours, and ranks at equal places of these."""
+    """Return the case of a seed: one program, with groups of neighbours, and of equal places."""
     draw = Random(seed)
     node, nodes, size = draw.choice(JOBS)
     ranks = node * nodes
@@ -40,7 +40,7 @@ def straddling_case(seed: int) -> Case:
 
 
 def _of_library(node: int, nodes: int) -> dict[str, Any]:
-    """A machine whose library goes round uneven nodes in rings of their own order."""
+    """Return a machine whose library goes round uneven nodes in rings of their own order."""
     found = preset(f"gb200-nvl72:{node * nodes},node={node}")
     keys = dict(found.system)
     del keys["compute"], keys["costs"]
@@ -48,7 +48,7 @@ def _of_library(node: int, nodes: int) -> dict[str, Any]:
 
 
 def _of_lists(draw: Random, node: int, nodes: int) -> dict[str, Any]:
-    """A grid or a graph with algorithms by dimension."""
+    """Return a grid or a graph with algorithms by dimension."""
     npus = [node, nodes]
     keys = {
         "profile": "corrected",

@@ -25,7 +25,7 @@ LATE = {"reason": "some ranks are late, or slower than others"}
 
 
 def job(size: int, *, node: int = NODE, model: str = "flow", **keys: Any) -> Case:
-    """Neighbours exchange with all pairs, and then places of equal number reduce, with a library."""
+    """Return a run in which neighbours exchange with all pairs, and equal places then reduce."""
     build = TraceBuilder()
     first = build.collective("all_to_all", 1 << 20, group="near")
     build.collective("all_reduce", 1 << 20, group="far", after=[first])
@@ -38,13 +38,13 @@ def job(size: int, *, node: int = NODE, model: str = "flow", **keys: Any) -> Cas
 
 
 def limits_of(case: Case) -> list[dict[str, str]]:
-    """The limits in the summary of a folded run."""
+    """Return the limits in the summary of a folded run."""
     found: list[dict[str, str]] = run(case.workload, **case.machine).summary()["folded"].get("limits", [])
     return found
 
 
 def test_a_pattern_of_cuts_that_repeats_is_simulated_once() -> None:
-    """Pairs on nodes of 3 are cut in the same way every 6 ranks, so 4 copies of the pattern are alike."""
+    """Check that pairs on nodes of 3 are cut alike every 6 ranks, so 4 copies of the pattern are alike."""
     case = job(2)
     assert outcome(case, fold=True) == outcome(case, fold=False)
     assert actors_of(case) == 6
@@ -68,12 +68,12 @@ def test_the_summary_names_late_ranks_beside_groups_that_are_cut() -> None:
     assert [limit["reason"] for limit in limits_of(job(3, stragglers=late))] == [LATE["reason"]]
 
 
-def one_collective(kind: str = "all_reduce", profile: str = "reference") -> Case:
-    """A collective of eight ranks in a row."""
+def one_collective(algorithm: str = "ring", kind: str = "all_reduce", profile: str = "reference") -> Case:
+    """Return a collective of eight ranks in a row."""
     build = TraceBuilder()
     build.collective(kind, 1 << 20)
     workload = Workload((build.build(),), np.zeros(8, np.int32), relative_peers=(True,))
-    on = system("ring", profile=profile)
+    on = system(algorithm, profile=profile)
     return Case(workload, {"system": on, "network": network(["Ring"], [8]), "model": "analytical"})
 
 
@@ -81,8 +81,8 @@ def one_collective(kind: str = "all_reduce", profile: str = "reference") -> Case
     ("case", "reasons"),
     [
         (one_collective(), []),
-        (one_collective("broadcast"), ["trees give each rank a place of its own"]),
-        (one_collective("broadcast", "corrected"), ["messages wait on links between other ranks"]),
+        (one_collective("doubleBinaryTree"), ["trees give each rank a place of its own"]),
+        (one_collective("ring", "broadcast", "corrected"), ["messages wait on links between other ranks"]),
     ],
     ids=["ring", "tree", "ports"],
 )
