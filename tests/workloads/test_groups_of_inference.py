@@ -171,6 +171,19 @@ def test_passes_that_do_not_fit_the_groups_are_refused(
         made(plan, *groups, model=model)
 
 
+def test_copies_of_experts_fill_ranks_that_do_not_divide_them() -> None:
+    model, segments = with_experts(), [Segment(1, 5)] * 64
+    with pytest.raises(UsageError, match="8 is not a multiple of 3"):
+        made(Plan(data=3, expert=3), Batch.of(segments))
+    plan = Plan(data=3, expert=3, redundant_experts=1)
+    trace = made(plan, Batch.of(segments)).trace(0)
+    shapes = {trace.layer_shapes[shape] for shape in trace.layer_shape[rows_named(trace, "experts up")]}
+    assert shapes == {f"gemm {-(-64 * 3 * 2 // 9)} 256 64 x 3"}
+    one = model.experts.expert.weights(64) * 2 if model.experts else 0
+    more = [weight_bytes_of_stage(model, one, 0) for one in (plan, Plan(data=4, expert=4))]
+    assert more[0] - more[1] == 3 * one
+
+
 def test_operations_of_groups_add_up() -> None:
     loads = [Batch.of([Segment(7)]), Batch.of([Segment(1, 9)] * 8), Batch.of([Segment(3, 4)]), EMPTY]
     plan = Plan(data=4, expert=4)
