@@ -74,7 +74,7 @@ def numbers() -> None:
         for word in words:
             plan = plan_on(machine, tensor=tensor, products=word)
             took = pass_ms(model, machine, plan, Segment(1, 1000))
-            print(f"{model} on {machine}, one sequence, {word or 'as its file says'}: {took:.3f} ms")
+            print(f"{model} on {machine}, one sequence, {word or 'those of its file'}: {took:.3f} ms")
 
 
 if __name__ == "__main__":
