@@ -16,6 +16,7 @@ class KernelRow(Struct, frozen=True):
     shape: str
     datatype: str
     included: tuple[str, ...] = ()
+    engine: str = ""  # inference engine whose kernels run
 
 
 class Collective(Struct, frozen=True):
@@ -27,6 +28,9 @@ class Collective(Struct, frozen=True):
     nodes: int | None = 1  # None: the source does not state it
     datatype: str = ""
     algorithm: str = ""  # forced on the library
+    engine: str = ""  # inference engine with exchanges of its own
+    eager: bool = False  # it launches them outside a graph
+    expert_exchange: str = ""  # kernels by which tokens reach their experts
 
 
 class TrainingStep(Struct, frozen=True):
