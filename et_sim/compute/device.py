@@ -23,7 +23,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
-from et_sim.basics.kernel_names import FEW_QUERIES, FP8_CACHE, FULL_SUMS, STRIDED
+from et_sim.basics.kernel_names import FP8_CACHE, FULL_SUMS, OWN_KINDS, STRIDED
 from et_sim.basics.quantities import Quantity
 from et_sim.basics.unique import groups_of
 from et_sim.basics.units import LONGEST_NS
@@ -89,7 +89,7 @@ class Device(Struct, frozen=True, eq=False):
             ("kinds", [kind.partition(" ")[0] for kind in self.device.kinds]),
         ):
             for kind in kinds:
-                if kind not in (known := (*FORMS, *FEW_QUERIES, OTHER)):
+                if kind not in (known := (*FORMS, *OWN_KINDS, OTHER)):
                     remedy = did_you_mean(kind, known) or f"known: {', '.join(known)}"
                     raise MachineError(
                         f'operation "{kind}" is not known', place=f'{self.place}: "{name}"', remedy=remedy
@@ -120,6 +120,7 @@ class Device(Struct, frozen=True, eq=False):
         launch = launches * work.figure("launch_ns") + np.where(is_split, split_ns, 0.0) + work.additional
         arithmetic = whole * wasted
         arithmetic, traffic, launch, clock, energy = self._powered(work, arithmetic, traffic, launch, level)
+        launch = launch + work.figure("exposed") * np.minimum(arithmetic, traffic)
         is_capped = clock < 1
         total = launch + np.maximum(arithmetic, traffic)
         ns = np.clip(total, 1, 2.0 * LONGEST_NS).astype(np.int64)
@@ -187,7 +188,7 @@ class Device(Struct, frozen=True, eq=False):
         datatype = datatypes_of(trace, rows, self.device.datatype, self.place)
         bits = np.array(list(BITS.values()))[datatype]
         groups = groups_of(trace.layer_shape[rows], datatype)
-        kinds_work, kinds = np.ones((8, len(groups))), [OTHER, *FORMS, *FEW_QUERIES]
+        kinds_work, kinds = np.ones((8, len(groups))), [OTHER, *FORMS, *OWN_KINDS]
         kinds_work[6:] = 0
         of_kind, constants = np.zeros(len(groups), np.int64), datatype[groups.first]
         shaped = dict[int, tuple[str, int]]()
@@ -239,7 +240,7 @@ class Device(Struct, frozen=True, eq=False):
         return kernel.backward if operation.kind == "attention_backward" else kernel.forward
 
     def _kind_of(self, operation: Operation) -> str:
-        """Return the kind by which constants are found: that of few queries, if the device has some of it."""
+        """Return the kind by which constants are found: its own one, if the device has some of it."""
         return operation.form if operation.form in self._with_own_constants else operation.kind
 
     @property

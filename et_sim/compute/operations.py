@@ -15,10 +15,14 @@ from msgspec.structs import replace
 from et_sim.basics.errors import EtSimError, TraceError, did_you_mean
 from et_sim.basics.kernel_names import (
     ATTENTION_KERNELS,
+    BLOCK_SCALES,
     DECODE_ATTENTION,
     FP8_CACHE,
     FULL_SUMS,
+    GROUPED_BLOCKS,
+    GROUPED_NARROW,
     LATENT_ATTENTION,
+    NARROW_WEIGHTS,
     STRIDED,
 )
 
@@ -27,6 +31,8 @@ MOST_OPERATIONS = 1 << 62
 CAUSAL = "causal"
 TIMES = "x"  # after a shape, before its count
 INDEX_BYTES = 8
+GROUPED_KERNELS = (FULL_SUMS, BLOCK_SCALES, NARROW_WEIGHTS)
+GROUPED_FORMS = {BLOCK_SCALES: GROUPED_BLOCKS, NARROW_WEIGHTS: GROUPED_NARROW}
 WIDEST_HEAD = 256  # wider keys with narrower values in one head are a compressed cache (MLA)
 UNQUANTISED_BYTES = 2  # bytes of a number in 16 bits
 
@@ -57,7 +63,7 @@ class Operation(Struct, frozen=True):
     products: tuple[Product, ...] = ()  # products of matrices
     other_bytes: int = 0  # read and written, independent of the datatype
     kernel: str = ""  # name of the kernel, if it is not the best of the device
-    form: str = ""  # of attention for which devices may have constants of their own
+    form: str = ""  # a kind of its own, of which devices may have constants
     rows: int = 0  # of attention: queries of all heads that share keys
 
     def times(self, count: int) -> Operation:
@@ -248,7 +254,7 @@ _CONVOLUTION = (
 FORMS: Mapping[str, ShapeForm] = MappingProxyType(
     {
         "gemm": ShapeForm(("M", "N", "K"), _gemm, kernels=(FULL_SUMS,)),
-        "grouped_gemm": ShapeForm(("N", "K", "M"), _grouped_gemm, repeats=True, kernels=(FULL_SUMS,)),
+        "grouped_gemm": ShapeForm(("N", "K", "M"), _grouped_gemm, repeats=True, kernels=GROUPED_KERNELS),
         "conv": ShapeForm(_CONVOLUTION, _convolution),
         "attention": ShapeForm(
             _ATTENTION, _attention, 1, may_be_causal=True, kernels=(*ATTENTION_KERNELS, FP8_CACHE)
@@ -287,7 +293,8 @@ class Shape(Struct, frozen=True):
             batch, _, key_heads, _, keys, *widths = self.numbers
             cached = cached_elements(batch, key_heads, keys, *widths)
             operation = replace(operation, elements=operation.elements - cached, other_bytes=cached)
-        return replace(operation.times(self.count), kernel=self.kernel)
+        form = GROUPED_FORMS.get(self.kernel, "") if self.kind == "grouped_gemm" else operation.form
+        return replace(operation.times(self.count), kernel=self.kernel, form=form)
 
 
 def read_shape(text: str, place: str) -> Shape:

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.kernel_names import DECODE_ATTENTION, LATENT_ATTENTION
+from et_sim.basics.kernel_names import DECODE_ATTENTION, GROUPED_BLOCKS, GROUPED_NARROW, LATENT_ATTENTION
 from et_sim.documents.keys import Slot, ValueKind, build, key, keys_of, nearest, read_keys, show
 from et_sim.documents.kinds import count, number, time
 from et_sim.machine.datatypes import BITS
@@ -27,6 +27,8 @@ LEADS: Mapping[str, str] = MappingProxyType(
         "attention_backward": "attention",
         DECODE_ATTENTION: "attention",
         LATENT_ATTENTION: "attention",
+        GROUPED_BLOCKS: "gemm",
+        GROUPED_NARROW: "gemm",
     }
 )
 PARTS = ("efficiency", "memory_efficiency")  # fields that are not taken from the lead
@@ -51,6 +53,8 @@ class KernelKind(Struct, frozen=True):
     row_tile: int | None = count("Overrides `row-tile`.", None, minimum=1, maximum=LARGEST)
     tile_ns: float | None = time("Overrides `tile-time`.", None, name="tile-time")
     doubling_ns: float | None = time("Overrides `doubling-time`.", None, name="doubling-time")
+
+    exposed: float | None = number("Overrides `exposed`.", None, maximum=1)
 
     def slower(self, multiple: float) -> KernelKind:
         """Return the constants with the times of launches and splits multiplied."""

@@ -182,6 +182,12 @@ class RooflineDevice(Struct, frozen=True):
         0.0,
         name="doubling-time",
     )
+    exposed: float = number(
+        "Part of the shorter one of arithmetic and traffic that the longer one does not hide.",
+        0.0,
+        stated=True,
+        maximum=1,
+    )
     score_operations: float = number(
         "Time of the exponential of a score of attention, in operations of a processor, in addition to its "
         "products.",

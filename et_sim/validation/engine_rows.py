@@ -6,6 +6,7 @@ and `mla_prefill BATCH HEADS TOKENS …` read a compressed cache of 512 + 64 val
 
 `allreduce RANKS BYTES DTYPE graph|eager` is the engine's own, and `deepep_low_latency` and `deepep_normal`
 (`dispatch|combine NODES TOKENS HIDDEN CHOSEN EXPERTS [SMS]`) exchange the tokens of each rank of nodes of 8.
+`moe` are routed experts (`engine_experts`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from et_sim.basics.kernel_names import FP8_CACHE
 from et_sim.machine.collective_library.engines import copies
 from et_sim.machine.datatypes import datatype_named
 from et_sim.trace import shapes
+from et_sim.validation.engine_experts import experts_row
 from et_sim.validation.row import Collective, KernelRow
 
 LATENT, ROTARY = 512, 64
@@ -105,6 +107,7 @@ READERS: Mapping[str, Callable[[str, list[str], str], KernelRow | Collective]] =
         "mla_decode": _latent,
         "mla_prefill": _latent,
         "allreduce": _all_reduce,
+        "moe": lambda _, words, engine: experts_row(words, engine),
         **dict.fromkeys(EXCHANGES, _experts),
     }
 )

@@ -177,10 +177,12 @@ class _KernelTimes:
             return Prediction(row, self._name, None, self._why)
         try:
             build = TraceBuilder(source=f"kernel on {self._name}")
-            shapes = (job.shape, *job.included)
-            for shape in shapes:
-                build.compute(shape, layer_shape=shape, dtype=job.datatype or None)
-            time_ns = int(self._times(build.build(), np.arange(len(shapes)), 0).sum())
+            for part in job.parts:
+                size = part.bytes or None
+                build.compute(
+                    "kernel", layer_shape=part.shape, dtype=part.datatype or None, tensor_bytes=size
+                )
+            time_ns = int(self._times(build.build(), np.arange(len(job.parts)), 0).sum())
         except EtSimError as error:
             return Prediction(row, self._name, None, str(error))
         datatype = datatype_named(job.datatype) or ""
