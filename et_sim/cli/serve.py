@@ -26,9 +26,12 @@ from et_sim.cli.jobs import (
 from et_sim.cli.options import run_options
 from et_sim.run.options import HELP
 from et_sim.serving.batcher import POLICIES
+from et_sim.serving.engines import DEFAULT
 
 if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
+    from et_sim.serving.batcher import Policy
+    from et_sim.serving.engines.description import Engine
     from et_sim.serving.serve import Setup
 
 
@@ -56,10 +59,20 @@ class Options(ReplicaOptions):
     requests: Annotated[
         str,
         "CSV file with the columns arrival_s, prompt_tokens, output_tokens; or"
-        " poisson:RATE,COUNT,PROMPT,OUTPUT",
+        " poisson:RATE,COUNT,PROMPT,OUTPUT; or closed:PROMPT,OUTPUT[,COUNT] with --concurrency",
         "REQUESTS",
     ]
-    seed: Annotated[int | None, "seed of the arrivals that poisson draws (default: 0)"] = None
+    concurrency: Annotated[
+        Count,
+        "requests under way at a time: the next one is sent when one has ended (default: as they arrive)",
+    ] = None
+    lengths: Annotated[
+        float, "lengths are uniform between this share of the given ones and all of them (default: 1)"
+    ] = 1.0
+    warm_up: Annotated[
+        int | None, "first requests that are not counted (default: 2 for each of --concurrency with closed)"
+    ] = None
+    seed: Annotated[int | None, "seed of the arrivals and lengths that are drawn (default: 0)"] = None
     out: Annotated[Path | None, "directory to write (default: ./NAME.serve)"] = None
     json: Annotated[bool, "print the content of summary.json"] = False
     replicas: Annotated[Count, "replicas for both prompts and output tokens (default: 1)", SERVING] = None
@@ -70,10 +83,24 @@ class Options(ReplicaOptions):
         SERVING,
     ] = None
     decode_tp: Annotated[int | None, "--tp of a decode replica (default: that of all)", SERVING] = None
-    policy: Annotated[str, "order of prompts and tokens: " + " or ".join(POLICIES), SERVING] = "chunked"
-    max_batch: Annotated[int, "most sequences that run at a time on a replica", SERVING] = 256
-    token_budget: Annotated[int, "most tokens of a batch; of its prompts unless chunked", SERVING] = 2048
-    block: Annotated[int, "tokens whose cache is allocated together", SERVING] = 16
+    engine: Annotated[
+        str,
+        "vllm, trtllm or sglang, with :VERSION or not, or a file: batching, memory, host (default: vllm)",
+        SERVING,
+    ] = DEFAULT
+    policy: Annotated[
+        str | None,
+        f"order of prompts and tokens: {' or '.join(POLICIES)} (default: the engine's, as all of these)",
+        SERVING,
+    ] = None
+    max_batch: Annotated[int | None, "most sequences that run at a time on a replica", SERVING] = None
+    token_budget: Annotated[int | None, "most tokens of a batch; of its prompts unless chunked", SERVING] = (
+        None
+    )
+    block: Annotated[int | None, "tokens whose cache is allocated together", SERVING] = None
+    cache_tokens: Annotated[Count, "tokens of a replica's cache, as an engine's log states them", SERVING] = (
+        None
+    )
     context_step: Annotated[int, "round cached contexts up to so many tokens; 1: exact", SERVING] = 64
     capacity: Annotated[
         int | None,
@@ -81,7 +108,7 @@ class Options(ReplicaOptions):
         "memory of an NPU, such as 80GiB (default: that of the machine)",
         SERVING,
     ] = None
-    memory_share: Annotated[float, "share of the capacity that weights and caches may fill", SERVING] = 0.9
+    memory_share: Annotated[float | None, "share of memory in the engine's rule of the cache", SERVING] = None
     ttft: Annotated[Time, "the longest time to first token of a good request, such as 200ms", SERVING] = None
     tpot: Annotated[Time, "the longest time per output token of a good request, such as 20ms", SERVING] = None
     system: Annotated[str | None, HELP["system"], MACHINE] = None
@@ -127,13 +154,15 @@ def _name(requests: str) -> str:
 
 def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     """Return the model, the setup of serving, and the machine."""
-    from et_sim.serving.batcher import Policy
+    from et_sim.serving.clients import Client
+    from et_sim.serving.engines.reading import read_engine
     from et_sim.serving.results import Objectives
     from et_sim.serving.serve import Setup
 
     plan = read_plan(options)
     model = read_model(options, plan)
-    policy = Policy(options.policy, options.max_batch, options.token_budget, options.block)
+    engine = read_engine(options.engine)
+    policy = _policy(options, engine)
     replicas, prefill = _replicas(options)
     setup = Setup(
         plan=plan,
@@ -144,10 +173,29 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
         context_step=options.context_step,
         memory_share=options.memory_share,
         capacity_bytes=options.capacity or 0,
-        seed=options.seed,
+        cache_tokens=options.cache_tokens or 0,
+        client=Client(options.concurrency or 0, options.lengths, options.warm_up, options.seed),
+        engine=engine,
         objectives=Objectives(int(options.ttft or 0), int(options.tpot or 0)),
     )
     return model, setup, run_options(options)
+
+
+def _policy(options: Options, engine: Engine) -> Policy:
+    """Return the batching of the engine, with the options that override it."""
+    from et_sim.serving.batcher import Policy
+
+    own = Policy(engine.policy, min(engine.max_batch, engine.token_budget), engine.token_budget, engine.block)
+    given = {
+        "name": options.policy,
+        "max_batch": options.max_batch,
+        "token_budget": options.token_budget,
+        "block": options.block,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if "token_budget" in given:
+        given.setdefault("max_batch", min(own.max_batch, max(options.token_budget or 0, 1)))
+    return replace(own, **given)
 
 
 def _replicas(options: Options) -> tuple[int, int]:

@@ -1,5 +1,8 @@
 """Replicas over time: requests arrive, passes end, caches arrive, and idle replicas begin their next pass.
 
+With data-parallel attention, a replica has several groups of ranks with sequences of their own. Each counts
+as a replica for requests, but all groups of a replica begin and end their passes together.
+
 A request goes to the replica with the fewest tokens still to be processed, the first one of several. With
 separate pools, that is a replica for prompts; the request's cache then goes to the replica for further tokens
 with the fewest left to do, which must have blocks for it. A replica sends one cache at a time, and receives
@@ -12,20 +15,28 @@ begin.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.serving.batcher import Batcher, Policy, Share
 from et_sim.serving.batcher import ServedSequence as Served
+from et_sim.serving.engines.description import FREE_OF_COST, Engine, is_prompt
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import Request
 from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
 
-PASS_ENDS, CACHE_ARRIVES = 0, 1
+ARRIVES, PASS_ENDS, CACHE_ARRIVES = range(3)
+
+
+def by_work(loads: Sequence[Batch]) -> tuple[Batch, ...]:
+    """Return the batches of groups with the most work first, so that fewer passes differ."""
+    return tuple(sorted(loads, key=lambda load: (load.prefill.pairs, load.decode.keys, load.tokens))[::-1])
 
 
 class ReplicaPass(NamedTuple):
@@ -47,7 +58,7 @@ class Replica(Struct):
 
     number: int
     pool: CachePool
-    place: int  # in the pool
+    place: int  # in the pool, counted by groups of ranks with sequences of their own
     batcher: Batcher
     is_busy: bool = False
     sends_until_ns: int = 0
@@ -63,6 +74,8 @@ class ServingCluster(Struct):
     context_step: int = 1
     report: Callable[[int, int], None] = lambda *_: None  # time, and finished requests
     sights: tuple[AttentionSight, ...] = ()  # of layers with a limited sight
+    engine: Engine = FREE_OF_COST
+    layers: int = 1  # of the model, whose kernels the host launches
     replicas: list[Replica] = field(default_factory=list)
     iterations: list[ReplicaPass] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)  # in the order of the requests' numbers
@@ -70,35 +83,38 @@ class ServingCluster(Struct):
     _held: dict[int, tuple[Replica, int]] = field(
         default_factory=dict
     )  # blocks of caches to be sent, by request
+    _coming: Iterator[Request] = field(default_factory=lambda: iter(()))  # of a closed loop
     _count: int = 0
     _done: int = 0
 
     def __post_init__(self) -> None:
         for pool in self.pools:
-            for place in range(pool.replicas):
-                batcher = Batcher(self.policy, pool.blocks)
+            for place in range(pool.groups):
+                batcher = Batcher(self.policy, pool.blocks, pool.units)
                 self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
 
-    def serve(self, requests: Sequence[Request]) -> None:
-        """Serve all requests, which are in the order of arrival, until each has its tokens."""
+    def serve(self, requests: Sequence[Request], concurrency: int = 0) -> None:
+        """Serve all requests, in the order of arrival, until each has its tokens.
+
+        In a closed loop, so many are under way at a time: the next one arrives when another one has ended.
+        """
         self._check(requests)
-        arriving = [Served(request) for request in requests]
-        self.served = sorted(arriving, key=lambda sequence: sequence.request.number)
-        at = 0
-        while at < len(arriving) or self._events:
-            arrivals = [sequence.request.arrival_ns for sequence in arriving[at : at + 1]]
-            now = min(arrivals + [event[0] for event in self._events[:1]])
-            while at < len(arriving) and arriving[at].request.arrival_ns == now:
-                self._arrive(arriving[at])
-                at += 1
+        self._coming = iter(requests)
+        for request in islice(self._coming, concurrency or None):
+            self._send_request(request)
+        while self._events:
+            now = self._events[0][0]
             while self._events and self._events[0][0] == now:
                 _, kind, _, *arguments = heapq.heappop(self._events)
-                if kind == PASS_ENDS:
+                if kind == ARRIVES:
+                    self._arrive(*arguments)
+                elif kind == PASS_ENDS:
                     self._end_pass(now, *arguments)
                 else:
                     self._end_transfer(*arguments)
             self._begin(now)
             self.report(now, self._done)
+        self.served.sort(key=lambda sequence: sequence.request.number)
 
     def _check(self, requests: Sequence[Request]) -> None:
         for request in requests:
@@ -107,7 +123,7 @@ class ServingCluster(Struct):
                 if not replica.batcher.fits(request.prompt + further):
                     raise UsageError(
                         f"request {request.number} needs a cache of {request.prompt + further:,} tokens, but"
-                        f" a replica has {replica.pool.blocks * self.policy.block:,}",
+                        f" a replica has {replica.pool.tokens(self.policy.block):,}",
                         remedy="give more ranks to a replica, or more memory, or shorten the request",
                     )
 
@@ -116,20 +132,31 @@ class ServingCluster(Struct):
         able = (replica for replica in self.replicas if replica.pool.work in works)
         return min(able, key=lambda replica: (replica.batcher.left, replica.number))
 
+    def _send_request(self, request: Request) -> None:
+        self._push(request.arrival_ns + round(self.engine.host.before_ns), ARRIVES, Served(request))
+
     def _arrive(self, sequence: Served) -> None:
+        self.served.append(sequence)
         replica = self._least(BOTH, PREFILL)
         sequence.replica = replica.number
         replica.batcher.enqueue(sequence)
 
-    def _end_pass(self, now: int, replica: Replica, batch: list[Share]) -> None:
+    def _end_pass(self, now: int, groups: Sequence[Replica], batches: Sequence[list[Share]]) -> None:
+        for replica, batch in zip(groups, batches, strict=True):
+            self._end_of_group(now, replica, batch)
+
+    def _end_of_group(self, now: int, replica: Replica, batch: list[Share]) -> None:
         replica.is_busy = False
+        received = now + round(self.engine.host.after_ns)
         for sequence in replica.batcher.complete(batch):
             if sequence.first_token_ns < 0:
-                sequence.first_token_ns = now
+                sequence.first_token_ns = received
             if sequence.is_done:
-                sequence.finish_ns = now
+                sequence.finish_ns = received
                 replica.batcher.finish(sequence)
                 self._done += 1
+                for request in islice(self._coming, 1):
+                    self._send_request(replace(request, arrival_ns=received))
             elif replica.pool.work == PREFILL:
                 self._move_to_decode(sequence, replica)
 
@@ -148,8 +175,12 @@ class ServingCluster(Struct):
         for replica in self.replicas:
             replica.batcher.admit_caches(partial(self._send, now, replica))
         for replica in self.replicas:
-            if not replica.is_busy and (batch := replica.batcher.next_batch()):
-                self._run(now, replica, batch)
+            if replica.is_busy or replica.place % replica.pool.plan.data:
+                continue
+            groups = self.replicas[replica.number : replica.number + replica.pool.plan.data]
+            batches = [group.batcher.next_batch() for group in groups]
+            if any(batches):
+                self._run(now, groups, batches)
 
     def _send(self, now: int, target: Replica, sequence: Served) -> None:
         source, _ = self._held[sequence.request.number]
@@ -159,30 +190,35 @@ class ServingCluster(Struct):
         sequence.transfer_ns = took
         self._push(begin + took, CACHE_ARRIVES, sequence, target)
 
-    def _run(self, now: int, replica: Replica, shares: list[Share]) -> None:
+    def _run(self, now: int, groups: Sequence[Replica], batches: Sequence[list[Share]]) -> None:
+        """Begin a pass of all groups of a replica, which ends for all of them at the same time."""
         segments = [
-            Segment(tokens, sequence.cached, tokens == sequence.pending) for sequence, tokens in shares
+            [Segment(tokens, sequence.cached, tokens == sequence.pending) for sequence, tokens in shares]
+            for shares in batches
         ]
-        batch = Batch.of(segments, self.context_step, self.sights)
-        end = now + self.times.pass_ns(replica.pool, batch)
-        for sequence, _ in shares:
-            if sequence.scheduled_ns < 0:
-                sequence.scheduled_ns = now
-        self.iterations.append(
-            ReplicaPass(
-                replica.number,
-                now,
-                end,
-                len(shares),
-                batch.prefill.tokens,
-                batch.decode.tokens,
-                sum(segment.context for segment in segments),
-                replica.batcher.used,
-                len(replica.batcher.waiting),
-            )
-        )
-        replica.is_busy = True
-        self._push(end, PASS_ENDS, replica, shares)
+        loads = [Batch.of(self.engine.padded(each), self.context_step, self.sights) for each in segments]
+        took = self.times.pass_ns(groups[0].pool, loads[0] if len(loads) == 1 else by_work(loads))
+        end = now + max(self.engine.pass_ns(took, batch, self.layers) for batch in loads)
+        for replica, shares, batch, of_batch in zip(groups, batches, loads, segments, strict=True):
+            replica.is_busy = True
+            for sequence, _ in shares:
+                if sequence.scheduled_ns < 0:
+                    sequence.scheduled_ns = now
+            if shares:
+                self.iterations.append(
+                    ReplicaPass(
+                        replica.number,
+                        now,
+                        end,
+                        len(shares),
+                        batch.prefill.tokens,
+                        sum(not is_prompt(segment) for segment in of_batch),
+                        sum(segment.context for segment in of_batch),
+                        replica.batcher.used,
+                        len(replica.batcher.waiting),
+                    )
+                )
+        self._push(end, PASS_ENDS, groups, batches)
 
     def _push(self, time_ns: int, kind: int, *arguments: Any) -> None:
         self._count += 1

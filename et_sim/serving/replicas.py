@@ -8,6 +8,7 @@ long as its first one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -19,14 +20,18 @@ from et_sim.plan.lowering import Lowering
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
 from et_sim.serving.batcher import Policy
+from et_sim.serving.engines.description import EngineMemory
 from et_sim.tables.summary import Scope
 from et_sim.trace import Workload
-from et_sim.workloads.inference.batch import Batch, cache_bytes_of_stage, check, weight_bytes_of_stage
-from et_sim.workloads.inference.forward import ReplicaPlace, make_replica, make_transfer
+from et_sim.trace.workload import MadeFor
+from et_sim.workloads.inference.batch import Batch, GroupBatches, check
+from et_sim.workloads.inference.forward import ReplicaPlace, make_replica, make_transfer, run_by
+from et_sim.workloads.inference.memory import CacheUnits, SequenceCache, weight_bytes_of_stage
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
 BOTH, PREFILL, DECODE = "both", "prefill", "decode"
+USUAL_LENGTH = 8192  # tokens of sequences for which the stage with the least room is found
 
 
 class CachePool(Struct, frozen=True):
@@ -37,46 +42,84 @@ class CachePool(Struct, frozen=True):
     replicas: int
     first_rank: int
     blocks: int  # of cache, of each replica
-    token_bytes: int  # of cache, of the rank that holds most
+    token_bytes: int  # of cache, of the rank that holds most, while no window is full
+    units: CacheUnits | None = None  # of memory, if layers keep different numbers of tokens
 
     @property
     def ranks(self) -> int:
         """Return the number of ranks of a replica."""
         return self.plan.ranks
 
+    def tokens(self, block: int) -> int:
+        """Return the tokens of the cache of a group, in all layers."""
+        return self.blocks * block if self.units is None else self.units.tokens(self.blocks)
+
+    def block_bytes(self, block: int) -> int:
+        """Return the bytes of one of `blocks`."""
+        return self.token_bytes * block if self.units is None else self.units.unit_bytes
+
+    @property
+    def groups(self) -> int:
+        """Return the groups of ranks with sequences of their own, in all replicas."""
+        return self.replicas * self.plan.data
+
     @property
     def end(self) -> int:
         """Return the first rank after the pool."""
         return self.first_rank + self.replicas * self.ranks
 
-    def place(self, replica: int) -> ReplicaPlace:
-        """Return the place of a replica of the pool."""
-        return ReplicaPlace(self.plan, self.first_rank + replica * self.ranks)
+    def place(self, group: int) -> ReplicaPlace:
+        """Return the place of a group of the pool."""
+        replica, within = divmod(group, self.plan.data)
+        return ReplicaPlace(self.plan, self.first_rank + replica * self.ranks, within)
+
+
+class CacheRoom(Struct, frozen=True):
+    """The memory of an NPU, and the rule by which an engine gives a part of it to the cache."""
+
+    rule: EngineMemory
+    whole_bytes: int
+    reserved_bytes: int = 0  # of the whole, which no engine can use
+    tokens: int = 0  # of a replica's cache, if they are given in place of the rule
+
+    def of(self, weights: int, activations: int) -> int:
+        """Return the bytes for the cache beside these weights and activations."""
+        return self.rule.cache_bytes(self.whole_bytes, weights, activations + self.reserved_bytes)
 
 
 def make_pool(
-    model: Model, plan: Plan, work: str, replicas: int, after: int, capacity_bytes: int, policy: Policy
+    model: Model, plan: Plan, work: str, replicas: int, after: int, room: CacheRoom, policy: Policy
 ) -> CachePool:
-    """Return a pool behind the ranks before `after`; `capacity_bytes`: of weights and cache, on an NPU."""
+    """Return a pool behind the ranks before `after`; `room`: for weights and cache, on an NPU."""
     check(model, plan)
     if not 1 <= replicas <= 10**6:
         raise UsageError(f"the number of replicas is {replicas}", remedy="give a number from 1 to 1,000,000")
     stages = range(plan.pipeline)
     weights = [weight_bytes_of_stage(model, plan, place) for place in stages]
-    tokens = [cache_bytes_of_stage(model, plan, place) for place in stages]
-    blocks = min(
-        (capacity_bytes - weight) // (policy.block * token)
-        for weight, token in zip(weights, tokens, strict=True)
-        if token
+    caches = [SequenceCache.of(model, plan, place) for place in stages]
+    activations = room.rule.activation_bytes(model, plan, policy.token_budget)
+    lengths = min(model.sequence, USUAL_LENGTH)
+    free, cache = min(
+        (
+            (room.of(weight, activations), cache)
+            for weight, cache in zip(weights, caches, strict=True)
+            if cache.bytes(1)
+        ),
+        key=lambda stage: Fraction(stage[0], stage[1].bytes(lengths)),
     )
+    units = cache.in_units(policy.block)
+    blocks = units.all_of(room.tokens) or free // units.unit_bytes
     if blocks < 1:
+        available = max(room.of(0, activations), 0)
         raise UsageError(
             f"the weights of {model.name} take {format_bytes(max(weights))} of each NPU, but"
-            f" {format_bytes(capacity_bytes)} are available for weights and cache",
+            f" {format_bytes(available)} are available for weights and cache",
             remedy="give more ranks to a replica with --tp or --pp, or more memory with --capacity",
         )
-    each = plan.ranks
-    return CachePool(work, plan, replicas, -(-after // each) * each, int(blocks), max(tokens))
+    each, most = plan.ranks, max(cache.token_bytes for cache in caches)
+    first = -(-after // each) * each
+    kept = None if all(cache.is_plain for cache in caches) else units
+    return CachePool(work, plan, replicas, first, int(blocks), most, kept)
 
 
 def check_pools(pools: tuple[CachePool, ...], npus: int) -> None:
@@ -91,15 +134,15 @@ def check_pools(pools: tuple[CachePool, ...], npus: int) -> None:
         if npus % pool.ranks:
             raise UsageError(
                 f"{plural(pool.ranks, 'rank')} of a replica do not divide the {npus} NPUs of the machine",
-                remedy=f"choose --tp and --pp whose product divides {npus}, or another number of NPUs",
+                remedy=f"choose --tp, --dp and --pp whose product divides {npus}, or another number of NPUs",
             )
 
 
 class Times(Protocol):
     """The times that serving needs."""
 
-    def pass_ns(self, pool: CachePool, batch: Batch) -> int:
-        """Return the time of a replica of a pool for a batch."""
+    def pass_ns(self, pool: CachePool, batch: GroupBatches) -> int:
+        """Return the time of a replica of a pool for a batch, or for one of each of its groups."""
 
     def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
         """Return the time of sending the cache of these tokens from one replica to another."""
@@ -112,17 +155,24 @@ class SimulatedTimes(Struct):
     options: RunOptions
     npus: int
     manifest: Mapping[str, Any] = field(default_factory=dict)  # of the first pass
-    passes: dict[tuple[int, Batch], int] = field(default_factory=dict)
+    passes: dict[tuple[int, GroupBatches], int] = field(default_factory=dict)
     transfers: dict[tuple[Any, ...], int] = field(default_factory=dict)
     scope: Scope = field(default_factory=lambda: Scope(includes=[], leaves_out=[]))  # of the first pass
     replayed: int = 0  # kernels of the first pass with recorded times
-    _task: Task | None = None
+    exchanges: str = ""  # the engine whose own all-reduces run; empty: those of the machine's library
+    _tasks: dict[MadeFor | None, Task] = field(default_factory=dict)
 
-    def pass_ns(self, pool: CachePool, batch: Batch) -> int:
+    def pass_ns(self, pool: CachePool, batch: GroupBatches) -> int:
         """Return the time of a pass, simulated the first time."""
         key = (pool.first_rank, batch)
         if key not in self.passes:
-            workload = make_replica(self.model, pool.plan, batch, first=pool.first_rank, ranks=self.npus)
+            software = None
+            if self.exchanges:
+                groups = (batch,) if isinstance(batch, Batch) else batch
+                is_eager = any(group.prefill.segments for group in groups)
+                software = run_by(self.exchanges, eager=is_eager)
+            place = {"first": pool.first_rank, "ranks": self.npus}
+            workload = make_replica(self.model, pool.plan, batch, **place, software=software)
             self.passes[key] = self._simulated(workload)
         return self.passes[key]
 
@@ -137,11 +187,14 @@ class SimulatedTimes(Struct):
 
     def _simulated(self, workload: Workload) -> int:
         """Return the time until all ranks are done."""
-        if self._task is None:
+        if not self._tasks:
             return self._first(workload)
-        machine, options = self._task.machine, self.options
-        network = self._task.network_model()
-        outcome = simulated(Lowering(workload, machine), network, options.fold, NoWatcher(), Recorder())
+        if workload.software not in self._tasks:
+            self._tasks[workload.software] = prepare(workload, self.options)
+        task = self._tasks[workload.software]
+        network = task.network_model()
+        lowering = Lowering(workload, task.machine)
+        outcome = simulated(lowering, network, self.options.fold, NoWatcher(), Recorder())
         if not outcome.is_complete:
             raise EtSimError("a forward pass does not complete", remedy="look at it with et-sim make and run")
         return int(outcome.finish_ns.max(initial=0))
@@ -154,5 +207,5 @@ class SimulatedTimes(Struct):
         self.manifest = result.manifest
         summary = result.summary()
         self.replayed, self.scope = int(summary["coverage"]["replayed"]), summary["scope"]
-        self._task = prepare(workload, self.options)
+        self._tasks[workload.software] = prepare(workload, self.options)
         return int(result.makespan_ns)

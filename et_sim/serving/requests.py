@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
@@ -20,6 +20,8 @@ ARRIVAL, PROMPT, OUTPUT = "arrival_s", "prompt_tokens", "output_tokens"
 COLUMNS = (ARRIVAL, PROMPT, OUTPUT)
 POISSON = "poisson:"
 POISSON_FORM = "poisson:RATE,COUNT,PROMPT,OUTPUT"
+CLOSED = "closed:"
+CLOSED_FORM = "closed:PROMPT,OUTPUT[,COUNT]"
 LATEST_NS = 10**18
 MOST_TOKENS = 10**9
 MOST_REQUESTS = 10_000_000
@@ -40,15 +42,20 @@ def read_requests(given: str, seed: int | None = None) -> tuple[Request, ...]:
     is_rule = given.startswith(POISSON)
     if seed is not None and not is_rule:
         raise UsageError("--seed is only for requests that are made by a rule", remedy="leave it out")
+    requests = _poisson(given, checked_seed(seed)) if is_rule else list(_from_file(Path(given)))
+    return tuple(sorted(requests, key=lambda request: (request.arrival_ns, request.number)))
+
+
+def checked_seed(seed: int | None) -> int:
+    """Return a seed, 0 without one; refuse negative ones."""
     if seed is not None and seed < 0:
         raise UsageError(f"--seed is {seed}", remedy="give a number from 0 up")
-    requests = _poisson(given, seed or 0) if is_rule else list(_from_file(Path(given)))
-    return tuple(sorted(requests, key=lambda request: (request.arrival_ns, request.number)))
+    return seed or 0
 
 
 def _from_file(path: Path) -> Iterator[Request]:
     if not is_file(path):
-        remedy = f"give a CSV file with the columns {','.join(COLUMNS)}, or {POISSON_FORM}"
+        remedy = f"give a CSV file with the columns {','.join(COLUMNS)}, {POISSON_FORM} or {CLOSED_FORM}"
         raise InputError("there is no such file of requests", place=str(path), remedy=remedy)
     try:
         text = path.read_text("utf-8-sig")
@@ -144,10 +151,7 @@ def _poisson(given: str, seed: int) -> list[Request]:
         remedy = f"give more than 0, and at most {HIGHEST_RATE:,.0f} requests in a second"
         raise UsageError(f"RATE is {words[0]}", place=given, remedy=remedy)
     tokens = (("PROMPT", prompt, MOST_TOKENS), ("OUTPUT", output, MOST_TOKENS))
-    for name, number, most in (("COUNT", count, MOST_REQUESTS), *tokens):
-        if not 1 <= number <= most:
-            remedy = f"give a whole number from 1 to {most:,}"
-            raise UsageError(f"{name} is {number}", place=given, remedy=remedy)
+    counts_of_rule(given, (("COUNT", count, MOST_REQUESTS), *tokens))
     import numpy as np
 
     between = np.random.default_rng(seed).exponential(1 / rate, count)
@@ -155,3 +159,11 @@ def _poisson(given: str, seed: int) -> list[Request]:
     if arrivals[-1] > LATEST_NS / 1e9:
         raise UsageError(f"{given!r} takes too long", remedy="give a higher rate or fewer requests")
     return [Request(number, int(at * 1e9), prompt, output) for number, at in enumerate(arrivals.tolist())]
+
+
+def counts_of_rule(given: str, numbers: Sequence[tuple[str, int, int]]) -> None:
+    """Refuse numbers of a rule that are not from 1 to a limit; each has a name."""
+    for name, number, most in numbers:
+        if not 1 <= number <= most:
+            remedy = f"give a whole number from 1 to {most:,}"
+            raise UsageError(f"{name} is {number}", place=given, remedy=remedy)

@@ -11,7 +11,7 @@ arrivals exceed completions by more than chance, requests pile up.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import sqrt
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +24,7 @@ from et_sim.machine.system_parts import Costs
 from et_sim.serving.batcher import Policy
 from et_sim.serving.batcher import ServedSequence as Served
 from et_sim.serving.cluster import ReplicaPass
+from et_sim.serving.engines.description import EngineErrors
 from et_sim.serving.replicas import CachePool
 from et_sim.tables.registry import MANIFEST, SERVING_TABLES, SUMMARY
 from et_sim.tables.serving_summary import ServingSummary
@@ -105,6 +106,28 @@ def _rounded(value: float) -> float:
     return float(f"{value:.9g}")
 
 
+def bands_of(of: Mapping[str, Any], errors: EngineErrors | None) -> dict[str, Any] | None:
+    """Return the lower and the upper end of the mean of each latency, between which measured ones are likely.
+
+    The time after the first token has the errors of the time per token. None: no errors are known.
+    """
+    if errors is None:
+        return None
+    first, whole = (float(of[name].mean()) for name in (TTFT, E2E))
+    each, is_null = Nullable.of(of[TPOT])
+    bands = {
+        TTFT: [round(first * ratio) for ratio in errors.ttft],
+        E2E: [
+            round(first * ratio + (whole - first) * of_each)
+            for ratio, of_each in zip(errors.ttft, errors.tpot, strict=True)
+        ],
+    }
+    if not is_null.all():
+        mean = float(each[~is_null].mean())
+        bands[TPOT] = [round(mean * ratio) for ratio in errors.tpot]
+    return bands
+
+
 PERCENTILES = (50, 90, 99)
 TTFT, TPOT, E2E = "ttft_ns", "tpot_ns", "e2e_ns"
 
@@ -127,6 +150,7 @@ class Serving(Struct, frozen=True, eq=False):
     facts: dict[str, Any]  # of the summary: the inputs of the simulation
     manifest: dict[str, Any]
     rates: Costs | None = None  # of an NPU
+    errors: EngineErrors | None = None  # of rows that the engine's figures are not fitted to
 
     def requests(self) -> dict[str, Any]:
         """Return columns of the table of requests."""
@@ -157,9 +181,9 @@ class Serving(Struct, frozen=True, eq=False):
         """Return columns of the table of passes."""
         rows = np.array(self.iterations, np.int64).reshape(-1, len(ReplicaPass._fields))
         table: dict[str, Any] = dict(zip(ReplicaPass._fields, rows.T, strict=True))
-        number = np.repeat(np.arange(len(self.pools)), [pool.replicas for pool in self.pools])
+        number = np.repeat(np.arange(len(self.pools)), [pool.groups for pool in self.pools])
         pool = number[table["replica"]]
-        sizes = np.array([pool.token_bytes * self.policy.block for pool in self.pools])
+        sizes = np.array([pool.block_bytes(self.policy.block) for pool in self.pools])
         table["cache_bytes"] = table.pop("used_blocks") * sizes[pool]
         table["pool"] = Texts(pool, tuple(pool.work for pool in self.pools))
         return table
@@ -171,8 +195,14 @@ class Serving(Struct, frozen=True, eq=False):
         span = max(last - first, 1)
         tokens = int(of["output_tokens"].sum())
         rows = self.passes()
-        load = load_of(of["arrival_ns"], of["finish_ns"], of["output_tokens"])
-        busy = round(float((rows["end_ns"] - rows["start_ns"]).sum()) / span / self._replicas, 4)
+        is_open = not self.facts["concurrency"]
+        load = (
+            load_of(of["arrival_ns"], of["finish_ns"], of["output_tokens"])
+            if is_open
+            else ServedLoad(None, None)
+        )
+        during = np.minimum(rows["end_ns"], last) - np.maximum(rows["start_ns"], first)
+        busy = round(float(np.maximum(during, 0).sum()) / span / self._replicas, 4)
         summary = {
             "requests": len(self.served),
             "duration_ns": last - first,
@@ -183,6 +213,7 @@ class Serving(Struct, frozen=True, eq=False):
             "load": to_builtins(load),
             "costs": costs_of(self.rates, self._npus, busy, _per_second(tokens, span)),
             **{name: _spread(of[name]) for name in (TTFT, TPOT, E2E)},
+            "bands": bands_of(of, self.errors),
             "goodput": self._goodput(of, span),
             "passes": len(self.iterations),
             "mean_sequences": round(float(rows["sequences"].mean()), 3),
@@ -197,14 +228,13 @@ class Serving(Struct, frozen=True, eq=False):
 
     @property
     def _replicas(self) -> int:
-        return sum(pool.replicas for pool in self.pools)
+        return sum(pool.groups for pool in self.pools)
 
     @property
     def _npus(self) -> int:
         return sum(pool.replicas * pool.ranks for pool in self.pools)
 
     def _pool(self, pool: CachePool) -> dict[str, Any]:
-        tokens = pool.blocks * self.policy.block
         return {
             "work": pool.work,
             "replicas": pool.replicas,
@@ -212,9 +242,10 @@ class Serving(Struct, frozen=True, eq=False):
             "tensor": pool.plan.tensor,
             "pipeline": pool.plan.pipeline,
             "expert": pool.plan.expert,
+            "data": pool.plan.data,
             "first_rank": pool.first_rank,
-            "cache_tokens": tokens,
-            "cache_bytes": tokens * pool.token_bytes,
+            "cache_tokens": pool.tokens(self.policy.block),
+            "cache_bytes": pool.blocks * pool.block_bytes(self.policy.block),
             "token_bytes": pool.token_bytes,
         }
 

@@ -8,24 +8,38 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.machine import Machine, read_machine
+from et_sim.machine.roofline import ANY
+from et_sim.machine.system import peaks_of
 from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import Policy
+from et_sim.serving.clients import Client, read_traffic
 from et_sim.serving.cluster import ServingCluster
-from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, SimulatedTimes, check_pools, make_pool
-from et_sim.serving.requests import POISSON, Request, read_requests
+from et_sim.serving.engines.description import FREE_OF_COST, Engine
+from et_sim.serving.replicas import (
+    BOTH,
+    DECODE,
+    PREFILL,
+    CachePool,
+    CacheRoom,
+    SimulatedTimes,
+    check_pools,
+    make_pool,
+)
+from et_sim.serving.requests import CLOSED, POISSON, Request
 from et_sim.serving.results import Objectives, Serving
 from et_sim.tables.summary import Scope
 from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
 from et_sim.workloads.inference.batch import check, check_length, sights
+from et_sim.workloads.inference.numbers import check_cache_type
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
 CONTEXT_STEP = 64
-MEMORY_SHARE = 0.9
 
 
 class Setup(Struct, frozen=True):
@@ -37,13 +51,15 @@ class Setup(Struct, frozen=True):
     decode_plan: Plan | None = None  # None: as those for prompts
     policy: Policy = field(default_factory=Policy)
     context_step: int = CONTEXT_STEP
-    memory_share: float = MEMORY_SHARE  # of each NPU, for weights and caches
+    memory_share: float | None = None  # of each NPU, in the engine's rule; None: that of the engine
     capacity_bytes: int = 0  # of each NPU; 0: from the machine
-    seed: int | None = None  # of requests made by a rule; None: 0
+    cache_tokens: int = 0  # of a replica, as its log states them; 0: by the engine's rule of memory
+    client: Client = field(default_factory=Client)
+    engine: Engine = FREE_OF_COST
     objectives: Objectives = field(default_factory=Objectives)
 
     def __post_init__(self) -> None:
-        if not 0 < self.memory_share <= 1:
+        if self.memory_share is not None and not 0 < self.memory_share <= 1:
             raise UsageError(
                 f"--memory-share is {self.memory_share}",
                 remedy="give a share above 0 and up to 1, such as 0.9",
@@ -65,41 +81,53 @@ def serve(
 
     `report` gets the time, the finished requests, the number of requests, and that of distinct passes.
     """
-    requests = read_requests(given, setup.seed) if isinstance(given, str) else tuple(given)
-    if not requests:
-        raise UsageError("there are no requests", remedy="give one at least")
+    traffic = read_traffic(given, setup.client)
+    requests = traffic.requests
     check(model, setup.plan)
-    if model.recurrence is not None:
-        raise UsageError(
-            f"{model.name} keeps a state for each sequence, but serving counts caches in tokens",
-            remedy="time its passes with make prefill and make decode",
-        )
     for request in requests:
         check_length(model, request.prompt + request.output)
     machine = read_machine(**options.parts, profile=options.profile)
+    setup = replace(
+        setup,
+        plan=_on_machine(model, setup.plan, machine, options),
+        decode_plan=setup.decode_plan and _on_machine(model, setup.decode_plan, machine, options),
+    )
     npus = machine.network.ranks
     pools = _pools(model, setup, machine)
     check_pools(pools, npus)
-    times = SimulatedTimes(model, options, npus)
+    times = SimulatedTimes(model, options, npus, exchanges=setup.engine.exchanges)
 
     def report_progress(now_ns: int, done: int) -> None:
         report(now_ns, done, len(requests), len(times.passes))
 
-    cluster = ServingCluster(pools, setup.policy, times, setup.context_step, report_progress, sights(model))
-    cluster.serve(requests)
+    cluster = ServingCluster(
+        pools,
+        setup.policy,
+        times,
+        setup.context_step,
+        report_progress,
+        sights(model),
+        setup.engine,
+        model.layers,
+    )
+    cluster.serve(requests, traffic.concurrency)
     facts = {
         "model": model.name,
         "machine": options.machine,
         "npus": npus,
         "network_model": times.manifest["model"],
-        "scope": _scope(times.scope),
+        "scope": _scope(times.scope, setup.engine),
         "simulated_passes": len(times.passes),
         "simulated_transfers": len(times.transfers),
         "context_step": setup.context_step,
+        "engine": setup.engine.name,
+        "concurrency": traffic.concurrency,
+        "warm_up": traffic.warm_up,
         "kernels": "machine" if not times.replayed else "tflops and memory-gbps",
     }
+    counted = {request.number for request in requests[traffic.warm_up :]}
     return Serving(
-        cluster.served,
+        [sequence for sequence in cluster.served if sequence.request.number in counted],
         cluster.iterations,
         pools,
         setup.policy,
@@ -107,15 +135,28 @@ def serve(
         facts,
         _manifest(given, model, setup, times),
         machine.system.costs,
+        setup.engine.errors,
     )
 
 
-def _scope(of_pass: Scope) -> Scope:
+def _on_machine(model: Model, plan: Plan, machine: Machine, options: RunOptions) -> Plan:
+    """Return the plan with the datatypes that the machine multiplies in; refuse a cache in others."""
+    types = tuple(sorted(set(peaks_of(machine.system)) - {ANY}))
+    check_cache_type(model, plan, types, options.machine or "the machine")
+    return plan if plan.computes or not types else replace(plan, computes=",".join(types))
+
+
+def _scope(of_pass: Scope, engine: Engine) -> Scope:
     """Return what a pass includes and leaves out, with the omissions of serving."""
     lacking = [text for text in of_pass["leaves_out"] if text != MEMORY_UNKNOWN]
+    host = ["times of the engine's host"] if engine.name else []
     return {
-        "includes": [*of_pass["includes"], "queues of requests, and caches that fit memory"],
-        "leaves_out": ["passes and transfers that slow each other", "work between passes", *lacking],
+        "includes": [*of_pass["includes"], "queues of requests, and caches that fit memory", *host],
+        "leaves_out": [
+            "passes and transfers that slow each other",
+            *([] if host else ["work between passes"]),
+            *lacking,
+        ],
     }
 
 
@@ -128,12 +169,15 @@ def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[CachePool, ...
             "the memory of an NPU is not given",
             remedy="give --capacity, such as 80GiB, or a machine by name",
         )
-    capacity = max(int(whole * setup.memory_share) - reserved, 0)
+    rule = setup.engine.memory
+    if setup.memory_share is not None:
+        rule = replace(rule, share=setup.memory_share)
+    room = CacheRoom(rule, whole, reserved, setup.cache_tokens)
     if not setup.prefill_replicas:
-        return (make_pool(model, setup.plan, BOTH, setup.replicas, 0, capacity, setup.policy),)
-    first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, 0, capacity, setup.policy)
+        return (make_pool(model, setup.plan, BOTH, setup.replicas, 0, room, setup.policy),)
+    first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, 0, room, setup.policy)
     plan = setup.decode_plan or setup.plan
-    second = make_pool(model, plan, DECODE, setup.replicas, first.end, capacity, setup.policy)
+    second = make_pool(model, plan, DECODE, setup.replicas, first.end, room, setup.policy)
     return (first, second)
 
 
@@ -144,8 +188,9 @@ def _manifest(
     inputs = list(times.manifest.get("inputs", []))
     requests: Any = len(given)
     if isinstance(given, str):
-        requests = given if given.startswith(POISSON) else Path(given).name
-        if not given.startswith(POISSON):
+        is_rule = given.startswith((POISSON, CLOSED))
+        requests = given if is_rule else Path(given).name
+        if not is_rule:
             digest = hashlib.sha256(Path(given).read_bytes()).hexdigest()
             inputs.append({"file": requests, "sha256": digest})
     return {

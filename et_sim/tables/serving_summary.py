@@ -26,7 +26,7 @@ Goodput = TypedDict("Goodput", {
 Pool = TypedDict("Pool", {
     "work": str, "replicas": int, "ranks_of_replica": int, "tensor": int, "pipeline": int, "expert": int,
     "cache_tokens": int, "cache_bytes": NotRequired[int], "token_bytes": NotRequired[int],
-    "first_rank": NotRequired[int],
+    "first_rank": NotRequired[int], "data": NotRequired[int],
 })
 Policy = TypedDict("Policy", {
     "name": str, "block": NotRequired[int], "max_batch": NotRequired[int], "token_budget": NotRequired[int],
@@ -40,5 +40,7 @@ ServingSummary = TypedDict("ServingSummary", {
     "pools": list[Pool], "policy": Policy, "model": str, "machine": str | None, "npus": int,
     "network_model": str, "scope": NotRequired[Scope], "simulated_passes": int,
     "simulated_transfers": int, "context_step": int, "kernels": str,
+    "engine": NotRequired[str], "concurrency": NotRequired[int], "warm_up": NotRequired[int],
+    "bands": NotRequired[dict[str, list[int]] | None],
 })
 # fmt: on

@@ -45,8 +45,17 @@ class Slice(Struct, frozen=True):
 def summary_lines(summary: ServingSummary, width: int) -> list[str]:
     """Return the printed lines."""
     facts_of_run = (("in short", in_short(summary)), ("includes", scope_text(summary.get("scope"))))
+    bands = [fact(*of) for of in _bands(summary)]
     before, after = ([fact(*of) for of in facts] for facts in (_outcome(summary), _setting(summary)))
-    return [*fact_lines(facts_of_run, width), *before, "", *LATENCIES.lines(latencies(summary)), "", *after]
+    return [
+        *fact_lines(facts_of_run, width),
+        *before,
+        "",
+        *LATENCIES.lines(latencies(summary)),
+        *bands,
+        "",
+        *after,
+    ]
 
 
 def serving_text(run: RunDirectory, width: int) -> str:
@@ -56,7 +65,7 @@ def serving_text(run: RunDirectory, width: int) -> str:
 
 def facts(summary: ServingSummary) -> list[tuple[str, str]]:
     """Return (name, text) of all facts besides the tables."""
-    return [*_outcome(summary), *_setting(summary)]
+    return [*_outcome(summary), *_bands(summary), *_setting(summary)]
 
 
 def latencies(summary: ServingSummary) -> list[tuple[str, Spread]]:
@@ -146,6 +155,14 @@ def _costs(costs: ServingCosts | None) -> list[tuple[str, str]]:
     return prices
 
 
+def _bands(summary: ServingSummary) -> list[tuple[str, str]]:
+    """Return the sentence about the measured means that are likely."""
+    if not (bands := summary.get("bands")):
+        return []
+    parts = (f"{text} {' to '.join(map(format_ns, bands[name]))}" for name, text in _TIMES if name in bands)
+    return [("uncertainty", f"80 % of the means: {'; '.join(parts)}")]
+
+
 def _limits(good: Mapping[str, Any]) -> str:
     words = (("ttft_limit_ns", "a first token within"), ("tpot_limit_ns", "a token within"))
     return " and ".join(f"{text} {format_ns(good[key])}" for key, text in words if key in good)
@@ -155,12 +172,14 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
     policy, step = summary["policy"], summary["context_step"]
     setting = []
     for pool in summary["pools"]:
-        axes = [f"{axis} {pool[axis]}" for axis in ("tensor", "pipeline") if pool[axis] > 1]
+        sizes = {"tensor": pool["tensor"], "data": pool.get("data", 1), "pipeline": pool["pipeline"]}
+        axes = [f"{axis} {size}" for axis, size in sizes.items() if size > 1]
         spread = " x ".join(axes) or "whole"
         if pool["expert"] > 1:
             spread += f", experts over {pool['expert']}"
         each = f"each {summary['model']} on {plural(pool['ranks_of_replica'], 'NPU')} ({spread})"
         cache = f"with a cache of {pool['cache_tokens']:,} tokens"
+        cache += f" in each of {sizes['data']} groups" if sizes["data"] > 1 else ""
         setting.append(("replicas", f"{pool['replicas']} for {_WORKS[pool['work']]}, {each}, {cache}"))
     used = sum(pool["replicas"] * pool["ranks_of_replica"] for pool in summary["pools"])
     if used < summary["npus"]:
@@ -176,6 +195,12 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
     distinct = plural(summary["simulated_passes"], "distinct pass", "distinct passes")
     transfers = summary["simulated_transfers"]
     also = f" and {plural(transfers, 'distinct transfer')}" if transfers else ""
+    if engine := summary.get("engine"):
+        setting.append(("engine", engine))
+    if under_way := summary.get("concurrency"):
+        sent = f"{plural(under_way, 'request')} under way at a time"
+        warm_up = summary.get("warm_up", 0)
+        setting.append(("client", f"{sent}, after {plural(warm_up, 'request')} that are not counted"))
     setting += [
         (
             "batches",

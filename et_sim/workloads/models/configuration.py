@@ -14,10 +14,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.files import is_file
+from et_sim.documents.reading import parse_json
 from et_sim.workloads import models
 from et_sim.workloads.models import families, mixed
 from et_sim.workloads.models.keys import ModelKeys
 from et_sim.workloads.models.model import Experts, Model
+from et_sim.workloads.models.quantization import BESIDE, IN_FILE, stored_numbers
 from et_sim.workloads.models.windows import refuse_windows
 
 PRESETS = Path(__file__).parent / "presets"
@@ -32,6 +35,9 @@ def preset_names() -> tuple[str, ...]:
 def read_model(name: str) -> Model:
     """Return a preset by its name, or the model that a file describes."""
     stem, path, content = models.content_of(PRESETS, name, "config.json")
+    beside = path.with_name(f"{BESIDE}.json")
+    if isinstance(content, dict) and IN_FILE not in content and is_file(beside):
+        content[BESIDE] = parse_json(beside.read_text("utf-8-sig"), str(beside), UsageError)
     return model_of(content, str(path), stem)
 
 
@@ -46,7 +52,7 @@ def model_of(content: Any, place: str, name: str) -> Model:
         cause = f'key "model_type" is {kind!r}' if kind else 'key "model_type" is missing'
         raise UsageError(cause, place=place, remedy=remedy)
     inner = keys
-    if kind in _WITH_TEXT:
+    if kind in _WITH_TEXT or (kind in _MAY_HAVE_TEXT and keys.is_named("text_config")):
         inner = keys.inner("text_config")
         inner.text("model_type")
         for shared in ("source", "tie_word_embeddings"):
@@ -56,6 +62,9 @@ def model_of(content: Any, place: str, name: str) -> Model:
         refuse_windows(inner)
     model = _FORMS[kind](inner, name)
     _check(model, place)
+    holder = inner if inner.content.get(IN_FILE) is not None else keys
+    stored = stored_numbers(holder, model.layers)
+    model = replace(model, formats=stored.formats, cache_type=stored.cache)
     remarks = (*keys.remarks(), *(inner.remarks() if inner is not keys else ()))
     return replace(model, remarks=remarks)
 
@@ -122,14 +131,19 @@ _FORMS: Mapping[str, Callable[[ModelKeys, str], Model]] = {
     "deepseek_v2": families.deepseek,
     "deepseek_v3": families.deepseek,
     "kimi_k2": families.deepseek,
+    "kimi_k25": families.deepseek,
+    "deepseek_v32": families.deepseek,
+    "glm_moe_dsa": families.deepseek,
     "llama4": mixed.llama4,
     "llama4_text": mixed.llama4,
     "gemma3": mixed.gemma3,
     "gemma3_text": mixed.gemma3,
     "qwen3_next": mixed.qwen3_next,
+    **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), mixed.qwen3_next),
     "nemotron_h": mixed.nemotron_h,
 }
-_WITH_TEXT = ("llama4", "gemma3")  # the language model is an object within the file
+_WITH_TEXT = ("llama4", "gemma3", "kimi_k25")  # the language model is an object within the file
+_MAY_HAVE_TEXT = ("qwen3_5", "qwen3_5_moe")  # likewise in some files
 _WITH_WINDOWS = (
     "llama",
     "mistral",

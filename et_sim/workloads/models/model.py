@@ -6,6 +6,9 @@ Weights are counted tensor by tensor, as in published checkpoints.
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from et_sim.workloads.models.formats import LayerFormats
 
 
 class Latent(Struct, frozen=True):
@@ -15,6 +18,32 @@ class Latent(Struct, frozen=True):
     value_rank: int  # of keys and values together
     rotary_size: int  # of a head's part that carries positions
     value_size: int  # of a head's values
+
+
+class Index(Struct, frozen=True):
+    """Scores of a token and all before it, by which each token chooses those that its attention sees."""
+
+    heads: int  # of queries; a token has one key
+    size: int  # of a head
+    chosen: int  # tokens
+
+    KEY_BITS = 8  # of a value of a cached key
+    SCALE_BITS = 32  # of a cached key
+
+    @property
+    def cached_bits(self) -> int:
+        """Return the cached bits of a token in one layer."""
+        return self.size * self.KEY_BITS + self.SCALE_BITS
+
+    def projections(self, hidden: int, query_rank: int) -> tuple[tuple[str, int, int], ...]:
+        """Return (name, inputs, outputs) of every matrix, which tensor-parallel ranks do not share."""
+        queries = ("index queries", query_rank, self.heads * self.size)
+        return queries, ("index keys", hidden, self.size), ("index weights", hidden, self.heads)
+
+    def weights(self, hidden: int, query_rank: int) -> int:
+        """Return the weights of one layer, with the norm of keys, which has a shift."""
+        matrices = sum(inputs * outputs for _, inputs, outputs in self.projections(hidden, query_rank))
+        return matrices + 2 * self.size
 
 
 class Attention(Struct, frozen=True):
@@ -30,6 +59,7 @@ class Attention(Struct, frozen=True):
     has_sinks: bool = False  # a score of each head that takes a share of every softmax, and has no value
     has_gate: bool = False  # for each output, from the inputs
     is_scaled: bool = False  # rotary positions have a factor beside the rotation (YaRN)
+    index: Index | None = None  # of compressed attention, each token of which sees chosen ones only
 
     @property
     def normed_size(self) -> int:
@@ -75,6 +105,7 @@ class Attention(Struct, frozen=True):
         weights += self.heads * self.value_size * hidden
         if self.latent is not None:
             weights += self.latent.query_rank + self.latent.value_rank  # their norms
+            weights += self.index.weights(hidden, self.latent.query_rank) if self.index else 0
         if self.has_bias:
             weights += (self.heads + 2 * self.key_heads) * self.head_size
         weights += {"head": 2 * self.head_size, "whole": self.normed_size}.get(self.query_norm, 0)
@@ -170,6 +201,11 @@ class Experts(Struct, frozen=True):
     chosen_groups: int = 1  # groups that the experts of a token are in
     has_shared_gate: bool = False  # a weight of shared experts, from the inputs
 
+    @property
+    def shared_part(self) -> FeedForward:
+        """Return the shared experts as one part."""
+        return replace(self.expert, width=self.expert.width * self.shared)
+
     def router_weights(self, hidden: int) -> int:
         """Return the weights of the router of one layer, with the gate of shared experts."""
         return self.count * (hidden + self.has_bias) + hidden * self.has_shared_gate
@@ -225,6 +261,8 @@ class Model(Struct, frozen=True):
     recurrence: Recurrence | None = None
     half_norms: int = 1  # norms of each half of a layer: of its inputs, or of its outputs, too
     next_tokens: int = 0  # modules of the file that predict further tokens; their weights are not counted
+    formats: tuple[LayerFormats, ...] = ()  # of stored weights, layer by layer and again; (): all as values
+    cache_type: str = ""  # of cached keys and values; empty: that of values
     remarks: tuple[str, ...] = ()  # on the file that the model comes from
 
     def kind(self, layer: int) -> LayerKind:
@@ -233,6 +271,10 @@ class Model(Struct, frozen=True):
             return self.kinds[layer % len(self.kinds)]
         has_experts = self.experts is not None and layer >= self.experts.dense_layers
         return LayerKind(part=EXPERTS if has_experts else FEED_FORWARD)
+
+    def formats_of(self, layer: int) -> LayerFormats:
+        """Return the formats of a layer's weights."""
+        return self.formats[layer % len(self.formats)] if self.formats else LayerFormats()
 
     def has_experts(self, layer: int) -> bool:
         """Return whether a layer has experts."""

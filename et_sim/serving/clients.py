@@ -1,0 +1,127 @@
+"""Clients: the requests that are sent, and when; and the requests that are counted.
+
+An open load has times of arrival. In a closed loop, a number of requests are under way at a time: the client
+sends the next one when it has the last token of another. Replicas are empty at first, and the first requests
+arrive together; those that warm up are sent first and are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from et_sim.basics.errors import UsageError
+from et_sim.serving.requests import (
+    CLOSED,
+    CLOSED_FORM,
+    MOST_REQUESTS,
+    MOST_TOKENS,
+    POISSON,
+    Request,
+    checked_seed,
+    counts_of_rule,
+    read_requests,
+)
+
+COUNTED = 10  # requests of a closed loop for each one under way
+WARM_UP = 2  # likewise, before those
+
+
+class Client(Struct, frozen=True):
+    """The behaviour of a client."""
+
+    concurrency: int = 0  # requests under way at a time; 0: requests arrive at times of their own
+    lengths: float = 1.0  # lengths are uniform between this share of the given one and all of it
+    warm_up: int | None = None  # requests that are not counted; None: by the rule of closed loops
+    seed: int | None = None  # of arrivals and lengths; None: 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.lengths <= 1:
+            raise UsageError(
+                f"--lengths is {self.lengths:g}", remedy="give a share above 0 and up to 1, such as 0.8"
+            )
+        if not 0 <= self.concurrency <= MOST_REQUESTS:
+            remedy = f"give a number from 1 to {MOST_REQUESTS:,}"
+            raise UsageError(f"--concurrency is {self.concurrency}", remedy=remedy)
+
+
+class Traffic(Struct, frozen=True):
+    """Requests in the order in which a client sends them."""
+
+    requests: tuple[Request, ...]
+    concurrency: int = 0  # 0: requests arrive at times of their own
+    warm_up: int = 0  # of the requests, from the first one on, which are not counted
+
+
+def read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
+    """Return the requests of a file, of a rule, or given ones, as the client sends them."""
+    is_rule = isinstance(given, str) and given.startswith((CLOSED, POISSON))
+    if client.lengths != 1 and not is_rule:
+        raise UsageError("--lengths is only for requests that are made by a rule", remedy="leave it out")
+    if isinstance(given, str) and given.startswith(CLOSED):
+        return _closed(given, client)
+    requests = read_requests(given, client.seed) if isinstance(given, str) else tuple(given)
+    if not requests:
+        raise UsageError("there are no requests", remedy="give one at least")
+    if client.concurrency:
+        requests = _without_arrivals(given, requests)
+    requests = _varied(requests, client)
+    warm_up = client.warm_up or 0
+    if not 0 <= warm_up < len(requests):
+        remedy = f"give a number from 0 to {len(requests) - 1}, since each counts or warms up"
+        raise UsageError(f"--warm-up is {warm_up}, of {len(requests)} requests", remedy=remedy)
+    return Traffic(requests, client.concurrency, warm_up)
+
+
+def _without_arrivals(given: str | Sequence[Request], requests: tuple[Request, ...]) -> tuple[Request, ...]:
+    """Return the requests of a closed loop, which are sent in the order of their arrival."""
+    if isinstance(given, str) and given.startswith(POISSON):
+        raise UsageError(
+            f"requests of {given} arrive at times of their own",
+            remedy=f"leave out --concurrency, or give {CLOSED_FORM}",
+        )
+    return tuple(replace(request, arrival_ns=0) for request in requests)
+
+
+def _closed(given: str, client: Client) -> Traffic:
+    """Return the requests of the rule closed:PROMPT,OUTPUT[,COUNT]; COUNT are counted."""
+    if not client.concurrency:
+        raise UsageError(
+            f"{given} needs the number of requests under way", remedy="give --concurrency, such as 16"
+        )
+    words = given.removeprefix(CLOSED).split(",")
+    try:
+        prompt, output, *counts = (int(word) for word in words)
+        (count,) = counts or (COUNTED * client.concurrency,)
+    except ValueError:
+        raise UsageError(f"{given!r} is not {CLOSED_FORM}", remedy="as in closed:1024,1024") from None
+    warm_up = WARM_UP * client.concurrency if client.warm_up is None else client.warm_up
+    tokens = (("PROMPT", prompt, MOST_TOKENS), ("OUTPUT", output, MOST_TOKENS))
+    counts_of_rule(given, (*tokens, ("COUNT", count, MOST_REQUESTS)))
+    if not 0 <= warm_up <= MOST_REQUESTS:
+        raise UsageError(f"--warm-up is {warm_up}", remedy=f"give a number from 0 to {MOST_REQUESTS:,}")
+    requests = tuple(Request(number, 0, prompt, output) for number in range(warm_up + count))
+    return Traffic(_varied(requests, client), client.concurrency, warm_up)
+
+
+def _varied(requests: tuple[Request, ...], client: Client) -> tuple[Request, ...]:
+    """Return the requests with lengths drawn between the client's share of theirs and all of it."""
+    if client.lengths == 1:
+        return requests
+    import numpy as np
+
+    chance = np.random.default_rng([checked_seed(client.seed), 1])  # other numbers than arrivals have
+
+    def drawn(most: list[int]) -> list[int]:
+        least = [max(int(length * client.lengths), 1) for length in most]
+        numbers: list[int] = chance.integers(least, most, endpoint=True).tolist()
+        return numbers
+
+    prompts = drawn([request.prompt for request in requests])
+    outputs = drawn([request.output for request in requests])
+    return tuple(
+        replace(request, prompt=prompt, output=output)
+        for request, prompt, output in zip(requests, prompts, outputs, strict=True)
+    )
