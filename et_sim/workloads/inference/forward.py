@@ -238,9 +238,14 @@ SCORE_BYTES = 4  # size of a score by which tokens are chosen
 TOKEN_BYTES = 8  # size of a token's number
 
 
-def run_by(engine: str, *, eager: bool = False, expert_exchange: str = "") -> MadeFor:
-    """Return an engine that runs passes with its own exchanges; `eager`: without a graph of kernels."""
-    return MadeFor(engine, engine=engine, eager=eager, expert_exchange=expert_exchange)
+def run_by(engine: str, *, eager: bool = False, launch_ns: float = 0.0, expert_exchange: str = "") -> MadeFor:
+    """Return an engine that runs passes with its own kernels and exchanges.
+
+    Kernels of a graph are launched at once. `eager`: they are launched one by one; the host takes `launch_ns`
+    for each, and a kernel begins after its own launch.
+    """
+    host_ns = launch_ns if eager else 0.0
+    return MadeFor(engine, launch_ns=host_ns, engine=engine, eager=eager, expert_exchange=expert_exchange)
 
 
 def make_inference(
