@@ -42,7 +42,7 @@ HEAD_SIZE = 64
 _OF_SERVING = (
     *("tp", "pp", "ep", "stage-layers"),
     *("value-bytes", "value-type", "products", "tflops", "memory-gbps"),
-    *("dp", *(_NUMBERS := ("expert-products", "cache-type", "computes"))),
+    *("dp", *(_NUMBERS := ("expert-products", "redundant-experts", "cache-type", "computes"))),
 )
 _OF_INFERENCE = (*_OF_SERVING, "order", "batch")
 _OF_REPLICATED = (

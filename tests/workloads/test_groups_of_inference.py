@@ -67,12 +67,12 @@ def test_ranks_share_all_experts_once(tensor: int, data: int, expert: int) -> No
     assert mine * plan.ranks == routed
 
 
-def test_experts_on_one_rank_of_each_are_tensor_parallel() -> None:
-    """TP x EP with an expert axis of 1 is TP, kernel by kernel."""
-    batch = Batch.of([Segment(1, 5)] * 8)
-    one, same = made(Plan(tensor=4), batch).trace(0), made(Plan(tensor=4, expert=1), batch).trace(0)
-    assert one.tensor_bytes.tolist() == same.tensor_bytes.tolist()
-    assert moved(one) == moved(same)
+@pytest.mark.parametrize(("expert", "count", "width"), [(1, 8, 32), (2, 4, 64), (4, 2, 128)])
+def test_each_rank_has_a_share_of_some_experts(expert: int, count: int, width: int) -> None:
+    """Show that without an expert axis, this is tensor parallelism: a share of all experts."""
+    trace = made(Plan(tensor=4, expert=expert), Batch.of([Segment(1, 5)] * 64)).trace(0)
+    shapes = {trace.layer_shapes[shape] for shape in trace.layer_shape[rows_named(trace, "experts down")]}
+    assert shapes == {f"gemm 16 64 {width} x {count}"}
 
 
 def test_ranks_of_a_group_add_the_outputs_of_their_experts() -> None:
@@ -169,6 +169,19 @@ def test_passes_that_do_not_fit_the_groups_are_refused(
     model = with_experts(hidden=8, heads=8) if plan.data == 32 else with_experts()
     with pytest.raises(UsageError, match=message):
         made(plan, *groups, model=model)
+
+
+def test_copies_of_experts_fill_ranks_that_do_not_divide_them() -> None:
+    model, segments = with_experts(), [Segment(1, 5)] * 64
+    with pytest.raises(UsageError, match="8 is not a multiple of 3"):
+        made(Plan(data=3, expert=3), Batch.of(segments))
+    plan = Plan(data=3, expert=3, redundant_experts=1)
+    trace = made(plan, Batch.of(segments)).trace(0)
+    shapes = {trace.layer_shapes[shape] for shape in trace.layer_shape[rows_named(trace, "experts up")]}
+    assert shapes == {f"gemm {-(-64 * 3 * 2 // 9)} 256 64 x 3"}
+    one = model.experts.expert.weights(64) * 2 if model.experts else 0
+    more = [weight_bytes_of_stage(model, one, 0) for one in (plan, Plan(data=4, expert=4))]
+    assert more[0] - more[1] == 3 * one
 
 
 def test_operations_of_groups_add_up() -> None:

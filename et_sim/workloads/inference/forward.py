@@ -422,12 +422,12 @@ class _Pass:
             self._once(name, layer, kernels)
 
     def _experts(self, layer: int, experts: Experts) -> None:
-        """Run experts with tokens spread as evenly as possible: each choice uses another expert."""
+        """Run experts with tokens spread as evenly as possible: each choice uses another expert or copy."""
         plan, hidden = self.plan, self.model.hidden
         is_one_group = plan.data == 1
         share = 1 if is_one_group else plan.tensor  # of a group's tokens, which all its ranks have
         chosen = self.loads.total * experts.chosen
-        busy = min(experts.count, chosen)
+        busy = min(experts.count + plan.redundant_experts, chosen)
         local, rows = -(-busy // plan.expert), -(-chosen // busy)
         tokens = -(-self.batch.tokens // share)
         if tokens:

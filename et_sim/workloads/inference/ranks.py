@@ -24,8 +24,8 @@ def expert_sharers(plan: Plan) -> int:
 
 
 def experts_on_rank(experts: Experts, plan: Plan) -> tuple[int, int]:
-    """Return the experts of a rank, and the ranks that share each of them."""
-    return experts.count // plan.expert, expert_sharers(plan)
+    """Return the experts of a rank, copies included, and the ranks that share each of them."""
+    return (experts.count + plan.redundant_experts) // plan.expert, expert_sharers(plan)
 
 
 def with_sharers(model: Model, plan: Plan) -> Plan:

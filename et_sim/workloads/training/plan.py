@@ -249,6 +249,9 @@ class Plan(Struct, frozen=True):
     expert_products: str = choice(
         "the same of routed experts alone, in inference", "", choices=PRODUCTS, may_be_empty=True
     )
+    redundant_experts: int = _amount(
+        "copies of experts, in inference: experts and copies are spread evenly over the ranks", 0
+    )
     cache_type: str = choice(
         "numbers of cached keys and values (default: those that the model's file states, or values)",
         "",

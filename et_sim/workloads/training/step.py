@@ -45,7 +45,7 @@ OFFLOAD_STREAM = "offload"
 
 
 CAST_IN_TRAINING = ("fp8", "fp4")
-OF_INFERENCE = ("expert_products", "cache_type", "computes")
+OF_INFERENCE = ("expert_products", "redundant_experts", "cache_type", "computes")
 
 
 def _check_numbers(plan: Plan) -> None:
