@@ -42,8 +42,9 @@ HEAD_SIZE = 64
 _OF_SERVING = (
     *("tp", "pp", "ep", "stage-layers"),
     *("value-bytes", "value-type", "products", "tflops", "memory-gbps"),
+    *("dp", *(_NUMBERS := ("expert-products", "cache-type", "computes"))),
 )
-_OF_INFERENCE = (*_OF_SERVING, "dp", "order", "batch")
+_OF_INFERENCE = (*_OF_SERVING, "order", "batch")
 _OF_REPLICATED = (
     *("dp", "batch", "micro-batches", "bucket", "zero", "shard", "value-bytes", "value-type"),
     *("gradient-bytes", "sum-bytes", "master-bytes", "tflops", "memory-gbps"),
@@ -90,7 +91,7 @@ def with_plan(job: str, group: OptionGroup) -> Callable[[type[Declared]], type[D
 
     def declared(options: type[Declared]) -> type[Declared]:
         for name, hint in plan_options(group).items():
-            if job in jobs_of(hint):
+            if job in jobs_of(hint) and not hasattr(options, name):
                 options.__annotations__[name] = hint
                 setattr(options, name, None)
         return options
@@ -116,7 +117,8 @@ def plan_options(group: OptionGroup = PLAN) -> dict[str, Any]:
             parse=whole_numbers if key.kind is COUNTS else None,
             least=int(key.minimum) if key.kind is COUNT else None,
         )
-        marks = key.meaning + shown, option, group, Of((*LANGUAGE, *others))
+        learning = () if key.name in _NUMBERS else LANGUAGE
+        marks = key.meaning + shown, option, group, Of((*learning, *others))
         hints[key.name.replace("-", "_")] = Annotated[kind if kind is bool else kind | None, *marks]
     return hints
 
@@ -152,6 +154,7 @@ class JobOptions(ModelOptions):
     top: Annotated[Numbers, "hidden layers of the top network", RECOMMENDATION, LEARNS] = None
 
 
+@with_plan(PREFILL, PASSES)
 class InferenceOptions(JobOptions):
     """Options of training and of forward passes."""
 
@@ -198,7 +201,8 @@ def refuse_others(options: Command, kind: str) -> None:
     for name in given(options, (name for name, kinds in jobs.items() if kind not in kinds)):
         noun, remedy = kind, f"only {' and '.join(JOBS)} have it"
         if LLM not in jobs[name]:
-            remedy = f"only {jobs[name][0]} has it"
+            *others, last = jobs[name]
+            remedy = f"only {', '.join(others)} and {last} have it" if others else f"only {last} has it"
         elif kind in REPLICATED:
             remedy = f"a rank of {kind} has all dense weights; --dp gives the number of ranks"
         elif kind in INFERENCE:
@@ -310,11 +314,13 @@ def _inference(options: InferenceOptions) -> DescribedJob:
 
     from et_sim.workloads.inference.batch import Batch, Segment, sights
     from et_sim.workloads.inference.forward import make_inference, run_by
+    from et_sim.workloads.inference.numbers import check_cache_type
 
     if options.model is None:
         raise UsageError("inference needs a model", remedy="add --model, such as --model llama3-8b")
     plan = read_plan(options)
     model = read_model(options, plan)
+    check_cache_type(model, plan, plan.types, vars(options).get("machine") or "it")
     if options.kind == PREFILL:
         lengths = _lengths(options.kind, "--prompt", options.prompt, model, 0)
         segments = [[Segment(length) for length in lengths]]
@@ -366,8 +372,13 @@ def read_plan(options: Command, **usual: Any) -> Plan:
 
     machine = preset(known)
     peaks = () if vars(options).get("system") else machine.peaks  # a system file describes other NPUs
-    plan = plan_of({**fields_of_machine(machine.node, peaks, chosen), **chosen}, **usual)
-    check_peaks(plan.values, plan.cast_to, peaks, machine.name)
+    decided = fields_of_machine(machine.node, peaks, chosen)
+    if vars(options).get("kind", SERVE) not in (SERVE, *INFERENCE):
+        plan = plan_of({**decided, **chosen}, **usual)
+        check_peaks(plan.values, plan.cast_to, peaks, machine.name)
+        return plan
+    plan = plan_of({**decided, "computes": ",".join(peaks), **chosen}, **usual)
+    check_peaks(plan.values, "", peaks, machine.name)
     return plan
 
 

@@ -176,7 +176,7 @@ def _flag(slot: Slot, value: Any) -> bool:
 
 def _choice(slot: Slot, value: Any) -> str:
     words = slot.key.words
-    if isinstance(value, str) and value in words:
+    if isinstance(value, str) and (value in words or (not value and slot.key.may_be_empty)):
         return value
     raise slot.refusal(value, hint=nearest(value, words) if isinstance(value, str) else "")
 

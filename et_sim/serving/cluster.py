@@ -1,5 +1,8 @@
 """Replicas over time: requests arrive, passes end, caches arrive, and idle replicas begin their next pass.
 
+With data-parallel attention, a replica has several groups of ranks with sequences of their own. Each counts
+as a replica for requests, but all groups of a replica begin and end their passes together.
+
 A request goes to the replica with the fewest tokens still to be processed, the first one of several. With
 separate pools, that is a replica for prompts; the request's cache then goes to the replica for further tokens
 with the fewest left to do, which must have blocks for it. A replica sends one cache at a time, and receives
@@ -50,7 +53,7 @@ class Replica(Struct):
 
     number: int
     pool: CachePool
-    place: int  # in the pool
+    place: int  # in the pool, counted by groups of ranks with sequences of their own
     batcher: Batcher
     is_busy: bool = False
     sends_until_ns: int = 0
@@ -81,7 +84,7 @@ class ServingCluster(Struct):
 
     def __post_init__(self) -> None:
         for pool in self.pools:
-            for place in range(pool.replicas):
+            for place in range(pool.groups):
                 batcher = Batcher(self.policy, pool.blocks)
                 self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
 
@@ -133,7 +136,11 @@ class ServingCluster(Struct):
         sequence.replica = replica.number
         replica.batcher.enqueue(sequence)
 
-    def _end_pass(self, now: int, replica: Replica, batch: list[Share]) -> None:
+    def _end_pass(self, now: int, groups: Sequence[Replica], batches: Sequence[list[Share]]) -> None:
+        for replica, batch in zip(groups, batches, strict=True):
+            self._end_of_group(now, replica, batch)
+
+    def _end_of_group(self, now: int, replica: Replica, batch: list[Share]) -> None:
         replica.is_busy = False
         received = now + round(self.engine.host.after_ns)
         for sequence in replica.batcher.complete(batch):
@@ -163,8 +170,12 @@ class ServingCluster(Struct):
         for replica in self.replicas:
             replica.batcher.admit_caches(partial(self._send, now, replica))
         for replica in self.replicas:
-            if not replica.is_busy and (batch := replica.batcher.next_batch()):
-                self._run(now, replica, batch)
+            if replica.is_busy or replica.place % replica.pool.plan.data:
+                continue
+            groups = self.replicas[replica.number : replica.number + replica.pool.plan.data]
+            batches = [group.batcher.next_batch() for group in groups]
+            if any(batches):
+                self._run(now, groups, batches)
 
     def _send(self, now: int, target: Replica, sequence: Served) -> None:
         source, _ = self._held[sequence.request.number]
@@ -174,30 +185,35 @@ class ServingCluster(Struct):
         sequence.transfer_ns = took
         self._push(begin + took, CACHE_ARRIVES, sequence, target)
 
-    def _run(self, now: int, replica: Replica, shares: list[Share]) -> None:
+    def _run(self, now: int, groups: Sequence[Replica], batches: Sequence[list[Share]]) -> None:
+        """Begin a pass of all groups of a replica, which ends for all of them at the same time."""
         segments = [
-            Segment(tokens, sequence.cached, tokens == sequence.pending) for sequence, tokens in shares
+            [Segment(tokens, sequence.cached, tokens == sequence.pending) for sequence, tokens in shares]
+            for shares in batches
         ]
-        batch = Batch.of(self.engine.padded(segments), self.context_step, self.sights)
-        end = now + self.engine.pass_ns(self.times.pass_ns(replica.pool, batch), batch, self.layers)
-        for sequence, _ in shares:
-            if sequence.scheduled_ns < 0:
-                sequence.scheduled_ns = now
-        self.iterations.append(
-            ReplicaPass(
-                replica.number,
-                now,
-                end,
-                len(shares),
-                batch.prefill.tokens,
-                sum(not is_prompt(segment) for segment in segments),
-                sum(segment.context for segment in segments),
-                replica.batcher.used,
-                len(replica.batcher.waiting),
-            )
-        )
-        replica.is_busy = True
-        self._push(end, PASS_ENDS, replica, shares)
+        loads = [Batch.of(self.engine.padded(each), self.context_step, self.sights) for each in segments]
+        took = self.times.pass_ns(groups[0].pool, loads[0] if len(loads) == 1 else tuple(loads))
+        end = now + max(self.engine.pass_ns(took, batch, self.layers) for batch in loads)
+        for replica, shares, batch, of_batch in zip(groups, batches, loads, segments, strict=True):
+            replica.is_busy = True
+            for sequence, _ in shares:
+                if sequence.scheduled_ns < 0:
+                    sequence.scheduled_ns = now
+            if shares:
+                self.iterations.append(
+                    ReplicaPass(
+                        replica.number,
+                        now,
+                        end,
+                        len(shares),
+                        batch.prefill.tokens,
+                        sum(not is_prompt(segment) for segment in of_batch),
+                        sum(segment.context for segment in of_batch),
+                        replica.batcher.used,
+                        len(replica.batcher.waiting),
+                    )
+                )
+        self._push(end, PASS_ENDS, groups, batches)
 
     def _push(self, time_ns: int, kind: int, *arguments: Any) -> None:
         self._count += 1

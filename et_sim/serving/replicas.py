@@ -23,8 +23,9 @@ from et_sim.serving.engines.description import EngineMemory
 from et_sim.tables.summary import Scope
 from et_sim.trace import Workload
 from et_sim.trace.workload import MadeFor
-from et_sim.workloads.inference.batch import Batch, cache_bytes_of_stage, check, weight_bytes_of_stage
+from et_sim.workloads.inference.batch import Batch, GroupBatches, check
 from et_sim.workloads.inference.forward import ReplicaPlace, make_replica, make_transfer, run_by
+from et_sim.workloads.inference.memory import cache_bytes_of_stage, weight_bytes_of_stage
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
@@ -47,13 +48,19 @@ class CachePool(Struct, frozen=True):
         return self.plan.ranks
 
     @property
+    def groups(self) -> int:
+        """Return the groups of ranks with sequences of their own, in all replicas."""
+        return self.replicas * self.plan.data
+
+    @property
     def end(self) -> int:
         """Return the first rank after the pool."""
         return self.first_rank + self.replicas * self.ranks
 
-    def place(self, replica: int) -> ReplicaPlace:
-        """Return the place of a replica of the pool."""
-        return ReplicaPlace(self.plan, self.first_rank + replica * self.ranks)
+    def place(self, group: int) -> ReplicaPlace:
+        """Return the place of a group of the pool."""
+        replica, within = divmod(group, self.plan.data)
+        return ReplicaPlace(self.plan, self.first_rank + replica * self.ranks, within)
 
 
 class CacheRoom(Struct, frozen=True):
@@ -108,15 +115,15 @@ def check_pools(pools: tuple[CachePool, ...], npus: int) -> None:
         if npus % pool.ranks:
             raise UsageError(
                 f"{plural(pool.ranks, 'rank')} of a replica do not divide the {npus} NPUs of the machine",
-                remedy=f"choose --tp and --pp whose product divides {npus}, or another number of NPUs",
+                remedy=f"choose --tp, --dp and --pp whose product divides {npus}, or another number of NPUs",
             )
 
 
 class Times(Protocol):
     """The times that serving needs."""
 
-    def pass_ns(self, pool: CachePool, batch: Batch) -> int:
-        """Return the time of a replica of a pool for a batch."""
+    def pass_ns(self, pool: CachePool, batch: GroupBatches) -> int:
+        """Return the time of a replica of a pool for a batch, or for one of each of its groups."""
 
     def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
         """Return the time of sending the cache of these tokens from one replica to another."""
@@ -129,20 +136,22 @@ class SimulatedTimes(Struct):
     options: RunOptions
     npus: int
     manifest: Mapping[str, Any] = field(default_factory=dict)  # of the first pass
-    passes: dict[tuple[int, Batch], int] = field(default_factory=dict)
+    passes: dict[tuple[int, GroupBatches], int] = field(default_factory=dict)
     transfers: dict[tuple[Any, ...], int] = field(default_factory=dict)
     scope: Scope = field(default_factory=lambda: Scope(includes=[], leaves_out=[]))  # of the first pass
     replayed: int = 0  # kernels of the first pass with recorded times
     exchanges: str = ""  # the engine whose own all-reduces run; empty: those of the machine's library
     _tasks: dict[MadeFor | None, Task] = field(default_factory=dict)
 
-    def pass_ns(self, pool: CachePool, batch: Batch) -> int:
+    def pass_ns(self, pool: CachePool, batch: GroupBatches) -> int:
         """Return the time of a pass, simulated the first time."""
         key = (pool.first_rank, batch)
         if key not in self.passes:
             software = None
             if self.exchanges:
-                software = run_by(self.exchanges, eager=bool(batch.prefill.segments))
+                groups = (batch,) if isinstance(batch, Batch) else batch
+                is_eager = any(group.prefill.segments for group in groups)
+                software = run_by(self.exchanges, eager=is_eager)
             place = {"first": pool.first_rank, "ranks": self.npus}
             workload = make_replica(self.model, pool.plan, batch, **place, software=software)
             self.passes[key] = self._simulated(workload)

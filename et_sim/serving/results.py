@@ -181,7 +181,7 @@ class Serving(Struct, frozen=True, eq=False):
         """Return columns of the table of passes."""
         rows = np.array(self.iterations, np.int64).reshape(-1, len(ReplicaPass._fields))
         table: dict[str, Any] = dict(zip(ReplicaPass._fields, rows.T, strict=True))
-        number = np.repeat(np.arange(len(self.pools)), [pool.replicas for pool in self.pools])
+        number = np.repeat(np.arange(len(self.pools)), [pool.groups for pool in self.pools])
         pool = number[table["replica"]]
         sizes = np.array([pool.token_bytes * self.policy.block for pool in self.pools])
         table["cache_bytes"] = table.pop("used_blocks") * sizes[pool]
@@ -228,7 +228,7 @@ class Serving(Struct, frozen=True, eq=False):
 
     @property
     def _replicas(self) -> int:
-        return sum(pool.replicas for pool in self.pools)
+        return sum(pool.groups for pool in self.pools)
 
     @property
     def _npus(self) -> int:
@@ -243,6 +243,7 @@ class Serving(Struct, frozen=True, eq=False):
             "tensor": pool.plan.tensor,
             "pipeline": pool.plan.pipeline,
             "expert": pool.plan.expert,
+            "data": pool.plan.data,
             "first_rank": pool.first_rank,
             "cache_tokens": tokens,
             "cache_bytes": tokens * pool.token_bytes,

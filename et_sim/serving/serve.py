@@ -12,6 +12,8 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.machine import Machine, read_machine
+from et_sim.machine.roofline import ANY
+from et_sim.machine.system import peaks_of
 from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import Policy
 from et_sim.serving.clients import Client, read_traffic
@@ -33,6 +35,7 @@ from et_sim.tables.summary import Scope
 from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
 from et_sim.workloads.inference.batch import check, check_length, sights
+from et_sim.workloads.inference.numbers import check_cache_type
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
@@ -89,6 +92,11 @@ def serve(
     for request in requests:
         check_length(model, request.prompt + request.output)
     machine = read_machine(**options.parts, profile=options.profile)
+    setup = replace(
+        setup,
+        plan=_on_machine(model, setup.plan, machine, options),
+        decode_plan=setup.decode_plan and _on_machine(model, setup.decode_plan, machine, options),
+    )
     npus = machine.network.ranks
     pools = _pools(model, setup, machine)
     check_pools(pools, npus)
@@ -134,6 +142,13 @@ def serve(
         machine.system.costs,
         setup.engine.errors,
     )
+
+
+def _on_machine(model: Model, plan: Plan, machine: Machine, options: RunOptions) -> Plan:
+    """Return the plan with the datatypes that the machine multiplies in; refuse a cache in others."""
+    types = tuple(sorted(set(peaks_of(machine.system)) - {ANY}))
+    check_cache_type(model, plan, types, options.machine or "the machine")
+    return plan if plan.computes or not types else replace(plan, computes=",".join(types))
 
 
 def _scope(of_pass: Scope, engine: Engine) -> Scope:

@@ -26,7 +26,7 @@ Goodput = TypedDict("Goodput", {
 Pool = TypedDict("Pool", {
     "work": str, "replicas": int, "ranks_of_replica": int, "tensor": int, "pipeline": int, "expert": int,
     "cache_tokens": int, "cache_bytes": NotRequired[int], "token_bytes": NotRequired[int],
-    "first_rank": NotRequired[int],
+    "first_rank": NotRequired[int], "data": NotRequired[int],
 })
 Policy = TypedDict("Policy", {
     "name": str, "block": NotRequired[int], "max_batch": NotRequired[int], "token_budget": NotRequired[int],

@@ -172,12 +172,14 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
     policy, step = summary["policy"], summary["context_step"]
     setting = []
     for pool in summary["pools"]:
-        axes = [f"{axis} {pool[axis]}" for axis in ("tensor", "pipeline") if pool[axis] > 1]
+        sizes = {"tensor": pool["tensor"], "data": pool.get("data", 1), "pipeline": pool["pipeline"]}
+        axes = [f"{axis} {size}" for axis, size in sizes.items() if size > 1]
         spread = " x ".join(axes) or "whole"
         if pool["expert"] > 1:
             spread += f", experts over {pool['expert']}"
         each = f"each {summary['model']} on {plural(pool['ranks_of_replica'], 'NPU')} ({spread})"
         cache = f"with a cache of {pool['cache_tokens']:,} tokens"
+        cache += f" in each of {sizes['data']} groups" if sizes["data"] > 1 else ""
         setting.append(("replicas", f"{pool['replicas']} for {_WORKS[pool['work']]}, {each}, {cache}"))
     used = sum(pool["replicas"] * pool["ranks_of_replica"] for pool in summary["pools"])
     if used < summary["npus"]:

@@ -7,7 +7,7 @@ machines that time kernels by them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -84,20 +84,6 @@ def stored_bytes(values: int, dtype: str) -> int:
     """
     each, block = {"fp8": (8, 32), "fp4": (4, 16)}[dtype]
     return -(-values * each // 8) - (-values // block)
-
-
-def linear(
-    name: str, rows: int, columns: int, inner: int, value_bytes: int, dtype: str, copies: int = 1
-) -> Iterator[Kernel]:
-    """Yield a product with weights in the largest memory, after a cast of its inputs if it has a datatype.
-
-    Weights are cast once, before all passes.
-    """
-    kernel = product(name, rows, columns, inner, value_bytes, copies)
-    if dtype:
-        yield cast(f"{name} inputs cast", rows * inner * copies, value_bytes, dtype, 1)
-        kernel = quantised(kernel, rows * columns * copies, value_bytes, dtype)
-    yield kernel.cold()
 
 
 def passing(name: str, values: int, moved: int, operations: int = 1, launches: int = 1) -> Kernel:

@@ -20,8 +20,8 @@ from et_sim.serving.requests import Request
 from et_sim.serving.results import Objectives, Serving
 from et_sim.serving.serve import Setup, serve
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, read_model
-from et_sim.workloads.inference.batch import cache_bytes, cache_bytes_of_stage, weight_bytes_of_stage
 from et_sim.workloads.inference.forward import ReplicaPlace, make_transfer, messages
+from et_sim.workloads.inference.memory import cache_bytes, cache_bytes_of_stage, weight_bytes_of_stage
 from et_sim.workloads.models.model import Attention
 
 MACHINE = RunOptions(machine="h100-dgx:2")
@@ -123,10 +123,10 @@ def test_every_rank_gets_all_that_it_caches(
         for rank in range(other_tensor):
             number = target.first + stage * other_tensor + rank
             got = sum(size for (_, to), size in sent.items() if to == number)
-            assert got == cache_bytes_of_stage(model, target.plan, stage)
+            assert got == 8 * cache_bytes_of_stage(model, target.plan, stage)  # bits
     assert all(sender < target.first for sender, _ in sent)
     if heads >= other_tensor:
-        assert sum(sent.values()) == cache_bytes(model)
+        assert sum(sent.values()) == 8 * cache_bytes(model)
 
 
 def test_the_rest_of_the_memory_is_cache() -> None:

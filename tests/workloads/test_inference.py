@@ -18,8 +18,9 @@ from et_sim.machine.presets import preset
 from et_sim.trace import Trace
 from et_sim.trace.preflight import find_problems
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, read_model
-from et_sim.workloads.inference.batch import BatchLoad, cache_bytes, cache_bytes_of_stage
+from et_sim.workloads.inference.batch import BatchLoad
 from et_sim.workloads.inference.forward import make_replica
+from et_sim.workloads.inference.memory import cache_bytes, cache_bytes_of_stage
 from et_sim.workloads.models.model import Attention
 
 

@@ -18,7 +18,8 @@ from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.cli import main
 from et_sim.trace import NodeKind
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, make_training, read_model
-from et_sim.workloads.inference.batch import AttentionSight, cache_bytes, sights
+from et_sim.workloads.inference.batch import AttentionSight, sights
+from et_sim.workloads.inference.memory import cache_bytes
 from et_sim.workloads.models.configuration import PRESETS, model_of, preset_names
 from et_sim.workloads.models.keys import without_effect
 from et_sim.workloads.models.model import ATTENTION, RECURRENCE, Experts, FeedForward, LayerKind, Recurrence

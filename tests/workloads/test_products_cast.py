@@ -12,8 +12,9 @@ from training_jobs import decoder, memory, moved, rows_named, transformer, with_
 from et_sim.basics.errors import UsageError
 from et_sim.trace.columns import Trace
 from et_sim.workloads import make_training
-from et_sim.workloads.inference.batch import Batch, Segment, weight_bytes_of_stage
+from et_sim.workloads.inference.batch import Batch, Segment
 from et_sim.workloads.inference.forward import make_inference
+from et_sim.workloads.inference.memory import weight_bytes_of_stage
 from et_sim.workloads.kernels import stored_bytes
 from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.plan import Plan
@@ -152,14 +153,26 @@ def test_values_of_a_byte_are_refused() -> None:
         make_inference(decoder(), Plan(value_bytes=1), [Batch.of([Segment(8)])])
 
 
-def test_inference_casts_inputs_and_keeps_weights_cast() -> None:
+def test_inference_casts_inputs_in_the_kernel_before_and_keeps_weights_cast() -> None:
     model, tokens = decoder(), 8
     plain, cast = (Plan(tensor=2, products=products) for products in ("values", "fp8"))
     trace = make_inference(model, cast, [Batch.of([Segment(tokens)])]).trace(0)
     values = tokens * model.feed_forward.width // 2
-    assert of(trace, "layer 0 feed-forward down inputs cast") == (1, 2 * values + stored_bytes(values, "fp8"))
-    read = stored_bytes(values + model.feed_forward.width // 2 * model.hidden, "fp8")
+    read = values + model.feed_forward.width // 2 * model.hidden + 4  # a scale of the matrix
     assert of(trace, "layer 0 feed-forward down") == (1, read + 2 * tokens * model.hidden)
-    assert not rows_named(trace, "weights cast").any()
-    assert moved(trace) == moved(make_inference(model, plain, [Batch.of([Segment(tokens)])]).trace(0))
+    before = make_inference(model, plain, [Batch.of([Segment(tokens)])]).trace(0)
+    assert not rows_named(trace, " cast").any()
+    assert len(trace) == len(before)
+    assert moved(trace) == moved(before)
     assert weight_bytes_of_stage(model, cast, 0) < 0.8 * weight_bytes_of_stage(model, plain, 0)
+
+
+def test_numbers_of_inference_are_refused_in_training() -> None:
+    for given, text in (
+        ({"products": "int4"}, "products is int4, which is for inference"),
+        ({"expert_products": "fp8"}, "expert_products is for inference"),
+        ({"cache_type": "fp8"}, "cache_type is for inference"),
+    ):
+        with pytest.raises(UsageError) as refused:
+            transformer(**given)
+        assert text in f"{refused.value}"

@@ -2,9 +2,6 @@
 
 Kernels depend on sums over the sequences only, so batches with equal sums are equal. Layers that see a window
 or a chunk have sums of their own.
-
-The module also computes the size of the cache of keys and values. Tensor-parallel ranks have a share of the
-heads of keys and values; if there are fewer heads than ranks, several ranks have the same heads.
 """
 
 from __future__ import annotations
@@ -17,36 +14,9 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import FieldError, UsageError
 from et_sim.basics.units import plural
-from et_sim.workloads.kernels import stored_bytes
-from et_sim.workloads.models.model import Attention, Model
-from et_sim.workloads.training.layers import ModelLayers
+from et_sim.workloads.inference.ranks import expert_sharers
+from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
-
-
-def cached_values(attention: Attention) -> int:
-    """Return the cached values of a token in one layer."""
-    if attention.latent is not None:
-        return attention.latent.value_rank + attention.latent.rotary_size
-    return attention.key_heads * (attention.query_size + attention.value_size)
-
-
-def cached_values_of_rank(attention: Attention, tensor: int) -> int:
-    """Return the cached values of a token in one layer on each tensor-parallel rank."""
-    if attention.latent is not None:
-        return cached_values(attention)
-    return -(-attention.key_heads // tensor) * (attention.query_size + attention.value_size)
-
-
-def cache_bytes(model: Model, value_bytes: int = 2) -> int:
-    """Return the cached bytes of a token in all layers; layers with windows keep all tokens, too."""
-    layers = sum(model.has_attention(layer) for layer in range(model.layers))
-    return layers * cached_values(model.attention) * value_bytes
-
-
-def cache_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:
-    """Return the cached bytes of a token on a rank at a place of the pipeline."""
-    layers = sum(model.has_attention(layer) for layer in plan.part(model, place, 0).all_layers)
-    return layers * cached_values_of_rank(model.attention, plan.tensor) * plan.value_bytes
 
 
 class Segment(NamedTuple):
@@ -174,16 +144,7 @@ class Batch(Struct, frozen=True):
         return ", ".join(parts)
 
 
-def weight_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:
-    """Return the bytes of weights on a rank at a place of the pipeline; layers count as cast for products."""
-    layers, part = ModelLayers(model, plan), plan.part(model, place, 0)
-    ends = layers.embedding_weights * part.has_embedding + layers.head_weights * part.has_head
-    weights = 0
-    shares = plan.tensor if plan.expert == 1 else 1  # of every expert
-    for layer in part.all_layers:
-        weights += layers.dense_weights(layer) + -(-layers.expert_weights(layer) // shares)
-    of_layers = stored_bytes(weights, plan.cast_to) if plan.cast_to else weights * plan.value_bytes
-    return ends * plan.value_bytes + of_layers
+GroupBatches = Batch | tuple[Batch, ...]  # of all data-parallel groups alike, or of each of them
 
 
 def check(model: Model, plan: Plan) -> None:
@@ -215,8 +176,8 @@ def _check_shares(model: Model, plan: Plan) -> None:
     if plan.expert_skew:
         raise FieldError("`expert_skew` is for training", remedy="leave `expert_skew` out")
     _check_share("experts", experts.count, plan.expert, "expert-parallel ranks")
-    if plan.expert == 1:
-        _check_share("the width of an expert", experts.expert.width, tensor, "tensor-parallel ranks")
+    sharers = expert_sharers(plan)
+    _check_share("the width of an expert", experts.expert.width, sharers, "ranks that share every expert")
 
 
 def _check_share(quantity: str, total: int, share: int, by: str) -> None:

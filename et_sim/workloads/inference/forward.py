@@ -1,10 +1,14 @@
 """Forward passes of a model, one after the other: kernels and exchanges of every rank.
 
 Tensor-parallel ranks have a share of every layer and of the vocabulary, and all-reduce their outputs after
-attention, after the feed-forward part and after the embedding. All of them gather the scores of the next
-tokens. Experts are shared in the same way; or, with an expert axis, each is whole on a rank: every rank of
-the tensor axis sends a share of the tokens to the ranks of their experts, receives the outputs, and gathers
-those of the other tokens.
+attention, after the feed-forward part or the experts, and after the embedding. All of them gather the scores
+of the next tokens. Each of them has the same share of all experts, or of some of them with an expert axis.
+
+With data-parallel groups, each group of tensor-parallel ranks has a batch of its own, and all groups share
+the experts. Every rank sends a share of its group's tokens to the ranks of their experts and gets the outputs
+back; ranks that share an expert gather its tokens, and add their outputs. Then the group gathers all outputs.
+Groups meet in these exchanges, so that a pass takes as long as the slowest one; a group with an empty batch
+computes for the experts only.
 
 Weights and cached values come from the largest memory (`cold`), since a pass reads them once.
 
@@ -21,21 +25,25 @@ from ranks that have them. If several have them, ranks take turns by their place
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct, structs
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.units import plural
 from et_sim.trace import shapes
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.workload import MadeFor, Workload
-from et_sim.workloads.axes import Axes
-from et_sim.workloads.inference.batch import AttentionSight, Batch, BatchLoad, cached_values, check
-from et_sim.workloads.kernels import RMS_NORM, Kernel, element_wise, linear, product
+from et_sim.workloads.inference.batch import AttentionSight, Batch, BatchLoad, GroupBatches, check
+from et_sim.workloads.inference.memory import cached_values, dense_matrices, key_heads_of_rank
+from et_sim.workloads.inference.numbers import LayerNumbers, cache_bits
+from et_sim.workloads.inference.ranks import REPLICA, axes_of_replicas, experts_on_rank, with_sharers
+from et_sim.workloads.kernels import RMS_NORM, Kernel, element_wise, product
+from et_sim.workloads.models.formats import LayerFormats
 from et_sim.workloads.models.model import (
     RECURRENCE,
-    Attention,
     Experts,
     FeedForward,
     Latent,
@@ -46,68 +54,98 @@ from et_sim.workloads.models.model import (
 from et_sim.workloads.pipeline import Direction
 from et_sim.workloads.rank import PROFILE, Rank, make_workload
 from et_sim.workloads.recurrence import SequenceChunks
-from et_sim.workloads.training.plan import EXPERT, PIPELINE, TENSOR, Plan
+from et_sim.workloads.training.expert_plan import EXPERT_TENSOR
+from et_sim.workloads.training.plan import DATA, EXPERT, PIPELINE, TENSOR, Plan
 from et_sim.workloads.training.work import RankWork
 
 KEY_VALUE_UP = "key-value up"
 GATE = 6  # operations of a sigmoid times an output
 
 
-def mixer_kernels(model: Model, plan: Plan, batch: Batch, kind: LayerKind, window: int) -> Iterator[Kernel]:
-    """Yield the kernels of attention, or of the recurrence that replaces it."""
+def mixer_kernels(model: Model, plan: Plan, batch: Batch, layer: int) -> Iterator[Kernel]:
+    """Yield the kernels of a layer's attention, or of the recurrence that replaces it."""
+    kind, window, numbers = model.kind(layer), model.window(layer), LayerNumbers.of(model, plan, layer)
     if kind.mixer == RECURRENCE and model.recurrence is not None:
-        yield from _recurrence_kernels(model.recurrence, model.hidden, plan, batch)
+        yield from _recurrence_kernels(model.recurrence.share(plan.tensor), model.hidden, numbers, batch)
     elif kind.mixer:
         sight = AttentionSight(window, bool(window) and model.in_chunks)
-        yield from attention_kernels(model, plan, batch, sight, has_rotary=kind.has_rotary)
+        core = _AttentionCore(model, plan)
+        yield from attention_kernels(model, core, numbers, batch, sight, has_rotary=kind.has_rotary)
 
 
-def _recurrence_kernels(recurrence: Recurrence, hidden: int, plan: Plan, batch: Batch) -> Iterator[Kernel]:
+def _recurrence_kernels(
+    share: Recurrence, hidden: int, numbers: LayerNumbers, batch: Batch
+) -> Iterator[Kernel]:
     """Yield the kernels of a recurrence: prompts in chunks, from zero or kept states, and single tokens."""
-    share, size = recurrence.share(plan.tensor), plan.value_bytes
-    yield from linear("recurrence in", batch.tokens, share.inner, hidden, size, plan.cast_to)
+    size = numbers.value_bytes
+    yield numbers.product("recurrence in", batch.tokens, share.inner, hidden)
     prompts, singles = batch.prefill, batch.decode
     if prompts.segments:  # of equal length, the mean one, rounded up
         length = -(-prompts.tokens // prompts.segments)
         yield from SequenceChunks(share, prompts.segments, length, size).prefill()
     if singles.segments:
         yield from SequenceChunks(share, singles.segments, 1, size).decode()
-    yield from linear("recurrence out", batch.tokens, hidden, share.values, size, plan.cast_to)
+    yield numbers.product("recurrence out", batch.tokens, hidden, share.values)
+
+
+class _AttentionCore:
+    """Attention between its products on a rank."""
+
+    def __init__(self, model: Model, plan: Plan) -> None:
+        self.attention = model.attention
+        self.heads = self.attention.heads // plan.tensor
+        self.key_heads = key_heads_of_rank(self.attention, plan.tensor)
+        self.value_bytes, self.cache_bits = plan.value_bytes, cache_bits(model, plan)
+
+    def kernel(self, name: str, load: BatchLoad) -> Kernel:
+        """Return attention of whole keys and values."""
+        attention = self.attention
+        key_heads = self.heads if attention.latent is not None else self.key_heads
+        bits = 8 * self.value_bytes if attention.latent is not None else self.cache_bits
+        return self._kernel(name, load, key_heads, bits, attention.query_size, attention.value_size)
+
+    def compressed(self, load: BatchLoad, latent: Latent) -> Kernel:
+        """Return attention in the compressed form: heads share the cache; values are a part of the keys."""
+        width, rank = latent.value_rank + latent.rotary_size, latent.value_rank
+        return self._kernel("decode attention", load, 1, self.cache_bits, width, rank, width)
+
+    def _kernel(
+        self, name: str, load: BatchLoad, key_heads: int, bits: int, width: int, values: int, cached: int = 0
+    ) -> Kernel:
+        """Return attention; `cached`: cached values of a key and its value (default: both widths)."""
+        cached = cached or width + values
+        moved = self.heads * load.tokens * (width + values) * self.value_bytes
+        moved += -(-key_heads * load.keys * cached * bits // 8)
+        operations = 2 * self.heads * load.pairs * (width + values)
+        return Kernel(name, operations, moved, _shape(load, self.heads, key_heads, width, values)).cold()
 
 
 def attention_kernels(
-    model: Model, plan: Plan, batch: Batch, sight: AttentionSight, *, has_rotary: bool = True
+    model: Model,
+    core: _AttentionCore,
+    numbers: LayerNumbers,
+    batch: Batch,
+    sight: AttentionSight,
+    *,
+    has_rotary: bool = True,
 ) -> Iterator[Kernel]:
     """Yield the kernels from normalised inputs to the rank's part of the outputs."""
-    attention, size = model.attention, plan.value_bytes
-    heads = attention.heads // plan.tensor
+    attention, size, heads, key_heads = model.attention, numbers.value_bytes, core.heads, core.key_heads
     if attention.latent is None:
-        key_heads = -(-attention.key_heads // plan.tensor)
         columns = (heads * (1 + attention.has_gate) + 2 * key_heads) * attention.head_size
-        yield from linear("qkv", batch.tokens, columns, model.hidden, size, plan.cast_to)
+        yield numbers.product("qkv", batch.tokens, columns, model.hidden)
         if attention.has_query_norm(has_rotary=has_rotary):
             values = batch.tokens * (heads + key_heads) * attention.head_size
             yield element_wise("query norm", values, RMS_NORM, 2, size)
         prefill, decode = batch.seen(sight)
         for name, load in (("prefill attention", prefill), ("decode attention", decode)):
             if load.segments:
-                yield _core(name, load, attention, heads, key_heads, size)
+                yield core.kernel(name, load)
         if attention.has_gate:
             yield element_wise("gate", batch.tokens * heads * attention.value_size, GATE, 3, size)
     else:
-        yield from _latent(model, attention.latent, plan, batch, heads)
-    rows = heads * attention.value_size
-    yield from linear("attention output", batch.tokens, model.hidden, rows, size, plan.cast_to)
-
-
-def _core(
-    name: str, load: BatchLoad, attention: Attention, heads: int, key_heads: int, value_bytes: int
-) -> Kernel:
-    widths = attention.query_size + attention.value_size
-    moved = (heads * load.tokens + key_heads * load.keys) * widths
-    operations = 2 * heads * load.pairs * widths
-    shape = _shape(load, heads, key_heads, attention.query_size, attention.value_size)
-    return Kernel(name, operations, moved * value_bytes, shape).cold()
+        yield from _latent(model, attention.latent, core, numbers, batch)
+    yield numbers.product("attention output", batch.tokens, model.hidden, heads * attention.value_size)
 
 
 def _shape(load: BatchLoad, heads: int, key_heads: int, width: int, value_width: int) -> str:
@@ -124,36 +162,27 @@ def _shape(load: BatchLoad, heads: int, key_heads: int, width: int, value_width:
     )
 
 
-def _latent(model: Model, latent: Latent, plan: Plan, batch: Batch, heads: int) -> Iterator[Kernel]:
-    attention, size = model.attention, plan.value_bytes
-    for name, inputs, outputs in attention.projections(model.hidden):
-        if name == KEY_VALUE_UP:
-            continue
-        columns = outputs if name.endswith("down") else outputs // plan.tensor
-        yield from linear(name, batch.tokens, columns, inputs, size, plan.cast_to)
-    if batch.prefill.segments:
-        columns = heads * (attention.head_size + latent.value_size)
-        yield from linear(KEY_VALUE_UP, batch.prefill.keys, columns, latent.value_rank, size, plan.cast_to)
-        yield _core("prefill attention", batch.prefill, attention, heads, heads, size)
-    if batch.decode.segments:
-        yield from _absorbed(attention, latent, batch.decode, heads, plan)
-
-
-def _absorbed(
-    attention: Attention, latent: Latent, load: BatchLoad, heads: int, plan: Plan
+def _latent(
+    model: Model, latent: Latent, core: _AttentionCore, numbers: LayerNumbers, batch: Batch
 ) -> Iterator[Kernel]:
-    """Yield attention in the compressed form: heads share the cache, and values are a part of the keys."""
-    rank, width, size = latent.value_rank, cached_values(attention), plan.value_bytes
-    yield from linear("query to latent", load.tokens, rank, attention.head_size, size, plan.cast_to, heads)
-    moved = heads * load.tokens * (width + rank) + load.keys * width
-    operations = 2 * heads * load.pairs * (width + rank)
-    shape = _shape(load, heads, 1, width, rank)
-    yield Kernel("decode attention", operations, moved * size, shape).cold()
-    yield from linear("value from latent", load.tokens, latent.value_size, rank, size, plan.cast_to, heads)
+    attention, tensor = model.attention, model.attention.heads // core.heads
+    for name, inputs, outputs in attention.projections(model.hidden):
+        if name != KEY_VALUE_UP:
+            columns = outputs if name.endswith("down") else outputs // tensor
+            yield numbers.product(name, batch.tokens, columns, inputs)
+    if batch.prefill.segments:
+        columns = core.heads * (attention.head_size + latent.value_size)
+        yield numbers.product(KEY_VALUE_UP, batch.prefill.keys, columns, latent.value_rank)
+        yield core.kernel("prefill attention", batch.prefill)
+    if load := batch.decode.segments and batch.decode:
+        rank, size = latent.value_rank, attention.head_size
+        more: dict[str, Any] = {"copies": core.heads, "like": KEY_VALUE_UP}
+        yield numbers.product("query to latent", load.tokens, rank, size, **more)
+        yield core.compressed(load, latent)
+        yield numbers.product("value from latent", load.tokens, latent.value_size, rank, **more)
 
 
 TOKEN_BYTES = 8  # size of a token's number
-REPLICA = "replica"
 
 
 def run_by(engine: str, *, eager: bool = False, expert_exchange: str = "") -> MadeFor:
@@ -162,11 +191,15 @@ def run_by(engine: str, *, eager: bool = False, expert_exchange: str = "") -> Ma
 
 
 def make_inference(
-    model: Model, plan: Plan, batches: Sequence[Batch], software: MadeFor | None = None
+    model: Model, plan: Plan, batches: Sequence[GroupBatches], software: MadeFor | None = None
 ) -> Workload:
-    """Return forward passes over batches, one after the other, in every replica alike."""
+    """Return forward passes over batches, one after the other.
+
+    A batch is that of every data-parallel group, or a tuple has one for each of them.
+    """
     check(model, plan)
-    check_batches(batches)
+    check_batches(plan, batches)
+    plan = with_sharers(model, plan)
     workload = make_workload(
         plan.axes, lambda rank: run_passes(RankWork(rank, plan), model, batches), source=f"<{model.name}>"
     )
@@ -174,53 +207,76 @@ def make_inference(
 
 
 def make_replica(
-    model: Model, plan: Plan, batch: Batch, *, first: int, ranks: int, software: MadeFor | None = None
+    model: Model,
+    plan: Plan,
+    batch: GroupBatches,
+    *,
+    first: int,
+    ranks: int,
+    software: MadeFor | None = None,
 ) -> Workload:
     """Return a pass of one replica, whose first rank is `first`; the other ones of `ranks` do nothing."""
     check(model, plan)
-    check_batches((batch,))
-    each = plan.tensor * plan.pipeline
+    check_batches(plan, (batch,))
+    each = plan.ranks
     number, offset = divmod(first, each)
     if offset or ranks % each:
         raise UsageError(
             f"a replica of {each} ranks cannot begin at rank {first} of {ranks}",
             remedy=f"replicas of this size begin at multiples of {each}, and divide the NPUs of the machine",
         )
-    axes = Axes(**{TENSOR: plan.tensor, PIPELINE: plan.pipeline, REPLICA: ranks // each})
-    if plan.expert > 1:
-        axes = axes.split(TENSOR, **{EXPERT: plan.expert, "expert-data": plan.tensor // plan.expert})
+    plan = with_sharers(model, plan)
 
     def program(rank: Rank) -> None:
         if rank.place(REPLICA) == number:
             run_passes(RankWork(rank, plan), model, (batch,))
 
+    axes = axes_of_replicas(plan, ranks // each)
     return structs.replace(make_workload(axes, program, source=f"<{model.name}>"), software=software)
 
 
-def check_batches(batches: Iterable[Batch]) -> None:
-    """Refuse batches without tokens."""
+def check_batches(plan: Plan, batches: Iterable[GroupBatches]) -> None:
+    """Refuse passes without tokens, or with another number of batches than of data-parallel groups."""
     for batch in batches:
-        if batch.tokens < 1:
+        groups = (batch,) if isinstance(batch, Batch) else batch
+        if not any(group.tokens for group in groups):
             raise UsageError("a forward pass has no tokens", remedy="give a segment with at least 1 token")
+        if not isinstance(batch, Batch) and len(groups) != plan.data:
+            raise UsageError(
+                f"a pass has {plural(len(groups), 'batch', 'batches')}, but the plan has"
+                f" {plural(plan.data, 'group')} of ranks with sequences of their own",
+                remedy="give a batch for each group, which may be empty, or one for all",
+            )
 
 
-def run_passes(work: RankWork, model: Model, batches: Sequence[Batch]) -> None:
+def run_passes(work: RankWork, model: Model, batches: Sequence[GroupBatches]) -> None:
     """Run the program of a rank."""
     place = work.rank.place(PIPELINE)
     for number, batch in enumerate(batches):
         work.during = f"{Direction.FORWARD} {number}"
-        _Pass(work, model, batch, place, number).run()
+        groups = (batch,) * work.plan.data if isinstance(batch, Batch) else batch
+        own = groups[0] if len(set(groups)) == 1 else groups[work.rank.place(DATA)]
+        loads = GroupLoads(sum(group.tokens for group in groups), max(group.tokens for group in groups))
+        _Pass(work, model, own, loads, place, number).run()
+
+
+class GroupLoads(NamedTuple):
+    """The tokens of all data-parallel groups."""
+
+    total: int
+    most: int  # of a group; exchanges have the size of this one, as engines pad the others
 
 
 class _Pass:
     """One batch in a rank's part of the model."""
 
-    def __init__(self, work: RankWork, model: Model, batch: Batch, place: int, number: int) -> None:
+    def __init__(
+        self, work: RankWork, model: Model, batch: Batch, loads: GroupLoads, place: int, number: int
+    ) -> None:
         self.work, self.plan, self.model, self.batch = work, work.plan, model, batch
-        self.place, self.number = place, number
+        self.loads, self.place, self.number = loads, place, number
         self.part = self.plan.part(model, place, 0)
-        self.dense = tuple(self._dense(model.feed_forward, "feed-forward"))
-        self.mixers: dict[tuple[LayerKind, int], tuple[Kernel, ...]] = {}
+        self.known: dict[tuple[str, LayerKind, int, LayerFormats], tuple[Kernel, ...]] = {}
 
     def run(self) -> None:
         """Run the pass from tokens or activations of the previous stage to the next tokens."""
@@ -250,7 +306,7 @@ class _Pass:
         kind = self.model.kind(layer)
         if kind.mixer:
             self._norm(f"{kind.mixer} norm")
-            self._all(self._mixer(kind, self.model.window(layer)))
+            self._once("mixer", layer, lambda: mixer_kernels(self.model, self.plan, self.batch, layer))
             self._all_reduce(kind.mixer)
             self._output_norm(kind.mixer)
         if not kind.part:
@@ -258,17 +314,20 @@ class _Pass:
         self._norm("feed-forward norm")
         experts = self.model.experts
         if experts is None or not self.model.has_experts(layer):
-            self._all(self.dense)
+            part = self.model.feed_forward
+            self._dense(layer, part, "feed-forward", self.batch.tokens, 1, self.plan.tensor)
             self._all_reduce("feed-forward")
         else:
-            self._experts(experts)
+            self._experts(layer, experts)
         self._output_norm("feed-forward")
 
-    def _mixer(self, kind: LayerKind, window: int) -> tuple[Kernel, ...]:
-        if (kind, window) not in self.mixers:
-            kernels = mixer_kernels(self.model, self.plan, self.batch, kind, window)
-            self.mixers[kind, window] = tuple(kernels)
-        return self.mixers[kind, window]
+    def _once(self, role: str, layer: int, kernels: Callable[[], Iterable[Kernel]]) -> None:
+        """Run kernels of a layer, which are those of other layers of its kind; without tokens, none."""
+        model = self.model
+        key = role, model.kind(layer), model.window(layer), model.formats_of(layer)
+        if key not in self.known:
+            self.known[key] = tuple(kernels())
+        self._all(self.known[key])
 
     def _norm(self, name: str) -> None:
         self._element_wise(name, self.batch.tokens * self.model.hidden, 5, 2)
@@ -279,52 +338,77 @@ class _Pass:
 
     def _all(self, kernels: Iterable[Kernel]) -> None:
         for kernel in kernels:
-            self.work.then(kernel)
+            if kernel.operations:
+                self.work.then(kernel)
 
     def _element_wise(self, name: str, values: int, operations: int, passes: int) -> None:
-        self.work.then(element_wise(name, values, operations, passes, self.plan.value_bytes))
+        if values:
+            self.work.then(element_wise(name, values, operations, passes, self.plan.value_bytes))
 
     def _all_reduce(self, name: str) -> None:
         self.work.exchange("all_reduce", self._activations, TENSOR, f"{name} all-reduce")
 
-    def _dense(
-        self, part: FeedForward, name: str, *, rows: int | None = None, copies: int = 1, shares: int = 0
-    ) -> Iterable[Kernel]:
-        """Yield two products and the activation between them; `copies`: the number of experts."""
-        hidden, size, shares = self.model.hidden, self.plan.value_bytes, shares or self.plan.tensor
-        rows = self.batch.tokens if rows is None else rows
-        width, inner = part.width // shares, part.inner // shares
-        passes, dtype = 3 if part.is_gated else 2, self.plan.cast_to
-        yield from linear(f"{name} up", rows, inner, hidden, size, dtype, copies)
-        yield element_wise(f"{name} activation", rows * copies * width, part.operations, passes, size)
-        yield from linear(f"{name} down", rows, hidden, width, size, dtype, copies)
+    def _dense(self, layer: int, part: FeedForward, name: str, rows: int, copies: int, shares: int) -> None:
+        """Run two products and the activation between them; `copies`: the number of experts."""
+        numbers, size = LayerNumbers.of(self.model, self.plan, layer), self.plan.value_bytes
 
-    def _experts(self, experts: Experts) -> None:
+        def kernels() -> Iterator[Kernel]:
+            up, down = dense_matrices(part, name, self.model.hidden, shares)
+            yield numbers.product(up.name, rows, up.outputs, up.inputs, copies)
+            values, passes = rows * copies * down.inputs, 3 if part.is_gated else 2
+            yield element_wise(f"{name} activation", values, part.operations, passes, size)
+            yield numbers.product(down.name, rows, down.outputs, down.inputs, copies)
+
+        if rows:
+            self._once(name, layer, kernels)
+
+    def _experts(self, layer: int, experts: Experts) -> None:
         """Run experts with tokens spread as evenly as possible: each choice uses another expert."""
         plan, hidden = self.plan, self.model.hidden
-        is_spread = plan.expert > 1
-        tokens = -(-self.batch.tokens // plan.tensor) if is_spread else self.batch.tokens
-        chosen = (
-            tokens * experts.chosen * plan.expert
-        )  # choices of tokens on all ranks that the experts are spread over
+        is_one_group = plan.data == 1
+        share = 1 if is_one_group else plan.tensor  # of a group's tokens, which all its ranks have
+        chosen = self.loads.total * experts.chosen
         busy = min(experts.count, chosen)
         local, rows = -(-busy // plan.expert), -(-chosen // busy)
-        self.work.then(product("router", tokens, experts.count, hidden, plan.value_bytes).cold())
+        tokens = -(-self.batch.tokens // share)
+        if tokens:
+            self.work.then(product("router", tokens, experts.count, hidden, plan.value_bytes).cold())
         if experts.shared:
-            whole = structs.replace(experts.expert, width=experts.expert.width * experts.shared)
-            self._all(self._dense(whole, "shared expert"))
-        size = tokens * experts.chosen * hidden * plan.value_bytes
-        if is_spread:
-            self.work.exchange("all_to_all", size, EXPERT, "to experts")
-        shares = 1 if is_spread else plan.tensor
-        self._all(self._dense(experts.expert, "experts", rows=rows, copies=local, shares=shares))
-        if not is_spread:
+            self._dense(layer, experts.shared_part, "shared expert", self.batch.tokens, 1, plan.tensor)
+        _, sharers = experts_on_rank(experts, plan)
+        most = -(-self.loads.most // share)
+        if not is_one_group:
+            self._to_experts(most, experts.chosen)
+        self._dense(layer, experts.expert, "experts", rows, local, sharers)
+        if is_one_group:
             self._all_reduce("experts")
             return
-        self.work.exchange("all_to_all", size, EXPERT, "from experts")
-        self.work.exchange("all_gather", tokens * hidden * plan.value_bytes, TENSOR, "experts all-gather")
+        self._from_experts(most, experts.chosen)
+        if self.batch.tokens:
+            size = tokens * hidden * plan.value_bytes
+            self.work.exchange("all_gather", size, TENSOR, "experts all-gather")
         if experts.shared:
             self._all_reduce("shared expert")
+
+    def _rows_sent(self, tokens: int, chosen: int) -> int:
+        """Return the bytes of a rank's tokens, once for each of their experts if ranks have other ones."""
+        copies = chosen if self.plan.expert > 1 else 1
+        return tokens * copies * self.model.hidden * self.plan.value_bytes
+
+    def _to_experts(self, tokens: int, chosen: int) -> None:
+        """Send tokens to the ranks of their experts; ranks that share experts gather those of all of them."""
+        size = self._rows_sent(tokens, chosen)
+        if self.plan.expert > 1:
+            self.work.exchange("all_to_all", size, EXPERT, "to experts")
+        self.work.exchange("all_gather", size, EXPERT_TENSOR, "to sharers of experts")
+
+    def _from_experts(self, tokens: int, chosen: int) -> None:
+        """Add the parts of outputs of the ranks that share experts, and send them back."""
+        size = self._rows_sent(tokens, chosen)
+        whole = size * self.plan.expert_tensor
+        self.work.exchange("reduce_scatter", whole, EXPERT_TENSOR, "from sharers of experts")
+        if self.plan.expert > 1:
+            self.work.exchange("all_to_all", size, EXPERT, "from experts")
 
     def _head(self) -> None:
         """Run the head: scores of all words for sampled sequences, and the sampling."""
@@ -348,11 +432,15 @@ class _Pass:
             self._receive(stages - 1, size, 2 * self.number + 1)
 
     def _receive(self, distance: int, size: int, tag: int) -> None:
+        if not size:
+            return
         source = self.work.rank.next(PIPELINE, distance)
         name, after = self.work.name("receive"), self.work.at
         self.work.at = self.work.rank.receive(source, size, tag, name=name, after=after)
 
     def _send(self, distance: int, size: int, tag: int) -> None:
+        if not size:
+            return
         to = self.work.rank.next(PIPELINE, distance)
         self.work.rank.send(to, size, tag, name=self.work.name("send"), after=self.work.at)
 
@@ -362,14 +450,19 @@ class ReplicaPlace(Struct, frozen=True):
 
     plan: Plan
     first: int
+    group: int = 0  # data-parallel group that has the sequence
+
+    def rank(self, stage: int, tensor: int) -> int:
+        """Return the rank at a place."""
+        return self.first + (stage * self.plan.data + self.group) * self.plan.tensor + tensor
 
 
 def messages(model: Model, source: ReplicaPlace, target: ReplicaPlace) -> Counter[tuple[int, int]]:
-    """Return the bytes of a token by sending and receiving rank."""
+    """Return the bits of a token by sending and receiving rank."""
     sizes: Counter[tuple[int, int]] = Counter()
     attention = model.attention
     heads = 1 if attention.latent is not None else attention.key_heads
-    size = cached_values(attention) // heads * target.plan.value_bytes
+    size = cached_values(attention) // heads * cache_bits(model, target.plan)
     for stage in range(target.plan.pipeline):
         wanted = target.plan.part(model, stage, 0).all_layers
         for other in range(source.plan.pipeline):
@@ -379,15 +472,14 @@ def messages(model: Model, source: ReplicaPlace, target: ReplicaPlace) -> Counte
             if not layers:
                 continue
             for tensor in range(target.plan.tensor):
-                to = target.first + stage * target.plan.tensor + tensor
                 for head in _heads(tensor, target.plan.tensor, heads):
                     holders = [
                         receiver
                         for receiver in range(source.plan.tensor)
                         if head in _heads(receiver, source.plan.tensor, heads)
                     ]
-                    holder = holders[tensor % len(holders)]
-                    sizes[source.first + other * source.plan.tensor + holder, to] += layers * size
+                    holder = source.rank(other, holders[tensor % len(holders)])
+                    sizes[holder, target.rank(stage, tensor)] += layers * size
     return sizes
 
 
@@ -405,8 +497,9 @@ def make_transfer(
     for (sender, receiver), size in sorted(messages(model, source, target).items()):
         for rank in (sender, receiver):
             builders.setdefault(rank, TraceBuilder(source="<cache>"))
-        builders[sender].send(receiver, size * tokens, name="cache send")
-        builders[receiver].receive(sender, size * tokens, name="cache receive")
+        moved = -(-size * tokens // 8)
+        builders[sender].send(receiver, moved, name="cache send")
+        builders[receiver].receive(sender, moved, name="cache receive")
     of_rank = np.zeros(ranks, np.int32)
     for number, rank in enumerate(builders, 1):
         of_rank[rank] = number

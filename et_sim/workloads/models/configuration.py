@@ -14,10 +14,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.files import is_file
+from et_sim.documents.reading import parse_json
 from et_sim.workloads import models
 from et_sim.workloads.models import families, mixed
 from et_sim.workloads.models.keys import ModelKeys
 from et_sim.workloads.models.model import Experts, Model
+from et_sim.workloads.models.quantization import BESIDE, IN_FILE, stored_numbers
 from et_sim.workloads.models.windows import refuse_windows
 
 PRESETS = Path(__file__).parent / "presets"
@@ -32,6 +35,9 @@ def preset_names() -> tuple[str, ...]:
 def read_model(name: str) -> Model:
     """Return a preset by its name, or the model that a file describes."""
     stem, path, content = models.content_of(PRESETS, name, "config.json")
+    beside = path.with_name(f"{BESIDE}.json")
+    if isinstance(content, dict) and IN_FILE not in content and is_file(beside):
+        content[BESIDE] = parse_json(beside.read_text("utf-8-sig"), str(beside), UsageError)
     return model_of(content, str(path), stem)
 
 
@@ -56,6 +62,9 @@ def model_of(content: Any, place: str, name: str) -> Model:
         refuse_windows(inner)
     model = _FORMS[kind](inner, name)
     _check(model, place)
+    holder = inner if inner.content.get(IN_FILE) is not None else keys
+    stored = stored_numbers(holder, model.layers)
+    model = replace(model, formats=stored.formats, cache_type=stored.cache)
     remarks = (*keys.remarks(), *(inner.remarks() if inner is not keys else ()))
     return replace(model, remarks=remarks)
 

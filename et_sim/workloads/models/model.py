@@ -6,6 +6,9 @@ Weights are counted tensor by tensor, as in published checkpoints.
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from et_sim.workloads.models.formats import LayerFormats
 
 
 class Latent(Struct, frozen=True):
@@ -170,6 +173,11 @@ class Experts(Struct, frozen=True):
     chosen_groups: int = 1  # groups that the experts of a token are in
     has_shared_gate: bool = False  # a weight of shared experts, from the inputs
 
+    @property
+    def shared_part(self) -> FeedForward:
+        """Return the shared experts as one part."""
+        return replace(self.expert, width=self.expert.width * self.shared)
+
     def router_weights(self, hidden: int) -> int:
         """Return the weights of the router of one layer, with the gate of shared experts."""
         return self.count * (hidden + self.has_bias) + hidden * self.has_shared_gate
@@ -225,6 +233,8 @@ class Model(Struct, frozen=True):
     recurrence: Recurrence | None = None
     half_norms: int = 1  # norms of each half of a layer: of its inputs, or of its outputs, too
     next_tokens: int = 0  # modules of the file that predict further tokens; their weights are not counted
+    formats: tuple[LayerFormats, ...] = ()  # of stored weights, layer by layer and again; (): all as values
+    cache_type: str = ""  # of cached keys and values; empty: that of values
     remarks: tuple[str, ...] = ()  # on the file that the model comes from
 
     def kind(self, layer: int) -> LayerKind:
@@ -233,6 +243,10 @@ class Model(Struct, frozen=True):
             return self.kinds[layer % len(self.kinds)]
         has_experts = self.experts is not None and layer >= self.experts.dense_layers
         return LayerKind(part=EXPERTS if has_experts else FEED_FORWARD)
+
+    def formats_of(self, layer: int) -> LayerFormats:
+        """Return the formats of a layer's weights."""
+        return self.formats[layer % len(self.formats)] if self.formats else LayerFormats()
 
     def has_experts(self, layer: int) -> bool:
         """Return whether a layer has experts."""

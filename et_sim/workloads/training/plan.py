@@ -21,6 +21,7 @@ from et_sim.basics.units import plural
 from et_sim.documents.keys import check_fields, keys_by_field
 from et_sim.documents.kinds import choice, count, counts, flag, number, text
 from et_sim.workloads import exchange_names
+from et_sim.workloads.models.formats import FORMATS
 from et_sim.workloads.pipeline import DUAL, SCHEDULES, PipelineShape, schedule
 from et_sim.workloads.software import DEFAULT
 from et_sim.workloads.training import expert_plan
@@ -33,7 +34,7 @@ from et_sim.workloads.training.recomputation import (
     check_recompute,
     run_length,
 )
-from et_sim.workloads.training.value_types import BF16, BY_BYTES, HALVES, check_value_type
+from et_sim.workloads.training.value_types import BF16, BY_BYTES, CACHE_BITS, HALVES, check_value_type
 
 if TYPE_CHECKING:
     from et_sim.workloads.axes import Axes
@@ -53,7 +54,8 @@ AXIS_OF = {"tp": TENSOR, "cp": CONTEXT, "ep": EXPERT, "dp": DATA, "pp": PIPELINE
 RING, ALL_GATHER, ALL_TO_ALL = CONTEXT_ATTENTION = ("ring", "all-gather", "all-to-all")
 ZIGZAG, IN_ORDER = CONTEXT_BALANCE = ("zigzag", "none")
 AS_VALUES = "values"
-PRODUCTS = (AS_VALUES, "fp8", "fp4")
+PRODUCTS = (AS_VALUES, *FORMATS)  # the last ones only in inference
+CACHE_TYPES = (AS_VALUES, *CACHE_BITS)
 MOST = 10**9
 SMALLEST = 1e-9
 
@@ -124,7 +126,12 @@ class Plan(Struct, frozen=True):
 
     tensor: int = _positive("ranks that share every layer (tensor parallelism)", 1, name="tp")
     context: int = _positive("ranks that share every sequence (context parallelism)", 1, name="cp")
-    data: int = _positive("replicas of the model (data parallelism)", 1, name="dp")
+    data: int = _positive(
+        "replicas of the model (data parallelism); in inference, groups of ranks that have sequences of their"
+        " own and share the experts",
+        1,
+        name="dp",
+    )
     pipeline: int = _positive("stages of the pipeline", 1, name="pp")
     expert: int = _positive(
         "ranks that the experts are spread over, among those of tp x cp x dp", 1, name="ep"
@@ -233,7 +240,26 @@ class Plan(Struct, frozen=True):
     )
     lora_rank: int = _amount("freeze all weights, and train adapters of this rank beside products (LoRA)", 0)
     products: str = choice(
-        "numbers that products with weights compute with", AS_VALUES, stated=True, choices=PRODUCTS
+        "numbers that products with weights compute with; in inference, that weights are stored in (default:"
+        f" {AS_VALUES}; in inference, those that the model's file states)",
+        "",
+        choices=PRODUCTS,
+        may_be_empty=True,
+    )
+    expert_products: str = choice(
+        "the same of routed experts alone, in inference", "", choices=PRODUCTS, may_be_empty=True
+    )
+    cache_type: str = choice(
+        "numbers of cached keys and values (default: those that the model's file states, or values)",
+        "",
+        choices=CACHE_TYPES,
+        may_be_empty=True,
+    )
+    computes: str = text(
+        "datatypes that devices multiply in, as in bf16,fp8; weights stored in others are read so, and"
+        " products compute with values (default: of --machine, or all)",
+        "",
+        may_be_empty=True,
     )
     gather_cast: bool = flag(
         "with zero 3 and products fp8 or fp4: replicas cast their shares, then gather", False
@@ -356,7 +382,7 @@ class Plan(Struct, frozen=True):
         if self.gather_cast and not (self.zero == 3 and self.cast_to):
             raise FieldError(
                 f"`gather_cast` requires `zero` 3 and fp8 or fp4: `zero` is {self.zero}, `products`"
-                f" {self.products}",
+                f" {self.products or AS_VALUES}",
                 remedy="give `zero` 3 and `products`, fp8 or fp4, or leave it out",
             )
         if self.lora_rank and (self.computed_again == OPERATORS or self.tensor_overlap > 1):
@@ -373,9 +399,9 @@ class Plan(Struct, frozen=True):
         self.places_of_experts.check(self.expert_nodes)
         if self.dispatch != AS_VALUES and self.expert == 1:
             raise FieldError("`dispatch` requires `expert`, 2 or more", remedy="give `expert`, 2 or more")
-        if self.dispatch not in (AS_VALUES, self.products):
+        if self.dispatch not in (AS_VALUES, self.products or AS_VALUES):
             raise FieldError(
-                f"`dispatch` is {self.dispatch}, but experts compute with {self.products}",
+                f"`dispatch` is {self.dispatch}, but experts compute with {self.products or AS_VALUES}",
                 remedy=f"give `products` {self.dispatch}, or leave `dispatch` out",
             )
         if self.capacity_factor and self.expert_exchange != exchange_names.ALL_TO_ALL:
@@ -420,6 +446,11 @@ class Plan(Struct, frozen=True):
     def cast_to(self) -> str:
         """Return the datatype to which operands of products with weights are cast; empty if none."""
         return "" if self.products == AS_VALUES else self.products
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Return the datatypes that devices multiply in; (): all."""
+        return tuple(filter(None, self.computes.split(",")))
 
     @property
     def shape(self) -> PipelineShape:

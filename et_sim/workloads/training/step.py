@@ -44,9 +44,26 @@ SECOND_RING_TAG = 2 * FIRST_RING_TAG
 OFFLOAD_STREAM = "offload"
 
 
+CAST_IN_TRAINING = ("fp8", "fp4")
+OF_INFERENCE = ("expert_products", "cache_type", "computes")
+
+
+def _check_numbers(plan: Plan) -> None:
+    """Refuse numbers that only inference has."""
+    if plan.cast_to and plan.cast_to not in CAST_IN_TRAINING:
+        raise FieldError(
+            f"`products` is {plan.products}, which is for inference",
+            remedy=f"give {' or '.join(CAST_IN_TRAINING)}, or leave it out",
+        )
+    for name in OF_INFERENCE:
+        if getattr(plan, name):
+            raise FieldError(f"`{name}` is for inference", remedy=f"leave `{name}` out")
+
+
 def check_plan(model: Model, plan: Plan) -> None:
     """Refuse a plan that does not fit the model."""
     plan.check_values()
+    _check_numbers(plan)
     plan.check_stages(model)
     _check_length(model, plan)
     attention, experts = model.attention, model.experts

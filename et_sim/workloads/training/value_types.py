@@ -8,6 +8,7 @@ from typing import Any
 from et_sim.basics.errors import FieldError
 
 BY_BYTES = {1: "fp8", 2: "bf16", 4: "fp32"}
+CACHE_BITS = {"bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "fp4": 4}  # of cached keys and values
 HALF = 2  # bytes of the types below
 HALVES = BF16, FP16 = "bf16", "fp16"
 

@@ -1,0 +1,156 @@
+"""Memory of inference: the bytes of weights on a rank, and of the cache of a sequence.
+
+Weights are counted product by product, as they are stored: with scales; with a copy of heads of keys and
+values, or of compressed projections, on every tensor-parallel rank that computes with them.
+
+A layer with a sliding window caches the tokens of its window only. A recurrent layer keeps a state and the
+last tokens of its convolution, whatever the length of the sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from et_sim.workloads.inference.numbers import LayerNumbers, cache_bits
+from et_sim.workloads.inference.ranks import experts_on_rank
+from et_sim.workloads.models.model import RECURRENCE, Attention, FeedForward, Model
+from et_sim.workloads.recurrence import STATE_BYTES
+from et_sim.workloads.training.layers import ModelLayers
+from et_sim.workloads.training.plan import Plan
+
+
+class Matrix(Struct, frozen=True):
+    """The weights of a product on a rank."""
+
+    name: str
+    outputs: int
+    inputs: int
+    copies: int = 1
+
+    @property
+    def weights(self) -> int:
+        """Return the number of weights."""
+        return self.outputs * self.inputs * self.copies
+
+
+def key_heads_of_rank(attention: Attention, tensor: int) -> int:
+    """Return the heads of keys and values of each tensor-parallel rank."""
+    return -(-attention.key_heads // tensor)
+
+
+def attention_matrices(attention: Attention, hidden: int, tensor: int) -> Iterator[Matrix]:
+    """Yield the matrices of attention; each rank has all projections to a compressed form."""
+    heads = attention.heads // tensor
+    if attention.latent is None:
+        columns = heads * (1 + attention.has_gate) + 2 * key_heads_of_rank(attention, tensor)
+        yield Matrix("qkv", columns * attention.head_size, hidden)
+    else:
+        for name, inputs, outputs in attention.projections(hidden):
+            yield Matrix(name, outputs if name.endswith("down") else outputs // tensor, inputs)
+    yield Matrix("attention output", hidden, heads * attention.value_size)
+
+
+def dense_matrices(
+    part: FeedForward, name: str, hidden: int, shares: int, copies: int = 1
+) -> Iterator[Matrix]:
+    """Yield the two matrices of a feed-forward part that some ranks share, or those of several experts."""
+    yield Matrix(f"{name} up", part.inner // shares, hidden, copies)
+    yield Matrix(f"{name} down", hidden, part.width // shares, copies)
+
+
+def matrices(model: Model, plan: Plan, layer: int) -> Iterator[Matrix]:
+    """Yield the matrices of a layer's products on a rank, without its router."""
+    hidden, tensor, kind, experts = model.hidden, plan.tensor, model.kind(layer), model.experts
+    if kind.mixer == RECURRENCE and model.recurrence is not None:
+        share = model.recurrence.share(tensor)
+        yield Matrix("recurrence in", share.inner, hidden)
+        yield Matrix("recurrence out", hidden, share.values)
+    elif kind.mixer:
+        yield from attention_matrices(model.attention, hidden, tensor)
+    if experts is not None and model.has_experts(layer):
+        local, shares = experts_on_rank(experts, plan)
+        yield from dense_matrices(experts.expert, "experts", hidden, shares, local)
+        if experts.shared:
+            yield from dense_matrices(experts.shared_part, "shared expert", hidden, tensor)
+    elif kind.part:
+        yield from dense_matrices(model.feed_forward, "feed-forward", hidden, tensor)
+
+
+def layer_bytes(model: Model, plan: Plan, layer: int) -> int:
+    """Return the bytes of a layer's weights on a rank; routers are whole, biases shared by tensor ranks."""
+    numbers, whole = LayerNumbers.of(model, plan, layer), Plan()
+    size = router = 0
+    if model.experts is not None and model.has_experts(layer):
+        router = model.experts.router_weights(model.hidden)
+    for matrix in matrices(model, plan, layer):
+        size += matrix.copies * numbers.stored_bytes(matrix.name, matrix.outputs, matrix.inputs)
+    products = sum(matrix.weights for matrix in matrices(model, whole, layer))
+    norms = model.norms_of_layer(layer)
+    others = model.layer_weights(layer) - norms - router - products  # biases, and norms of attention
+    return size + (norms + router + -(-others // plan.tensor)) * plan.value_bytes
+
+
+def weight_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:
+    """Return the bytes of weights on a rank at a place of the pipeline."""
+    layers, part = ModelLayers(model, plan), plan.part(model, place, 0)
+    ends = layers.embedding_weights * part.has_embedding + layers.head_weights * part.has_head
+    return ends * plan.value_bytes + sum(layer_bytes(model, plan, layer) for layer in part.all_layers)
+
+
+def cached_values(attention: Attention) -> int:
+    """Return the cached values of a token in one layer."""
+    return cached_values_of_rank(attention, 1)
+
+
+def cached_values_of_rank(attention: Attention, tensor: int) -> int:
+    """Return the cached values of a token in one layer on each tensor-parallel rank."""
+    if attention.latent is not None:
+        return attention.latent.value_rank + attention.latent.rotary_size
+    return key_heads_of_rank(attention, tensor) * (attention.query_size + attention.value_size)
+
+
+class SequenceCache(Struct, frozen=True):
+    """The cache of a sequence on a rank, by the layers that keep different numbers of tokens."""
+
+    token_bits: tuple[tuple[int, int], ...]  # (window, bits of a token in all layers with it); 0: all tokens
+    state_bytes: int = 0  # of all recurrent layers
+
+    @staticmethod
+    def of(model: Model, plan: Plan, place: int = 0) -> SequenceCache:
+        """Return the cache at a place of the pipeline."""
+        bits: dict[int, int] = {}
+        each, states = cache_bits(model, plan) * cached_values_of_rank(model.attention, plan.tensor), 0
+        for layer in plan.part(model, place, 0).all_layers:
+            if model.has_attention(layer):
+                window = model.window(layer)
+                bits[window] = bits.get(window, 0) + each
+            elif model.kind(layer).mixer and model.recurrence is not None:
+                share = model.recurrence.share(plan.tensor)
+                states += share.state * STATE_BYTES
+                states += share.channels * (share.convolution - 1) * plan.value_bytes
+        return SequenceCache(tuple(sorted(bits.items())), states)
+
+    def bytes(self, tokens: int, block: int = 1) -> int:
+        """Return the bytes of a sequence of some tokens, whose cache is allocated in blocks."""
+        size = self.state_bytes
+        for window, bits in self.token_bits:
+            kept = min(tokens, window) if window else tokens
+            size += -(-kept // block) * -(-block * bits // 8)
+        return size
+
+    @property
+    def token_bytes(self) -> int:
+        """Return the bytes of a token while no window is full."""
+        return sum(-(-bits // 8) for _, bits in self.token_bits)
+
+
+def cache_bytes(model: Model, value_bytes: int = 2) -> int:
+    """Return the cached bytes of a token in all layers, while no window is full."""
+    return SequenceCache.of(model, Plan(value_bytes=value_bytes)).token_bytes
+
+
+def cache_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:
+    """Return the cached bytes of a token on a rank at a place of the pipeline, while no window is full."""
+    return SequenceCache.of(model, plan, place).token_bytes

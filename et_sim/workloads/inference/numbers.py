@@ -1,0 +1,82 @@
+"""Numbers of forward passes: formats of weights by layer and product, and the type of the cache.
+
+A plan's numbers replace those of the model's file: `products` those of all products with weights,
+`expert_products` those of routed experts. Routers and the head compute with values.
+
+The kernel before a product casts its inputs as it writes them, so that casts have no kernels of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from et_sim.basics.errors import FieldError
+from et_sim.workloads.kernels import Kernel, product
+from et_sim.workloads.models.formats import EXPERT_PRODUCTS, FORMATS, PRODUCT_NAMES, LayerFormats
+from et_sim.workloads.models.model import Model
+from et_sim.workloads.training.plan import AS_VALUES, Plan
+from et_sim.workloads.training.value_types import CACHE_BITS
+
+
+class LayerNumbers(Struct, frozen=True):
+    """The numbers of one layer's products with weights."""
+
+    formats: LayerFormats
+    value_bytes: int
+    types: tuple[str, ...] = ()  # that the device multiplies in; (): all
+
+    @staticmethod
+    def of(model: Model, plan: Plan, layer: int) -> LayerNumbers:
+        """Return the numbers of a layer under a plan."""
+        formats = model.formats_of(layer)
+        for names, word in (
+            (PRODUCT_NAMES, plan.products),
+            (EXPERT_PRODUCTS, plan.expert_products),
+        ):
+            if word:
+                formats = formats.changed(names, FORMATS.get(word))
+        return LayerNumbers(formats, plan.value_bytes, plan.types)
+
+    def stored_bytes(self, name: str, outputs: int, inputs: int) -> int:
+        """Return the bytes of a product's weights."""
+        form = self.formats.of(name)
+        return outputs * inputs * self.value_bytes if form is None else form.bytes(outputs, inputs)
+
+    def product(
+        self, name: str, rows: int, columns: int, inner: int, copies: int = 1, *, like: str = ""
+    ) -> Kernel:
+        """Return a product with weights in the largest memory; `like` names the product whose they are."""
+        kernel = product(name, rows, columns, inner, self.value_bytes, copies).cold()
+        form = self.formats.of(like or name)
+        if form is None:
+            return kernel
+        is_computed = form.is_computed(self.types)
+        inputs = form.input_bytes(rows, inner) if is_computed else rows * inner * self.value_bytes
+        size = inputs + form.bytes(columns, inner) + rows * columns * self.value_bytes
+        return replace(kernel, bytes=copies * size, dtype=form.computes if is_computed else "")
+
+
+def cache_type(model: Model, plan: Plan) -> str:
+    """Return the type of cached keys and values; empty: that of values."""
+    word = plan.cache_type or model.cache_type
+    return "" if word == AS_VALUES else word
+
+
+def cache_bits(model: Model, plan: Plan) -> int:
+    """Return the bits of a cached value."""
+    word = cache_type(model, plan)
+    return CACHE_BITS[word] if word else 8 * plan.value_bytes
+
+
+def check_cache_type(model: Model, plan: Plan, types: Collection[str], device: str) -> None:
+    """Refuse a cache in numbers that a device lacks; without types, none is refused."""
+    word = cache_type(model, plan)
+    if types and word and word not in types:
+        source = "`cache_type`" if plan.cache_type else f"the file of {model.name}"
+        raise FieldError(
+            f"keys and values are cached in {word} by {source}, but {device} computes in {', '.join(types)}",
+            remedy="give `cache_type` values, or choose another machine",
+        )

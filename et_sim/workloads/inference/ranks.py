@@ -1,0 +1,50 @@
+"""Ranks of inference: those that share attention, those that share every expert, and those with other ones.
+
+Each data-parallel group of `tensor` ranks has sequences of its own. All groups together share the experts:
+`expert` groups of them have different ones, and the ranks of such a group, tensor x data / expert, have a
+share of every expert of theirs.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from et_sim.basics.errors import FieldError
+from et_sim.workloads.axes import Axes
+from et_sim.workloads.models.model import Experts, Model
+from et_sim.workloads.training.expert_plan import EXPERT_TENSOR
+from et_sim.workloads.training.plan import DATA, EXPERT, PIPELINE, TENSOR, Plan
+
+REPLICA = "replica"
+
+
+def expert_sharers(plan: Plan) -> int:
+    """Return the ranks that share every expert."""
+    return plan.tensor * plan.data // plan.expert
+
+
+def experts_on_rank(experts: Experts, plan: Plan) -> tuple[int, int]:
+    """Return the experts of a rank, and the ranks that share each of them."""
+    return experts.count // plan.expert, expert_sharers(plan)
+
+
+def with_sharers(model: Model, plan: Plan) -> Plan:
+    """Return the plan with the ranks that share every expert, if there are several groups of ranks."""
+    if model.experts is None or plan.data == 1:
+        return plan
+    sharers = expert_sharers(plan)
+    if plan.expert_tensor not in (1, sharers):
+        raise FieldError(
+            f"`expert_tensor` is {plan.expert_tensor}, but `tensor` x `data` / `expert` is {sharers}",
+            remedy="leave it out: it follows",
+        )
+    return replace(plan, expert_tensor=sharers)
+
+
+def axes_of_replicas(plan: Plan, replicas: int) -> Axes:
+    """Return the axes of equal replicas, one after the other."""
+    sizes = {TENSOR: plan.tensor, DATA: plan.data, PIPELINE: plan.pipeline, REPLICA: replicas}
+    axes = Axes(**sizes)
+    if plan.spreads_experts:
+        axes = axes.split(TENSOR, DATA, **{EXPERT_TENSOR: plan.expert_tensor, EXPERT: plan.expert})
+    return axes
