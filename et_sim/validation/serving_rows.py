@@ -35,7 +35,15 @@ CLOSED_LENGTHS = ((1024, 1024), (1024, 8192), (8192, 1024))
 SHORTEST = 0.8  # of the lengths of campaign B, as a share of the longest
 _NODES = {"a100_sxm": "a100-dgx-80gb", "gb200": "gb200-nvl72", "gb300": "gb300-nvl72"}
 _SIDES = ("prefill_", "decode_")
-_FP8 = ("fp8", "fp8_block", "fp8_static", "fp8_ootb")
+_PRODUCTS = {
+    **dict.fromkeys(("", "bf16", "bfloat16", "float16", "fp16"), "values"),
+    **dict.fromkeys(("fp8", "fp8_static", "fp8_ootb"), "fp8"),
+    "fp8_block": "fp8-block",
+    **dict.fromkeys(("nvfp4", "fp4"), "fp4"),
+    "w4a16_mxfp4": "mxfp4",
+    "w4a8_mxfp4_mxfp8": "mxfp4",
+    **dict.fromkeys(("int4", "int4_wo", "w4a16"), "int4"),
+}
 
 
 class Load(Struct, frozen=True):
@@ -158,7 +166,7 @@ def _case(line: Mapping[str, str], campaign: str, engine: str, folder: Path) -> 
     load = Load(under_way, _count(line, "isl"), _count(line, "osl"), lengths)
     if mode == APART:
         return _apart(line, model, engine, load)
-    plan = _plan(line, "", may_be_square=is_closed)
+    plan = _plan(line, model, "", may_be_square=is_closed)
     return ServingCase(model, _machine(line["system"], plan.ranks), plan, engine, load)
 
 
@@ -168,7 +176,7 @@ def _apart(line: Mapping[str, str], model: str, engine: str, load: Load) -> Serv
     if lacking:
         wanted = ", ".join(f"{side}{name}" for side in _SIDES for name in ("tp_size", "workers"))
         raise ValueError(f"rows of mode {APART} need the columns {wanted} and may have more of each side")
-    plans = [_plan(line, side, may_be_square=False) for side in _SIDES]
+    plans = [_plan(line, model, side, may_be_square=False) for side in _SIDES]
     prefill, decode = (_count(line, f"{side}workers") for side in _SIDES)
     first, second = (plan.ranks for plan in plans)
     ranks = -(-prefill * first // second) * second + decode * second
@@ -177,7 +185,7 @@ def _apart(line: Mapping[str, str], model: str, engine: str, load: Load) -> Serv
     return ServingCase(model, machine, plans[0], engine, load, plans[1], (prefill, decode))
 
 
-def _plan(line: Mapping[str, str], side: str, *, may_be_square: bool) -> Plan:
+def _plan(line: Mapping[str, str], model: str, side: str, *, may_be_square: bool) -> Plan:
     tensor, stages = _count(line, f"{side}tp_size"), _count(line, f"{side}pp_size", 1) or 1
     of_each, spread = (_count(line, f"{side}{name}", 1) or 1 for name in ("moe_tp_size", "moe_ep_size"))
     replicas = _count(line, f"{side}attention_dp_size", 0)
@@ -185,28 +193,29 @@ def _plan(line: Mapping[str, str], side: str, *, may_be_square: bool) -> Plan:
         tensor, of_each, replicas = spread, 1, 1
     if not replicas:
         replicas = max(of_each * spread // tensor, 1)
-    return _expressed(tensor, stages, replicas, of_each, spread, _products(line))
+    return Plan(tensor=tensor, pipeline=stages, data=replicas, expert=spread, **_numbers(line, model))
 
 
-def _expressed(
-    tensor: int, stages: int, replicas: int, of_each: int, spread: int, products: dict[str, Any]
-) -> Plan:
-    """Return a plan whose ranks share attention, and experts by parts and by whole ones."""
-    if replicas > 1:
-        raise ValueError(f"attention on {replicas} replicas within one engine cannot be expressed")
-    if spread > 1 and of_each > 1:
-        raise ValueError(f"experts over {of_each} x {spread} ranks cannot be expressed")
-    return Plan(tensor=tensor, pipeline=stages, expert=spread, **products)
+def _numbers(line: Mapping[str, str], model: str) -> dict[str, Any]:
+    """Return the numbers of products and of the cache of a plan.
 
-
-def _products(line: Mapping[str, str]) -> dict[str, Any]:
-    """Return the numbers of products of a plan."""
+    Experts of gpt-oss have four bits however rows name them. Engines cache keys and values in fp8 where a
+    checkpoint has tensors in fp8, but for SGLang.
+    """
     mode = line.get("gemm_quant_mode") or line.get("precision") or ""
-    if mode in _FP8:
-        return {"products": "fp8"}
-    if mode in ("", "bf16", "bfloat16", "float16", "fp16"):
-        return {}
-    raise ValueError(f"products in {mode} cannot be expressed")
+    if mode not in _PRODUCTS:
+        raise ValueError(f"products in {mode} cannot be expressed")
+    if model.startswith("gpt-oss"):
+        return {"expert_products": "mxfp4"}
+    of_experts = line.get("moe_quant_mode") or mode
+    if of_experts not in _PRODUCTS:
+        raise ValueError(f"experts in {of_experts} cannot be expressed")
+    is_cached = mode.startswith(("fp8", "nvfp4")) and mode != "fp8_block" and line["backend"] != "sglang"
+    return {
+        "products": _PRODUCTS[mode],
+        "expert_products": _PRODUCTS[of_experts],
+        "cache_type": "fp8" if is_cached else "",
+    }
 
 
 def _machine(system: str, ranks: int) -> str:
