@@ -14,7 +14,7 @@ from et_sim.serving.batcher import Policy
 from et_sim.serving.clients import Client
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
-from et_sim.serving.results import TPOT, TTFT
+from et_sim.serving.results import TPOT, TTFT, Serving
 from et_sim.serving.serve import Setup, serve
 from et_sim.validation.serving_rows import ServedRow, ServingCase
 from et_sim.workloads import Model, read_model
@@ -90,12 +90,16 @@ def _simulating(_: None) -> Callable[[ServingCase], Latencies | str]:
     return simulated
 
 
-def latencies_of(case: ServingCase, engine: Engine | None = None) -> Latencies:
-    """Return the latencies of a serving by an engine, that of the case without one."""
+def served(case: ServingCase, engine: Engine | None = None) -> Serving:
+    """Return a serving by an engine, that of the case without one."""
     load = case.load
     setup = setup_of(case, read_engine(case.engine) if engine is None else engine)
-    given = f"closed:{load.prompt},{load.output}"
-    outcome = serve(given, model_of(case), setup, RunOptions(machine=case.machine))
+    return serve(f"closed:{load.prompt},{load.output}", model_of(case), setup, RunOptions(machine=case.machine))
+
+
+def latencies_of(case: ServingCase) -> Latencies:
+    """Return the latencies of a serving."""
+    outcome = served(case)
     summary = outcome.summary()
     tpot, bands = summary["tpot_ns"], summary.get("bands") or {}
     ends = {name: (band[0] / NS_PER_MS, band[1] / NS_PER_MS) for name, band in bands.items()}
@@ -104,17 +108,14 @@ def latencies_of(case: ServingCase, engine: Engine | None = None) -> Latencies:
         (tpot["mean"] if tpot else 0) / NS_PER_MS,
         ends.get(TTFT),
         ends.get(TPOT),
-        bool(summary["preemptions"]) or _waited(outcome.iterations, load.concurrency),
+        is_full(outcome, case.load.concurrency),
     )
 
 
-def _waited(iterations: Sequence[object], concurrency: int) -> bool:
-    """Return whether a tenth of the passes left requests waiting while fewer than may ran."""
-    waits = sum(
-        iteration.waiting > 0 and iteration.sequences < concurrency  # type: ignore[attr-defined]
-        for iteration in iterations
-    )
-    return waits > len(iterations) / 10
+def is_full(outcome: Serving, concurrency: int) -> bool:
+    """Return whether caches were lost, or a tenth of the passes left requests waiting while fewer ran."""
+    waits = sum(each.waiting > 0 and each.sequences < concurrency for each in outcome.iterations)
+    return waits > len(outcome.iterations) / 10 or any(each.preemptions for each in outcome.served)
 
 
 def model_of(case: ServingCase) -> Model:
@@ -137,6 +138,6 @@ def setup_of(case: ServingCase, engine: Engine) -> Setup:
         decode_plan=case.decode_plan,
         policy=Policy(engine.policy, min(engine.max_batch, load.concurrency), budget, engine.block),
         context_step=CONTEXT_STEP,
-        client=Client(load.concurrency, load.lengths),
+        client=Client(load.concurrency, load.lengths, warm_up=0),  # it would end before these begin
         engine=engine,
     )
