@@ -16,6 +16,7 @@ from et_sim.documents.recognise import FileKind, kind_of
 from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.transport.network_seam import NetworkModel, packets_expected
+from et_sim.fold import TIE
 from et_sim.fold import fold as fold_ranks
 from et_sim.fold.path_keys import ByLink
 from et_sim.machine import Machine, Network, Notice, read_machine
@@ -315,7 +316,7 @@ def simulated(
     outcome = recorder.run(plan, network, model, watch)
     if outcome is None or (actors.is_folded and not outcome.is_complete and _can_tell_apart(workload)):
         watch.stage(ALONE)
-        unfolded = Actors.one_per_rank(workload.ranks)
+        unfolded = Actors.one_per_rank(workload.ranks, (TIE,) if outcome is None else ())
         outcome = recorder.run(assemble(lowering, unfolded), network, model, watch)
     assert outcome is not None  # only a folded run is given up
     return outcome
@@ -405,7 +406,9 @@ def fewest_actors(
     paths = model.path_keys(machine.network, whole=whole)
     actors = fold_ranks(lowering, ByLink(paths) if by_link and paths is not None else paths)
     # The search for ties must not separate ranks that start together.
-    return unfolded if lowering.start_together and len(actors) > 1 else actors
+    if lowering.start_together and len(actors) > 1:
+        return replace(unfolded, limits=actors.limits)
+    return actors
 
 
 def _can_tell_apart(workload: Workload) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from msgspec import Struct
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.lazy_names import loaded
 from et_sim.serving.requests import Request
+from et_sim.workloads.inference.memory import CacheUnits
 
 PREFILL_FIRST, CHUNKED, STATIC = "prefill-first", "chunked", "static"
 PREFILL_FIRST_CHUNKED, WHOLE_PROMPTS = "prefill-first-chunked", "whole-prompts"
@@ -131,10 +133,14 @@ def blocks_for(tokens: int, block: int) -> int:
 
 
 class Batcher:
-    """The sequences of one replica, which has a number of blocks."""
+    """The sequences of one replica, which has a number of blocks.
 
-    def __init__(self, policy: Policy, blocks: int) -> None:
+    If layers keep different numbers of tokens, blocks are units of memory, and `units` counts them.
+    """
+
+    def __init__(self, policy: Policy, blocks: int, units: CacheUnits | None = None) -> None:
         self.policy = policy
+        self._needed = partial(blocks_for, block=policy.block) if units is None else units.of
         self.blocks = self.free = blocks
         self.waiting: deque[ServedSequence] = deque()
         self.running: list[ServedSequence] = []  # in the order of arrival
@@ -151,7 +157,7 @@ class Batcher:
 
     def fits(self, tokens: int) -> bool:
         """Return whether a sequence with this number of cached tokens could ever run."""
-        return blocks_for(tokens, self.policy.block) <= self.blocks
+        return self._needed(tokens) <= self.blocks
 
     # Beginning and ending.
 
@@ -181,13 +187,13 @@ class Batcher:
 
     def _may_begin(self, sequence: ServedSequence) -> bool:
         is_place = len(self.running) + len(self.coming) < self.policy.max_batch
-        needed = blocks_for(sequence.all_tokens, self.policy.block)
+        needed = self._needed(sequence.all_tokens)
         return is_place and not self._is_full and needed <= self.free
 
     def _take(self) -> ServedSequence:
         """Take the first waiting sequence, with blocks for all its tokens."""
         sequence = self.waiting.popleft()
-        sequence.blocks = blocks_for(sequence.all_tokens, self.policy.block)
+        sequence.blocks = self._needed(sequence.all_tokens)
         self.free -= sequence.blocks
         return sequence
 
@@ -235,10 +241,10 @@ class Batcher:
 
     def _grow(self, sequence: ServedSequence) -> bool:
         """Allocate blocks for one more token; return whether the sequence kept its blocks."""
-        while blocks_for(sequence.all_tokens, self.policy.block) > sequence.blocks:
-            if self.free:
-                self.free -= 1
-                sequence.blocks += 1
+        while missing := self._needed(sequence.all_tokens) - sequence.blocks:
+            if taken := min(missing, self.free):
+                self.free -= taken
+                sequence.blocks += taken
                 continue
             last = self.running.pop()
             self._preempt(last)

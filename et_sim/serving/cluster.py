@@ -34,6 +34,11 @@ from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
 ARRIVES, PASS_ENDS, CACHE_ARRIVES = range(3)
 
 
+def by_work(loads: Sequence[Batch]) -> tuple[Batch, ...]:
+    """Return the batches of groups with the most work first, so that fewer passes differ."""
+    return tuple(sorted(loads, key=lambda load: (load.prefill.pairs, load.decode.keys, load.tokens))[::-1])
+
+
 class ReplicaPass(NamedTuple):
     """One pass of a replica."""
 
@@ -85,7 +90,7 @@ class ServingCluster(Struct):
     def __post_init__(self) -> None:
         for pool in self.pools:
             for place in range(pool.groups):
-                batcher = Batcher(self.policy, pool.blocks)
+                batcher = Batcher(self.policy, pool.blocks, pool.units)
                 self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
 
     def serve(self, requests: Sequence[Request], concurrency: int = 0, warm_up: int = 0) -> None:
@@ -126,7 +131,7 @@ class ServingCluster(Struct):
                 if not replica.batcher.fits(request.prompt + further):
                     raise UsageError(
                         f"request {request.number} needs a cache of {request.prompt + further:,} tokens, but"
-                        f" a replica has {replica.pool.blocks * self.policy.block:,}",
+                        f" a replica has {replica.pool.tokens(self.policy.block):,}",
                         remedy="give more ranks to a replica, or more memory, or shorten the request",
                     )
 
@@ -200,7 +205,7 @@ class ServingCluster(Struct):
             for shares in batches
         ]
         loads = [Batch.of(self.engine.padded(each), self.context_step, self.sights) for each in segments]
-        took = self.times.pass_ns(groups[0].pool, loads[0] if len(loads) == 1 else tuple(loads))
+        took = self.times.pass_ns(groups[0].pool, loads[0] if len(loads) == 1 else by_work(loads))
         end = now + max(self.engine.pass_ns(took, batch, self.layers) for batch in loads)
         for replica, shares, batch, of_batch in zip(groups, batches, loads, segments, strict=True):
             replica.is_busy = True

@@ -8,6 +8,7 @@ long as its first one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -25,11 +26,12 @@ from et_sim.trace import Workload
 from et_sim.trace.workload import MadeFor
 from et_sim.workloads.inference.batch import Batch, GroupBatches, check
 from et_sim.workloads.inference.forward import ReplicaPlace, make_replica, make_transfer, run_by
-from et_sim.workloads.inference.memory import cache_bytes_of_stage, weight_bytes_of_stage
+from et_sim.workloads.inference.memory import CacheUnits, SequenceCache, weight_bytes_of_stage
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
 BOTH, PREFILL, DECODE = "both", "prefill", "decode"
+USUAL_LENGTH = 8192  # tokens of sequences for which the stage with the least room is found
 
 
 class CachePool(Struct, frozen=True):
@@ -40,12 +42,21 @@ class CachePool(Struct, frozen=True):
     replicas: int
     first_rank: int
     blocks: int  # of cache, of each replica
-    token_bytes: int  # of cache, of the rank that holds most
+    token_bytes: int  # of cache, of the rank that holds most, while no window is full
+    units: CacheUnits | None = None  # of memory, if layers keep different numbers of tokens
 
     @property
     def ranks(self) -> int:
         """Return the number of ranks of a replica."""
         return self.plan.ranks
+
+    def tokens(self, block: int) -> int:
+        """Return the tokens of the cache of a group, in all layers."""
+        return self.blocks * block if self.units is None else self.units.tokens(self.blocks)
+
+    def block_bytes(self, block: int) -> int:
+        """Return the bytes of one of `blocks`."""
+        return self.token_bytes * block if self.units is None else self.units.unit_bytes
 
     @property
     def groups(self) -> int:
@@ -85,13 +96,19 @@ def make_pool(
         raise UsageError(f"the number of replicas is {replicas}", remedy="give a number from 1 to 1,000,000")
     stages = range(plan.pipeline)
     weights = [weight_bytes_of_stage(model, plan, place) for place in stages]
-    tokens = [cache_bytes_of_stage(model, plan, place) for place in stages]
+    caches = [SequenceCache.of(model, plan, place) for place in stages]
     activations = room.rule.activation_bytes(model, plan, policy.token_budget)
-    blocks = room.tokens // policy.block or min(
-        room.of(weight, activations) // (policy.block * token)
-        for weight, token in zip(weights, tokens, strict=True)
-        if token
+    lengths = min(model.sequence, USUAL_LENGTH)
+    free, cache = min(
+        (
+            (room.of(weight, activations), cache)
+            for weight, cache in zip(weights, caches, strict=True)
+            if cache.bytes(1)
+        ),
+        key=lambda stage: Fraction(stage[0], stage[1].bytes(lengths)),
     )
+    units = cache.in_units(policy.block)
+    blocks = units.all_of(room.tokens) or free // units.unit_bytes
     if blocks < 1:
         available = max(room.of(0, activations), 0)
         raise UsageError(
@@ -99,8 +116,10 @@ def make_pool(
             f" {format_bytes(available)} are available for weights and cache",
             remedy="give more ranks to a replica with --tp or --pp, or more memory with --capacity",
         )
-    each = plan.ranks
-    return CachePool(work, plan, replicas, -(-after // each) * each, int(blocks), max(tokens))
+    each, most = plan.ranks, max(cache.token_bytes for cache in caches)
+    first = -(-after // each) * each
+    kept = None if all(cache.is_plain for cache in caches) else units
+    return CachePool(work, plan, replicas, first, int(blocks), most, kept)
 
 
 def check_pools(pools: tuple[CachePool, ...], npus: int) -> None:

@@ -183,7 +183,7 @@ class Serving(Struct, frozen=True, eq=False):
         table: dict[str, Any] = dict(zip(ReplicaPass._fields, rows.T, strict=True))
         number = np.repeat(np.arange(len(self.pools)), [pool.groups for pool in self.pools])
         pool = number[table["replica"]]
-        sizes = np.array([pool.token_bytes * self.policy.block for pool in self.pools])
+        sizes = np.array([pool.block_bytes(self.policy.block) for pool in self.pools])
         table["cache_bytes"] = table.pop("used_blocks") * sizes[pool]
         table["pool"] = Texts(pool, tuple(pool.work for pool in self.pools))
         return table
@@ -235,7 +235,6 @@ class Serving(Struct, frozen=True, eq=False):
         return sum(pool.replicas * pool.ranks for pool in self.pools)
 
     def _pool(self, pool: CachePool) -> dict[str, Any]:
-        tokens = pool.blocks * self.policy.block
         return {
             "work": pool.work,
             "replicas": pool.replicas,
@@ -245,8 +244,8 @@ class Serving(Struct, frozen=True, eq=False):
             "expert": pool.plan.expert,
             "data": pool.plan.data,
             "first_rank": pool.first_rank,
-            "cache_tokens": tokens,
-            "cache_bytes": tokens * pool.token_bytes,
+            "cache_tokens": pool.tokens(self.policy.block),
+            "cache_bytes": pool.blocks * pool.block_bytes(self.policy.block),
             "token_bytes": pool.token_bytes,
         }
 

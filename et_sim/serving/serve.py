@@ -84,11 +84,6 @@ def serve(
     traffic = read_traffic(given, setup.client)
     requests = traffic.requests
     check(model, setup.plan)
-    if model.recurrence is not None:
-        raise UsageError(
-            f"{model.name} keeps a state for each sequence, but serving counts caches in tokens",
-            remedy="time its passes with make prefill and make decode",
-        )
     for request in requests:
         check_length(model, request.prompt + request.output)
     machine = read_machine(**options.parts, profile=options.profile)

@@ -37,10 +37,11 @@ class BatchLoad(Struct, frozen=True):
 
 
 class AttentionSight(Struct, frozen=True):
-    """The tokens that a layer's attention sees: a sliding window, or a chunk; 0: all before."""
+    """The tokens that a layer's attention sees: a sliding window, a chunk, or chosen ones; 0: all before."""
 
     window: int = 0
     in_chunks: bool = False
+    is_chosen: bool = False  # each token has its own choice, so that those of a prompt see all before
 
     def of_prompt(self, tokens: int, before: int) -> tuple[int, int]:
         """Return the keys that any of some new tokens sees, and the pairs of a new token and a key."""
@@ -53,7 +54,7 @@ class AttentionSight(Struct, frozen=True):
             return before + tokens, ends - before * (before + 1) // 2
         growing = min(max(self.window - before, 0), tokens)  # tokens that see all before
         pairs = growing * before + growing * (growing + 1) // 2 + (tokens - growing) * self.window
-        return min(before, self.window - 1) + tokens, pairs
+        return (before if self.is_chosen else min(before, self.window - 1)) + tokens, pairs
 
     def of_token(self, before: int) -> int:
         """Return the keys that a single token sees, itself included."""
@@ -64,6 +65,8 @@ class AttentionSight(Struct, frozen=True):
 
 def sights(model: Model) -> tuple[AttentionSight, ...]:
     """Return the sights of layers that do not see all tokens, each kind once."""
+    if model.attention.index is not None:
+        return (AttentionSight(model.attention.index.chosen, is_chosen=True),)
     windows = {model.window(layer) for layer in range(model.layers) if model.has_attention(layer)}
     return tuple(AttentionSight(window, model.in_chunks) for window in sorted(windows - {0}))
 

@@ -37,15 +37,17 @@ from et_sim.trace import shapes
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.inference.batch import AttentionSight, Batch, BatchLoad, GroupBatches, check
-from et_sim.workloads.inference.memory import cached_values, dense_matrices, key_heads_of_rank
+from et_sim.workloads.inference.memory import cached_bits_of_rank, dense_matrices, key_heads_of_rank
 from et_sim.workloads.inference.numbers import LayerNumbers, cache_bits
 from et_sim.workloads.inference.ranks import REPLICA, axes_of_replicas, experts_on_rank, with_sharers
-from et_sim.workloads.kernels import RMS_NORM, Kernel, element_wise, product
+from et_sim.workloads.kernels import RMS_NORM, Kernel, element_wise, passing, product
 from et_sim.workloads.models.formats import LayerFormats
 from et_sim.workloads.models.model import (
     RECURRENCE,
+    Attention,
     Experts,
     FeedForward,
+    Index,
     Latent,
     LayerKind,
     Model,
@@ -53,7 +55,7 @@ from et_sim.workloads.models.model import (
 )
 from et_sim.workloads.pipeline import Direction
 from et_sim.workloads.rank import PROFILE, Rank, make_workload
-from et_sim.workloads.recurrence import SequenceChunks
+from et_sim.workloads.recurrence import STATE_BYTES, SequenceChunks
 from et_sim.workloads.training.expert_plan import EXPERT_TENSOR
 from et_sim.workloads.training.plan import DATA, EXPERT, PIPELINE, TENSOR, Plan
 from et_sim.workloads.training.work import RankWork
@@ -68,7 +70,10 @@ def mixer_kernels(model: Model, plan: Plan, batch: Batch, layer: int) -> Iterato
     if kind.mixer == RECURRENCE and model.recurrence is not None:
         yield from _recurrence_kernels(model.recurrence.share(plan.tensor), model.hidden, numbers, batch)
     elif kind.mixer:
+        index = model.attention.index
         sight = AttentionSight(window, bool(window) and model.in_chunks)
+        if index is not None:
+            sight = AttentionSight(index.chosen, is_chosen=True)
         core = _AttentionCore(model, plan)
         yield from attention_kernels(model, core, numbers, batch, sight, has_rotary=kind.has_rotary)
 
@@ -104,10 +109,10 @@ class _AttentionCore:
         bits = 8 * self.value_bytes if attention.latent is not None else self.cache_bits
         return self._kernel(name, load, key_heads, bits, attention.query_size, attention.value_size)
 
-    def compressed(self, load: BatchLoad, latent: Latent) -> Kernel:
+    def compressed(self, name: str, load: BatchLoad, latent: Latent) -> Kernel:
         """Return attention in the compressed form: heads share the cache; values are a part of the keys."""
         width, rank = latent.value_rank + latent.rotary_size, latent.value_rank
-        return self._kernel("decode attention", load, 1, self.cache_bits, width, rank, width)
+        return self._kernel(name, load, 1, self.cache_bits, width, rank, width)
 
     def _kernel(
         self, name: str, load: BatchLoad, key_heads: int, bits: int, width: int, values: int, cached: int = 0
@@ -145,6 +150,13 @@ def attention_kernels(
             yield element_wise("gate", batch.tokens * heads * attention.value_size, GATE, 3, size)
     else:
         yield from _latent(model, attention.latent, core, numbers, batch)
+        if attention.index is None:
+            yield from _expanded(attention, attention.latent, core, numbers, batch.prefill)
+            yield from _compressed(attention, attention.latent, core, numbers, batch.decode)
+        else:
+            yield from _choice(attention.index, numbers, batch)
+            for load, name in zip(batch.seen(sight), ("prefill attention", "decode attention"), strict=True):
+                yield from _compressed(attention, attention.latent, core, numbers, load, name)
     yield numbers.product("attention output", batch.tokens, model.hidden, heads * attention.value_size)
 
 
@@ -170,18 +182,54 @@ def _latent(
         if name != KEY_VALUE_UP:
             columns = outputs if name.endswith("down") else outputs // tensor
             yield numbers.product(name, batch.tokens, columns, inputs)
-    if batch.prefill.segments:
+    index = attention.index
+    for name, inputs, outputs in index.projections(model.hidden, latent.query_rank) if index else ():
+        yield numbers.product(name, batch.tokens, outputs, inputs)
+
+
+def _expanded(
+    attention: Attention, latent: Latent, core: _AttentionCore, numbers: LayerNumbers, load: BatchLoad
+) -> Iterator[Kernel]:
+    """Yield attention with keys and values of every head, from the compressed cache."""
+    if load.segments:
         columns = core.heads * (attention.head_size + latent.value_size)
-        yield numbers.product(KEY_VALUE_UP, batch.prefill.keys, columns, latent.value_rank)
-        yield core.kernel("prefill attention", batch.prefill)
-    if load := batch.decode.segments and batch.decode:
+        yield numbers.product(KEY_VALUE_UP, load.keys, columns, latent.value_rank)
+        yield core.kernel("prefill attention", load)
+
+
+def _compressed(
+    attention: Attention,
+    latent: Latent,
+    core: _AttentionCore,
+    numbers: LayerNumbers,
+    load: BatchLoad,
+    name: str = "decode attention",
+) -> Iterator[Kernel]:
+    """Yield attention in the compressed form, between products of queries and of outputs."""
+    if load.segments:
         rank, size = latent.value_rank, attention.head_size
         more: dict[str, Any] = {"copies": core.heads, "like": KEY_VALUE_UP}
         yield numbers.product("query to latent", load.tokens, rank, size, **more)
-        yield core.compressed(load, latent)
+        yield core.compressed(name, load, latent)
         yield numbers.product("value from latent", load.tokens, latent.value_size, rank, **more)
 
 
+def _choice(index: Index, numbers: LayerNumbers, batch: Batch) -> Iterator[Kernel]:
+    """Yield the scores of all pairs of a token and one before it, and the choice of the highest of them."""
+    is_cast = not numbers.types or "fp8" in numbers.types
+    for load in (batch.prefill, batch.decode):
+        if not load.segments:
+            continue
+        rows, keys = -(-load.tokens // load.segments), -(-load.keys // load.segments)
+        operations = 2 * load.pairs * index.heads * index.size
+        moved = load.tokens * index.heads * index.size * (1 if is_cast else numbers.value_bytes)
+        moved += load.keys * index.cached_bits // 8 + load.pairs * SCORE_BYTES
+        shape = shapes.gemm(rows * index.heads, keys, index.size, count=load.segments)
+        yield Kernel("index scores", operations, moved, shape, dtype="fp8" if is_cast else "").cold()
+        yield passing("index choice", load.pairs, SCORE_BYTES)
+
+
+SCORE_BYTES = 4  # size of a score by which tokens are chosen
 TOKEN_BYTES = 8  # size of a token's number
 
 
@@ -457,30 +505,42 @@ class ReplicaPlace(Struct, frozen=True):
         return self.first + (stage * self.plan.data + self.group) * self.plan.tensor + tensor
 
 
-def messages(model: Model, source: ReplicaPlace, target: ReplicaPlace) -> Counter[tuple[int, int]]:
-    """Return the bits of a token by sending and receiving rank."""
+def messages(
+    model: Model, source: ReplicaPlace, target: ReplicaPlace, tokens: int = 1
+) -> Counter[tuple[int, int]]:
+    """Return the bits of the cache of a sequence by sending and receiving rank."""
     sizes: Counter[tuple[int, int]] = Counter()
-    attention = model.attention
-    heads = 1 if attention.latent is not None else attention.key_heads
-    size = cached_values(attention) // heads * cache_bits(model, target.plan)
     for stage in range(target.plan.pipeline):
         wanted = target.plan.part(model, stage, 0).all_layers
         for other in range(source.plan.pipeline):
             there = source.plan.part(model, other, 0).all_layers
             both = range(max(wanted.start, there.start), min(wanted.stop, there.stop))
-            layers = sum(model.has_attention(layer) for layer in both)
-            if not layers:
-                continue
-            for tensor in range(target.plan.tensor):
-                for head in _heads(tensor, target.plan.tensor, heads):
-                    holders = [
-                        receiver
-                        for receiver in range(source.plan.tensor)
-                        if head in _heads(receiver, source.plan.tensor, heads)
-                    ]
-                    holder = source.rank(other, holders[tensor % len(holders)])
-                    sizes[holder, target.rank(stage, tensor)] += layers * size
+            for heads, bits in _cached_heads(model, target.plan, both, tokens).items():
+                for tensor in range(target.plan.tensor):
+                    for head in _heads(tensor, target.plan.tensor, heads):
+                        holders = [
+                            receiver
+                            for receiver in range(source.plan.tensor)
+                            if head in _heads(receiver, source.plan.tensor, heads)
+                        ]
+                        holder = source.rank(other, holders[tensor % len(holders)])
+                        sizes[holder, target.rank(stage, tensor)] += bits
     return sizes
+
+
+def _cached_heads(model: Model, plan: Plan, layers: Iterable[int], tokens: int) -> Counter[int]:
+    """Return the cached bits of each head in some layers, by the number of heads that ranks share."""
+    bits: Counter[int] = Counter()
+    attention, states, whole = model.attention, model.recurrence, structs.replace(plan, tensor=1, expert=1)
+    heads = 1 if attention.latent is not None else attention.key_heads
+    for layer in layers:
+        if model.has_attention(layer):
+            kept = min(tokens, model.window(layer) or tokens)
+            bits[heads] += kept * cached_bits_of_rank(model, whole) // heads
+        elif model.kind(layer).mixer and states is not None:
+            kept = states.channels * (states.convolution - 1) * plan.value_bytes // states.heads
+            bits[states.heads] += 8 * (states.key_size * states.value_size * STATE_BYTES + kept)
+    return bits
 
 
 def _heads(tensor: int, ranks: int, heads: int) -> range:
@@ -492,12 +552,12 @@ def _heads(tensor: int, ranks: int, heads: int) -> range:
 def make_transfer(
     model: Model, source: ReplicaPlace, target: ReplicaPlace, *, tokens: int, ranks: int
 ) -> Workload:
-    """Return the messages of all tokens at once; the other ones of `ranks` do nothing."""
+    """Return the messages of a sequence of some tokens, all at once; the other ones of `ranks` do nothing."""
     builders: dict[int, TraceBuilder] = {}
-    for (sender, receiver), size in sorted(messages(model, source, target).items()):
+    for (sender, receiver), size in sorted(messages(model, source, target, tokens).items()):
         for rank in (sender, receiver):
             builders.setdefault(rank, TraceBuilder(source="<cache>"))
-        moved = -(-size * tokens // 8)
+        moved = -(-size // 8)
         builders[sender].send(receiver, moved, name="cache send")
         builders[receiver].receive(sender, moved, name="cache receive")
     of_rank = np.zeros(ranks, np.int32)

@@ -10,6 +10,7 @@ last tokens of its convolution, whatever the length of the sequence.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 
 from msgspec import Struct
 
@@ -50,6 +51,9 @@ def attention_matrices(attention: Attention, hidden: int, tensor: int) -> Iterat
         for name, inputs, outputs in attention.projections(hidden):
             yield Matrix(name, outputs if name.endswith("down") else outputs // tensor, inputs)
     yield Matrix("attention output", hidden, heads * attention.value_size)
+    if attention.index is not None and attention.latent is not None:
+        for name, inputs, outputs in attention.index.projections(hidden, attention.latent.query_rank):
+            yield Matrix(name, outputs, inputs)
 
 
 def dense_matrices(
@@ -111,6 +115,13 @@ def cached_values_of_rank(attention: Attention, tensor: int) -> int:
     return key_heads_of_rank(attention, tensor) * (attention.query_size + attention.value_size)
 
 
+def cached_bits_of_rank(model: Model, plan: Plan) -> int:
+    """Return the cached bits of a token in one layer on each tensor-parallel rank."""
+    index = model.attention.index
+    bits = cache_bits(model, plan) * cached_values_of_rank(model.attention, plan.tensor)
+    return bits + (index.cached_bits if index is not None else 0)
+
+
 class SequenceCache(Struct, frozen=True):
     """The cache of a sequence on a rank, by the layers that keep different numbers of tokens."""
 
@@ -121,7 +132,7 @@ class SequenceCache(Struct, frozen=True):
     def of(model: Model, plan: Plan, place: int = 0) -> SequenceCache:
         """Return the cache at a place of the pipeline."""
         bits: dict[int, int] = {}
-        each, states = cache_bits(model, plan) * cached_values_of_rank(model.attention, plan.tensor), 0
+        each, states = cached_bits_of_rank(model, plan), 0
         for layer in plan.part(model, place, 0).all_layers:
             if model.has_attention(layer):
                 window = model.window(layer)
@@ -141,9 +152,43 @@ class SequenceCache(Struct, frozen=True):
         return size
 
     @property
+    def is_plain(self) -> bool:
+        """Return whether all layers keep all tokens, and nothing else."""
+        return not self.state_bytes and len(self.token_bits) == 1 and not self.token_bits[0][0]
+
+    def in_units(self, block: int) -> CacheUnits:
+        """Return the cache in units of memory that divide the blocks of all layers, and the states."""
+        sizes = [(window, -(-block * bits // 8)) for window, bits in self.token_bits]
+        unit = gcd(self.state_bytes, *(size for _, size in sizes))
+        growing = tuple((window, size // unit) for window, size in sizes)
+        return CacheUnits(block, unit, growing, self.state_bytes // unit)
+
+    @property
     def token_bytes(self) -> int:
         """Return the bytes of a token while no window is full."""
         return sum(-(-bits // 8) for _, bits in self.token_bits)
+
+
+class CacheUnits(Struct, frozen=True):
+    """The cache of a sequence in units of memory."""
+
+    block: int  # tokens whose cache is allocated together
+    unit_bytes: int
+    growing: tuple[tuple[int, int], ...]  # (window, units of a block)
+    state: int = 0  # units of states
+
+    def of(self, tokens: int) -> int:
+        """Return the units of a sequence."""
+        kept = ((min(tokens, window) if window else tokens, units) for window, units in self.growing)
+        return self.state + sum(-(-count // self.block) * units for count, units in kept)
+
+    def all_of(self, tokens: int) -> int:
+        """Return the units of whole blocks of tokens in all layers, as engines count a cache in tokens."""
+        return tokens // self.block * sum(units for _, units in self.growing)
+
+    def tokens(self, units: int) -> int:
+        """Return the tokens that units hold in all layers."""
+        return units // max(sum(each for _, each in self.growing), 1) * self.block
 
 
 def cache_bytes(model: Model, value_bytes: int = 2) -> int:

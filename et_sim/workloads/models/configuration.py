@@ -52,7 +52,7 @@ def model_of(content: Any, place: str, name: str) -> Model:
         cause = f'key "model_type" is {kind!r}' if kind else 'key "model_type" is missing'
         raise UsageError(cause, place=place, remedy=remedy)
     inner = keys
-    if kind in _WITH_TEXT:
+    if kind in _WITH_TEXT or (kind in _MAY_HAVE_TEXT and keys.is_named("text_config")):
         inner = keys.inner("text_config")
         inner.text("model_type")
         for shared in ("source", "tie_word_embeddings"):
@@ -131,14 +131,19 @@ _FORMS: Mapping[str, Callable[[ModelKeys, str], Model]] = {
     "deepseek_v2": families.deepseek,
     "deepseek_v3": families.deepseek,
     "kimi_k2": families.deepseek,
+    "kimi_k25": families.deepseek,
+    "deepseek_v32": families.deepseek,
+    "glm_moe_dsa": families.deepseek,
     "llama4": mixed.llama4,
     "llama4_text": mixed.llama4,
     "gemma3": mixed.gemma3,
     "gemma3_text": mixed.gemma3,
     "qwen3_next": mixed.qwen3_next,
+    **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), mixed.qwen3_next),
     "nemotron_h": mixed.nemotron_h,
 }
-_WITH_TEXT = ("llama4", "gemma3")  # the language model is an object within the file
+_WITH_TEXT = ("llama4", "gemma3", "kimi_k25")  # the language model is an object within the file
+_MAY_HAVE_TEXT = ("qwen3_5", "qwen3_5_moe")  # likewise in some files
 _WITH_WINDOWS = (
     "llama",
     "mistral",

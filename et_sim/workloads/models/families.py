@@ -9,10 +9,20 @@ from msgspec import structs
 
 from et_sim.basics.errors import UsageError
 from et_sim.workloads.models.keys import ModelKeys
-from et_sim.workloads.models.model import EXPERTS, Attention, Experts, FeedForward, Latent, LayerKind, Model
+from et_sim.workloads.models.model import (
+    EXPERTS,
+    Attention,
+    Experts,
+    FeedForward,
+    Index,
+    Latent,
+    LayerKind,
+    Model,
+)
 from et_sim.workloads.models.windows import windows_of
 
 YARN = "yarn"  # a way to turn queries and keys of sequences longer than those of the training
+SPARSE = ("deepseek_v32", GLM_SPARSE := "glm_moe_dsa")  # families whose tokens see chosen ones only
 CLIPPED = 12  # operations of a SiLU with a slope, its two limits, and an added one
 
 
@@ -176,12 +186,15 @@ def glm4_moe(keys: ModelKeys, name: str) -> Model:
 def _with_shared(keys: ModelKeys, *, has_bias: bool) -> Experts:
     """Return experts from the keys of DeepSeek's files."""
     keys.refuse("moe_layer_freq", 1, "layers between those with experts")
+    dense, layers = keys.number("first_k_dense_replace", least=0), keys.number("num_hidden_layers")
+    usual = ["dense"] * dense + ["sparse"] * (layers - dense)
+    keys.refuse("mlp_layer_types", usual, "layers without experts after those with experts")
     return Experts(
         keys.number("n_routed_experts"),
         keys.number("num_experts_per_tok"),
         gated(keys, "moe_intermediate_size"),
         shared=keys.number("n_shared_experts", least=0),
-        dense_layers=keys.number("first_k_dense_replace", least=0),
+        dense_layers=dense,
         has_bias=has_bias,
         groups=(groups := keys.number("n_group", default=1)),
         chosen_groups=keys.number("topk_group", default=groups),
@@ -223,13 +236,33 @@ def deepseek(keys: ModelKeys, name: str) -> Model:
         rotary_size=keys.number("qk_rope_head_dim"),
         value_size=keys.number("v_head_dim"),
     )
+    size = keys.number("qk_nope_head_dim")
+    keys.refuse("qk_head_dim", size + latent.rotary_size, "heads of another size than the sum of both parts")
+    for redundant in ("head_dim", "q_head_dim"):
+        keys.get(redundant)
     return Model(
         **common(keys, name),
-        attention=Attention(heads, heads, keys.number("qk_nope_head_dim"), latent=latent),
+        attention=Attention(heads, heads, size, latent=latent, index=_index(keys, latent)),
         feed_forward=gated(keys, "intermediate_size"),
-        experts=_with_shared(keys, has_bias=keys.text("topk_method") == "noaux_tc"),
+        experts=_with_shared(keys, has_bias=_has_router_bias(keys)),
         next_tokens=keys.number("num_nextn_predict_layers", default=0, least=0),
     )
+
+
+def _has_router_bias(keys: ModelKeys) -> bool:
+    """Return whether scores of experts have a bias that is not trained; GLM's files do not state it."""
+    return (keys.text("topk_method") or ("noaux_tc" if keys.text("model_type") == GLM_SPARSE else "")) == (
+        "noaux_tc"
+    )
+
+
+def _index(keys: ModelKeys, latent: Latent) -> Index | None:
+    """Return the index of sparse attention, in families that have one."""
+    if keys.text("model_type") not in SPARSE:
+        return None
+    if not latent.query_rank:
+        raise keys.fault("q_lora_rank", None, "add it: the index uses compressed queries")
+    return Index(keys.number("index_n_heads"), keys.number("index_head_dim"), keys.number("index_topk"))
 
 
 def gpt2(keys: ModelKeys, name: str) -> Model:

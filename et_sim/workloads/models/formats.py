@@ -13,7 +13,7 @@ from msgspec import Struct
 
 ATTENTION_PRODUCTS = (
     *("qkv", "query", "query down", "query up", "key-value down", "key-value up"),
-    "attention output",
+    *("attention output", "index queries", "index keys"),
 )
 RECURRENCE_PRODUCTS = ("recurrence in", "recurrence out")
 DENSE_PRODUCTS = ("feed-forward up", "feed-forward down", "shared expert up", "shared expert down")

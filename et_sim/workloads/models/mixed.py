@@ -100,27 +100,27 @@ def llama4(keys: ModelKeys, name: str) -> Model:
 
 
 def qwen3_next(keys: ModelKeys, name: str) -> Model:
-    """Return Qwen3-Next: gated delta rule, and gated attention in every fourth layer; experts."""
+    """Return Qwen3-Next, or Qwen 3.5: gated delta rule, and gated attention in every fourth layer."""
     fields = common(keys, name)
     layers, interval = fields["layers"], keys.number("full_attention_interval", default=4)
     types = layer_types(keys, layers, (LINEAR, FULL))
     types = types or [FULL if (layer + 1) % interval == 0 else LINEAR for layer in range(layers)]
-    parts = sparse_layers(keys, layers)
-    has_bias, expert = keys.flag("attention_bias", default=False), gated(keys, "moe_intermediate_size")
+    experts = _experts_with_gate(keys) if keys.number("num_experts", default=0, least=0) else None
+    parts = sparse_layers(keys, layers) if experts or keys.get("mlp_only_layers") else (LayerKind(),)
+    has_bias = keys.flag("attention_bias", default=False)
     attention = grouped_attention(
-        keys, has_bias=has_bias, has_output_bias=has_bias, query_norm="head", has_gate=True
+        keys,
+        has_bias=has_bias,
+        has_output_bias=has_bias,
+        query_norm="head",
+        has_gate=keys.flag("attn_output_gate", default=True),
     )
+    has_width = experts is None or keys.get("intermediate_size") is not None
     return Model(
         **fields,
         attention=attention,
-        feed_forward=gated(keys, "intermediate_size"),
-        experts=Experts(
-            keys.number("num_experts"),
-            keys.number("num_experts_per_tok"),
-            expert,
-            shared=_shared(keys, "shared_expert_intermediate_size", expert),
-            has_shared_gate=True,
-        ),
+        feed_forward=gated(keys, "intermediate_size" if has_width else "moe_intermediate_size"),
+        experts=experts,
         kinds=tuple(
             LayerKind(RECURRENCE if word == LINEAR else ATTENTION, parts[layer % len(parts)].part)
             for layer, word in enumerate(types)
@@ -134,7 +134,18 @@ def qwen3_next(keys: ModelKeys, name: str) -> Model:
             has_delta_rule=True,
             chunk=DELTA_CHUNK,
         ),
-        next_tokens=keys.number("num_nextn_predict_layers", default=0, least=0),
+        next_tokens=keys.number("num_nextn_predict_layers", "mtp_num_hidden_layers", default=0, least=0),
+    )
+
+
+def _experts_with_gate(keys: ModelKeys) -> Experts:
+    expert = gated(keys, "moe_intermediate_size")
+    return Experts(
+        keys.number("num_experts"),
+        keys.number("num_experts_per_tok"),
+        expert,
+        shared=_shared(keys, "shared_expert_intermediate_size", expert),
+        has_shared_gate=True,
     )
 
 

@@ -20,6 +20,32 @@ class Latent(Struct, frozen=True):
     value_size: int  # of a head's values
 
 
+class Index(Struct, frozen=True):
+    """Scores of a token and all before it, by which each token chooses those that its attention sees."""
+
+    heads: int  # of queries; a token has one key
+    size: int  # of a head
+    chosen: int  # tokens
+
+    KEY_BITS = 8  # of a value of a cached key
+    SCALE_BITS = 32  # of a cached key
+
+    @property
+    def cached_bits(self) -> int:
+        """Return the cached bits of a token in one layer."""
+        return self.size * self.KEY_BITS + self.SCALE_BITS
+
+    def projections(self, hidden: int, query_rank: int) -> tuple[tuple[str, int, int], ...]:
+        """Return (name, inputs, outputs) of every matrix, which tensor-parallel ranks do not share."""
+        queries = ("index queries", query_rank, self.heads * self.size)
+        return queries, ("index keys", hidden, self.size), ("index weights", hidden, self.heads)
+
+    def weights(self, hidden: int, query_rank: int) -> int:
+        """Return the weights of one layer, with the norm of keys, which has a shift."""
+        matrices = sum(inputs * outputs for _, inputs, outputs in self.projections(hidden, query_rank))
+        return matrices + 2 * self.size
+
+
 class Attention(Struct, frozen=True):
     """The heads of one layer; `key_heads` is fewer than `heads` if queries share keys and values."""
 
@@ -33,6 +59,7 @@ class Attention(Struct, frozen=True):
     has_sinks: bool = False  # a score of each head that takes a share of every softmax, and has no value
     has_gate: bool = False  # for each output, from the inputs
     is_scaled: bool = False  # rotary positions have a factor beside the rotation (YaRN)
+    index: Index | None = None  # of compressed attention, each token of which sees chosen ones only
 
     @property
     def normed_size(self) -> int:
@@ -78,6 +105,7 @@ class Attention(Struct, frozen=True):
         weights += self.heads * self.value_size * hidden
         if self.latent is not None:
             weights += self.latent.query_rank + self.latent.value_rank  # their norms
+            weights += self.index.weights(hidden, self.latent.query_rank) if self.index else 0
         if self.has_bias:
             weights += (self.heads + 2 * self.key_heads) * self.head_size
         weights += {"head": 2 * self.head_size, "whole": self.normed_size}.get(self.query_norm, 0)

@@ -57,6 +57,8 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "key-value down": _paths(_HALVES, ("kv_a_proj_with_mqa",)),
         "key-value up": _paths(_HALVES, ("kv_b_proj",)),
         "attention output": _paths(_HALVES, ("o_proj",)),
+        "index queries": ("self_attn.indexer.wq_b",),
+        "index keys": ("self_attn.indexer.wk",),
         "recurrence in": ("linear_attn.in_proj_qkvz", "linear_attn.in_proj_qkv", "mixer.in_proj"),
         "recurrence out": ("linear_attn.out_proj", "mixer.out_proj"),
         "feed-forward up": _paths(_PARTS, _UP),

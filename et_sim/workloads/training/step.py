@@ -64,6 +64,11 @@ def check_plan(model: Model, plan: Plan) -> None:
     """Refuse a plan that does not fit the model."""
     plan.check_values()
     _check_numbers(plan)
+    if model.attention.index is not None:
+        raise FieldError(
+            f"{model.name} has attention to chosen tokens, which is simulated in inference only",
+            remedy="choose another model",
+        )
     plan.check_stages(model)
     _check_length(model, plan)
     attention, experts = model.attention, model.experts
