@@ -33,32 +33,39 @@ from et_sim.serving import serve as serving
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
 from et_sim.serving.replicas import CachePool, SimulatedTimes
+from et_sim.serving.results import Serving
 from et_sim.validation.serving_rows import ServedRow, read_servings
-from et_sim.validation.servings import Latencies, latencies_of
-from et_sim.workloads import Batch, Segment
-from et_sim.workloads.inference.batch import GroupBatches, sights
+from et_sim.validation.servings import is_full, served
+from et_sim.workloads import Batch, Segment, read_model
+from et_sim.workloads.inference.batch import AttentionSight, GroupBatches, sights
 
 FOLDS = 5
 OCTAVE = 4  # points of the grid of tokens
 CONTEXT = 512
 FIRST_TOKEN_WEIGHT = 0.35  # errors of times to the first token are larger
-FIGURES = {  # path: first, scale
-    "host.eager-layer": (0.5e6, 1e6),
-    "host.layer": (10e3, 20e3),
-    "host.pass": (0.3e6, 1e6),
-    "host.prompt-pass": (2e6, 10e6),
-    "host.before": (5e6, 20e6),
-    "prompt-factor": (1.1, 1.0),
-    "token-factor": (1.0, 1.0),
+FIGURES = {  # path: least, most, scale
+    "host.eager-layer": (0.0, 3e6, 1e6),
+    "host.layer": (0.0, 1e5, 2e4),
+    "host.pass": (0.0, 1e7, 1e6),
+    "host.prompt-pass": (0.0, 5e7, 1e7),
+    "host.before": (0.0, 5e7, 1e7),
+    "prompt-factor": (0.8, 2.0, 1.0),
+    "token-factor": (0.8, 1.5, 1.0),
 }
 
 
 class GridTimes(SimulatedTimes):
-    """Times of passes on a grid of batches."""
+    """Times of passes on a grid of batches, in the order of the passes."""
 
     def pass_ns(self, pool: CachePool, batch: GroupBatches) -> int:
         """Return the time of a pass between two points of the grid."""
-        groups = (batch,) if isinstance(batch, Batch) else batch
+        memo, order = _memo(self)
+        if batch not in memo:
+            memo[batch] = self._between(pool, (batch,) if isinstance(batch, Batch) else batch)
+        order.append(memo[batch])
+        return memo[batch]
+
+    def _between(self, pool: CachePool, groups: Sequence[Batch]) -> int:
         most = max((group.prefill.tokens for group in groups), default=0)
         if not most:
             return self._at(pool, groups, 1.0)
@@ -69,21 +76,67 @@ class GridTimes(SimulatedTimes):
         return round(low + part * (high - low))
 
     def _at(self, pool: CachePool, groups: Sequence[Batch], factor: float) -> int:
-        loads = [self._rounded(group, factor) for group in groups]
+        loads = [_rounded(group, factor, _sights(self)) for group in groups]
         return super().pass_ns(pool, loads[0] if len(loads) == 1 else tuple(loads))
 
-    def _rounded(self, batch: Batch, factor: float) -> Batch:
-        segments: list[Segment] = []
-        if prompts := batch.prefill.segments:
-            each = max(round(batch.prefill.tokens * factor / prompts), 2)
-            of_prompt = batch.prefill.tokens / prompts
-            before = max(batch.prefill.pairs / batch.prefill.tokens - (of_prompt + 1) / 2, 0)
-            segments += [Segment(each, round(before * factor / CONTEXT) * CONTEXT)] * prompts
-        if singles := batch.decode.segments:
-            step = 4 if prompts else 1
-            context = -(-(batch.decode.keys // singles) // CONTEXT) * CONTEXT
-            segments += [Segment(1, max(context, CONTEXT))] * (-(-singles // step) * step)
-        return Batch.of(segments, 1, sights(self.model))
+
+_MEMOS: dict[int, tuple[dict[Any, int], list[int]]] = {}
+_SIGHTS: dict[str, tuple[AttentionSight, ...]] = {}
+
+
+def _memo(times: SimulatedTimes) -> tuple[dict[Any, int], list[int]]:
+    return _MEMOS.setdefault(id(times), ({}, []))
+
+
+def _sights(times: SimulatedTimes) -> tuple[AttentionSight, ...]:
+    return _SIGHTS.setdefault(times.model.name, sights(times.model))
+
+
+def _rounded(batch: Batch, factor: float, seen: tuple[AttentionSight, ...]) -> Batch:
+    segments: list[Segment] = []
+    if prompts := batch.prefill.segments:
+        each = max(round(batch.prefill.tokens * factor / prompts), 2)
+        of_prompt = batch.prefill.tokens / prompts
+        before = max(batch.prefill.pairs / batch.prefill.tokens - (of_prompt + 1) / 2, 0)
+        segments += [Segment(each, round(before * factor / CONTEXT) * CONTEXT)] * prompts
+    if singles := batch.decode.segments:
+        step = 4 if prompts else 1
+        context = -(-(batch.decode.keys // singles) // CONTEXT) * CONTEXT
+        segments += [Segment(1, max(context, CONTEXT))] * (-(-singles // step) * step)
+    return Batch.of(segments, 1, seen)
+
+
+class Course:
+    """The passes of a row, which keep their order while figures change a little."""
+
+    def __init__(self, row: ServedRow, outcome: Serving, device_ns: Sequence[int], engine: Engine) -> None:
+        assert row.case is not None
+        self.row = row
+        passes = sorted({(each.start_ns, each.end_ns) for each in outcome.iterations})
+        with_prompts = {each.start_ns for each in outcome.iterations if each.prefill_tokens}
+        ends = np.array([0, *(end for _, end in passes)])
+        self.layers = read_model(row.case.model).layers
+        self.device = np.array(device_ns, float)
+        self.has_prompts = np.array([start in with_prompts for start, _ in passes])
+        of, after = outcome.requests(), round(engine.host.after_ns)
+        self.arrival = np.searchsorted(ends, np.maximum(of["arrival_ns"] - after, 0))
+        self.first = np.searchsorted(ends, of["first_token_ns"] - after)
+        self.finish = np.searchsorted(ends, of["finish_ns"] - after)
+        self.further = of["output_tokens"] - 1
+        self.is_full = is_full(outcome, row.case.load.concurrency)
+
+    def errors(self, figures: Sequence[float]) -> tuple[float, float]:
+        """Return the logarithms of predicted by measured times: of TPOT and of TTFT."""
+        eager, layer, of_pass, of_prompts, request, prompt_factor, token_factor = figures
+        device = self.device * np.where(self.has_prompts, prompt_factor, token_factor) + self.layers * layer
+        took = (
+            np.where(self.has_prompts, np.maximum(device, self.layers * eager) + of_prompts, device) + of_pass
+        )
+        ends = np.concatenate([[0.0], np.cumsum(took)])
+        first = ends[self.first] - ends[self.arrival] + 2 * request * (self.arrival == 0)
+        each = (ends[self.finish] - ends[self.first]) / self.further
+        tpot, ttft = self.row.tpot_ms or 1.0, self.row.ttft_ms or 1.0
+        return math.log(each.mean() / 1e6 / tpot), math.log(first.mean() / 1e6 / ttft)
 
 
 class Bench:
@@ -92,90 +145,66 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.known: dict[str, Any] = {}
-        bench = self
 
-        class Kept(GridTimes):
-            def __post_init__(self) -> None:
-                bench.begun(self)
-
-        serving.SimulatedTimes = Kept  # type: ignore[misc]
-        self.times: list[GridTimes] = []
-
-    def begun(self, times: GridTimes) -> None:
-        """Give times that begin the passes of earlier ones."""
-        self.times = [times]
-
-    def latencies(self, row: ServedRow, engine: Engine) -> Latencies | None:
-        """Return the latencies of a row, None if it cannot be simulated."""
+    def course(self, row: ServedRow, engine: Engine) -> Course | None:
+        """Return the passes of a row, None if it cannot be simulated."""
         assert row.case is not None
-        case = row.case
-        name = hashlib.sha256(repr((case.model, case.machine, case.plan, engine.exchanges)).encode()).hexdigest()
+        case, made = row.case, list[GridTimes]()
+        name = hashlib.sha256(
+            repr((case.model, case.machine, case.plan, engine.exchanges)).encode()
+        ).hexdigest()
         path = self.folder / f"{name[:20]}.pickle"
-        if name not in self.known:
-            self.known[name] = pickle.loads(path.read_bytes()) if path.exists() else {}
-        bench, passes = self, self.known[name]
-        count = len(passes.get("passes", ()))
+        known = pickle.loads(path.read_bytes()) if path.exists() else {}
 
-        def begun(times: GridTimes) -> None:
-            if passes:
-                times.passes, times.manifest, times.scope = (passes[key] for key in ("passes", "manifest", "scope"))
-            bench.times = [times]
+        def begun(*given: Any, **more: Any) -> GridTimes:
+            made.append(GridTimes(*given, **more, **known))
+            _MEMOS.pop(id(made[0]), None)
+            return made[0]
 
-        self.begun = begun  # type: ignore[method-assign]
+        serving.SimulatedTimes = begun  # type: ignore[assignment, misc]
         try:
-            found = latencies_of(case, engine)
+            outcome = served(case, engine)
         except EtSimError as error:
             print(f"row {row.number}: {error}")
             return None
-        times = self.times[0]
-        passes.update(passes=times.passes, manifest=times.manifest, scope=times.scope)
-        if len(times.passes) > count:
-            path.write_bytes(pickle.dumps(passes))
-        return found
+        times = made[0]
+        if len(times.passes) > len(known.get("passes", ())) or not known:
+            kept = {name: getattr(times, name) for name in ("passes", "manifest", "scope")}
+            path.write_bytes(pickle.dumps(kept))
+        return Course(row, outcome, _memo(times)[1], engine)
 
 
 def changed(engine: Engine, figures: Sequence[float]) -> Engine:
     """Return the engine with figures; a request takes as long before as after."""
-    values = dict(zip(FIGURES, figures, strict=True))
+    eager, layer, of_pass, of_prompts, request, prompt_factor, token_factor = figures
     host = replace(
         engine.host,
-        eager_layer_ns=values["host.eager-layer"],
-        layer_ns=values["host.layer"],
-        pass_ns=values["host.pass"],
-        prompt_pass_ns=values["host.prompt-pass"],
-        before_ns=values["host.before"],
-        after_ns=values["host.before"],
+        eager_layer_ns=eager,
+        layer_ns=layer,
+        pass_ns=of_pass,
+        prompt_pass_ns=of_prompts,
+        before_ns=request,
+        after_ns=request,
     )
-    return replace(
-        engine, host=host, prompt_factor=values["prompt-factor"], token_factor=values["token-factor"]
-    )
+    return replace(engine, host=host, prompt_factor=prompt_factor, token_factor=token_factor)
 
 
-def errors_of(bench: Bench, rows: Sequence[ServedRow], engine: Engine) -> np.ndarray[Any, Any]:
-    """Return the logarithms of predicted by measured times: (TPOT, TTFT) of each row."""
-    table = []
-    for row in rows:
-        found = bench.latencies(row, engine)
-        assert found is not None
-        table.append((math.log(found.tpot_ms / (row.tpot_ms or 1)), math.log(found.ttft_ms / (row.ttft_ms or 1))))
-    return np.array(table)
+def errors_of(courses: Sequence[Course], figures: Sequence[float]) -> np.ndarray[Any, Any]:
+    """Return the errors of each row."""
+    return np.array([course.errors(figures) for course in courses])
 
 
-def fitted(bench: Bench, rows: Sequence[ServedRow], engine: Engine, first: Sequence[float]) -> list[float]:
-    """Return figures with the least errors; large ones count less."""
-    scales = np.array([scale for _, scale in FIGURES.values()])
+def fitted(courses: Sequence[Course], first: Sequence[float]) -> list[float]:
+    """Return figures with the least errors; large ones count less, and a request keeps its time."""
+    scales = np.array([scale for _, _, scale in FIGURES.values()])
     weights = np.array([1.0, FIRST_TOKEN_WEIGHT])
 
     def residuals(at: Any) -> Any:
-        return (errors_of(bench, rows, changed(engine, at * scales)) * weights).ravel()
+        return (errors_of(courses, at * scales) * weights).ravel()
 
-    low = np.array([0.0] * 5 + [0.7, 0.7])
-    high = np.array([5.0] * 5 + [2.0, 1.5])
+    low, high = (np.array([limits[end] for limits in FIGURES.values()]) / scales for end in (0, 1))
     begin = np.clip(np.array(first) / scales, low + 1e-6, high - 1e-6)
-    found = least_squares(
-        residuals, begin, bounds=(low, high), loss="soft_l1", f_scale=0.08, diff_step=0.05, max_nfev=12
-    )
+    found = least_squares(residuals, begin, bounds=(low, high), loss="soft_l1", f_scale=0.06)
     return [float(value) for value in found.x * scales]
 
 
@@ -183,11 +212,6 @@ def cell(row: ServedRow) -> str:
     """Return the model and the GPU of a row."""
     assert row.case is not None
     return f"{row.case.model} {row.system}"
-
-
-def fold(name: str) -> int:
-    """Return the fold of a cell."""
-    return int(hashlib.sha256(name.encode()).hexdigest(), 16) % FOLDS
 
 
 def figures_line(figures: Sequence[float]) -> str:
@@ -211,55 +235,68 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=1024)
     parser.add_argument("--cache", type=Path, default=Path("fit-serving"))
     parser.add_argument("--no-fit", action="store_true")
-    parser.add_argument("--no-folds", action="store_true")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--every", type=int, default=1)
     given = parser.parse_args()
     engine, bench, begin = read_engine(given.engine), Bench(given.cache), time.process_time()
-    seen: set[Any] = set()
-    rows = []
+    rows: dict[Any, ServedRow] = {}
     for row in read_servings(given.file):
-        if row.case is None or row.backend != given.engine or row.campaign != "B" or row.case in seen:
+        if row.case is None or row.backend != given.engine or row.campaign != "B" or row.tpot_ms is None:
             continue
         load = row.case.load
-        if load.concurrency > given.most or load.output > given.longest:
-            continue
-        seen.add(row.case)
-        found = bench.latencies(row, engine)
-        if found is not None and not found.is_full:
-            rows.append(row)
-    first = [
+        if load.concurrency <= given.most and load.output <= given.longest and row.number % given.every == 0:
+            rows.setdefault(row.case, row)
+    figures = [
         *(engine.host.eager_layer_ns, engine.host.layer_ns, engine.host.pass_ns, engine.host.prompt_pass_ns),
         *(engine.host.before_ns, engine.prompt_factor, engine.token_factor),
     ]
-    print(f"{len(rows)} rows, {time.process_time() - begin:.0f} s", flush=True)
-    figures = first if given.no_fit else fitted(bench, rows, engine, first)
-    final = errors_of(bench, rows, changed(engine, figures))
-    for row, (tpot, ttft) in zip(rows, final, strict=True):
-        load = row.case.load if row.case else None
-        plan = row.case.plan if row.case else None
+    courses: list[Course] = []
+    for _ in range(1 if given.no_fit else given.rounds):
+        found = [bench.course(row, changed(engine, figures)) for row in rows.values()]
+        courses = [course for course in found if course is not None and not course.is_full]
         print(
-            f"{row.number:4} {cell(row):28} tp {plan.tensor} {load.prompt}/{load.output} x {load.concurrency:3}"
-            f" TPOT {row.tpot_ms:7.2f} {100 * math.expm1(tpot):+6.1f} %"
-            f" TTFT {row.ttft_ms:7.1f} {100 * math.expm1(ttft):+6.1f} %"
+            f"{len(courses)} rows, {time.process_time() - begin:.0f} s: {percent(errors_of(courses, figures))}",
+            flush=True,
         )
-    print("fitted to all:", percent(final), figures_line(figures), f"{time.process_time() - begin:.0f} s", flush=True)
-    if given.no_folds:
-        return
-    cells = sorted({cell(row) for row in rows})
+        if not given.no_fit:
+            figures = fitted(courses, figures)
+            print(percent(errors_of(courses, figures)), figures_line(figures), flush=True)
+    for course, (tpot, ttft) in zip(courses, errors_of(courses, figures), strict=True):
+        print(line_of(course.row, tpot, ttft))
+    if not given.no_fit:
+        print_left_out(courses, figures)
+
+
+def line_of(row: ServedRow, tpot: float, ttft: float) -> str:
+    """Return a row with its errors."""
+    assert row.case is not None
+    load, plan = row.case.load, row.case.plan
+    return (
+        f"{row.number:4} {cell(row):28} tp {plan.tensor} ep {plan.expert} {load.prompt}/{load.output} x"
+        f" {load.concurrency:3} TPOT {row.tpot_ms:7.2f} {100 * math.expm1(tpot):+6.1f} %"
+        f" TTFT {row.ttft_ms:7.1f} {100 * math.expm1(ttft):+6.1f} %"
+    )
+
+
+def print_left_out(courses: Sequence[Course], figures: Sequence[float]) -> None:
+    """Print errors of cells that figures are not fitted to."""
+    cells = sorted({cell(course.row) for course in courses})
     left = []
     for number in range(FOLDS):
-        out = [row for row in rows if cells.index(cell(row)) % FOLDS == number]
-        kept = [row for row in rows if row not in out]
+        out = [course for course in courses if cells.index(cell(course.row)) % FOLDS == number]
+        kept = [course for course in courses if course not in out]
         if not out or not kept:
             continue
-        without = fitted(bench, kept, engine, figures)
-        table = errors_of(bench, out, changed(engine, without))
-        left.append(table)
-        print(f"left out {sorted({cell(row) for row in out})}: {percent(table)}", figures_line(without), flush=True)
+        without = fitted(kept, figures)
+        left.append(errors_of(out, without))
+        print(f"left out {cells[number::FOLDS]}: {percent(left[-1])}", figures_line(without), flush=True)
     if left:
         table = np.concatenate(left)
+        low, high = np.exp(np.quantile(-table, [0.1, 0.9], axis=0))
         print("left out:", percent(table))
-        low, high = np.quantile(-table, [0.1, 0.9], axis=0)
-        print("80 %: measured by predicted: TPOT", np.exp([low[0], high[0]]), "TTFT", np.exp([low[1], high[1]]))
+        print(
+            f"80 %: measured by predicted: TPOT {low[0]:.3f} to {high[0]:.3f}, TTFT {low[1]:.3f} to {high[1]:.3f}"
+        )
 
 
 if __name__ == "__main__":

@@ -101,7 +101,8 @@ class ServingCluster(Struct):
         """
         self._check(requests)
         now = 0
-        for part in (requests[:warm_up], requests[warm_up:]) if concurrency else (requests,):
+        parts = (requests[:warm_up], requests[warm_up:]) if concurrency else (requests,)
+        for part in filter(None, parts):
             self._coming = iter(part)
             for request in islice(self._coming, concurrency or None):
                 self._send_request(replace(request, arrival_ns=now) if concurrency else request)

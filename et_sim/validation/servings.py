@@ -94,7 +94,9 @@ def served(case: ServingCase, engine: Engine | None = None) -> Serving:
     """Return a serving by an engine, that of the case without one."""
     load = case.load
     setup = setup_of(case, read_engine(case.engine) if engine is None else engine)
-    return serve(f"closed:{load.prompt},{load.output}", model_of(case), setup, RunOptions(machine=case.machine))
+    return serve(
+        f"closed:{load.prompt},{load.output}", model_of(case), setup, RunOptions(machine=case.machine)
+    )
 
 
 def latencies_of(case: ServingCase) -> Latencies:
