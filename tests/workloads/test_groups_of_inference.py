@@ -67,12 +67,12 @@ def test_ranks_share_all_experts_once(tensor: int, data: int, expert: int) -> No
     assert mine * plan.ranks == routed
 
 
-def test_experts_on_one_rank_of_each_are_tensor_parallel() -> None:
-    """TP x EP with an expert axis of 1 is TP, kernel by kernel."""
-    batch = Batch.of([Segment(1, 5)] * 8)
-    one, same = made(Plan(tensor=4), batch).trace(0), made(Plan(tensor=4, expert=1), batch).trace(0)
-    assert one.tensor_bytes.tolist() == same.tensor_bytes.tolist()
-    assert moved(one) == moved(same)
+@pytest.mark.parametrize(("expert", "count", "width"), [(1, 8, 32), (2, 4, 64), (4, 2, 128)])
+def test_each_rank_has_a_share_of_some_experts(expert: int, count: int, width: int) -> None:
+    """Show that without an expert axis, this is tensor parallelism: a share of all experts."""
+    trace = made(Plan(tensor=4, expert=expert), Batch.of([Segment(1, 5)] * 64)).trace(0)
+    shapes = {trace.layer_shapes[shape] for shape in trace.layer_shape[rows_named(trace, "experts down")]}
+    assert shapes == {f"gemm 16 64 {width} x {count}"}
 
 
 def test_ranks_of_a_group_add_the_outputs_of_their_experts() -> None:

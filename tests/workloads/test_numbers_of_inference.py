@@ -177,6 +177,19 @@ def test_options_state_numbers_of_dense_products_and_of_experts_apart() -> None:
     assert weight_bytes_of_stage(model, plan, 0) == weight_bytes_of_stage(small(), Plan(), 0) + experts
 
 
+@pytest.mark.parametrize(("name", "gib"), [("gpt-oss-120b", 60.8), ("gpt-oss-20b", 12.8)])
+def test_checkpoints_are_as_large_as_published(name: str, gib: float) -> None:
+    assert weight_bytes_of_stage(read_model(name), Plan(), 0) / 2**30 == pytest.approx(gib, abs=0.05)
+
+
+def test_fp8_in_blocks_takes_a_byte_for_each_weight_of_layers_and_its_scale() -> None:
+    model = read_model("deepseek-v3")
+    products = sum(one.weights for layer in range(61) for one in matrices(model, Plan(), layer))
+    kept = model.weights - products
+    scales = -(-products // 128**2) * 4
+    assert weight_bytes_of_stage(model, Plan(), 0) == pytest.approx(products + scales + 2 * kept, rel=1e-5)
+
+
 @pytest.mark.parametrize("model", [decoder(), with_experts(), with_latent_attention(), small()])
 def test_weights_in_values_take_their_number_of_bytes(model: Model) -> None:
     assert weight_bytes_of_stage(model, Plan(), 0) == 2 * model.weights

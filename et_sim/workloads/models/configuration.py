@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.errors import InputError, UsageError, did_you_mean
 from et_sim.basics.files import is_file
 from et_sim.documents.reading import parse_json
 from et_sim.workloads import models
@@ -37,7 +37,7 @@ def read_model(name: str) -> Model:
     stem, path, content = models.content_of(PRESETS, name, "config.json")
     beside = path.with_name(f"{BESIDE}.json")
     if isinstance(content, dict) and IN_FILE not in content and is_file(beside):
-        content[BESIDE] = parse_json(beside.read_text("utf-8-sig"), str(beside), UsageError)
+        content[BESIDE] = parse_json(beside.read_text("utf-8-sig"), str(beside), InputError)
     return model_of(content, str(path), stem)
 
 
