@@ -32,6 +32,7 @@ import numpy as np
 from msgspec import Struct, structs
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.kernel_names import FP8_CACHE
 from et_sim.basics.units import plural
 from et_sim.trace import shapes
 from et_sim.trace.builder import TraceBuilder
@@ -122,7 +123,10 @@ class _AttentionCore:
         moved = self.heads * load.tokens * (width + values) * self.value_bytes
         moved += -(-key_heads * load.keys * cached * bits // 8)
         operations = 2 * self.heads * load.pairs * (width + values)
-        return Kernel(name, operations, moved, _shape(load, self.heads, key_heads, width, values)).cold()
+        word = FP8_CACHE if bits == 8 else ""
+        return Kernel(
+            name, operations, moved, _shape(load, self.heads, key_heads, width, values, word)
+        ).cold()
 
 
 def attention_kernels(
@@ -160,7 +164,7 @@ def attention_kernels(
     yield numbers.product("attention output", batch.tokens, model.hidden, heads * attention.value_size)
 
 
-def _shape(load: BatchLoad, heads: int, key_heads: int, width: int, value_width: int) -> str:
+def _shape(load: BatchLoad, heads: int, key_heads: int, width: int, value_width: int, word: str) -> str:
     tokens, keys = -(-load.tokens // load.segments), -(-load.keys // load.segments)
     return shapes.attention(
         load.segments,
@@ -171,6 +175,7 @@ def _shape(load: BatchLoad, heads: int, key_heads: int, width: int, value_width:
         key_heads=key_heads,
         value_width=None if value_width == width else value_width,
         causal=tokens > 1,
+        kernel=word,
     )
 
 
@@ -402,10 +407,11 @@ class _Pass:
 
         def kernels() -> Iterator[Kernel]:
             up, down = dense_matrices(part, name, self.model.hidden, shares)
-            yield numbers.product(up.name, rows, up.outputs, up.inputs, copies)
+            product_of = numbers.experts_product if name == "experts" else numbers.product
+            yield product_of(up.name, rows, up.outputs, up.inputs, copies)
             values, passes = rows * copies * down.inputs, 3 if part.is_gated else 2
             yield element_wise(f"{name} activation", values, part.operations, passes, size)
-            yield numbers.product(down.name, rows, down.outputs, down.inputs, copies)
+            yield product_of(down.name, rows, down.outputs, down.inputs, copies)
 
         if rows:
             self._once(name, layer, kernels)
