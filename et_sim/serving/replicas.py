@@ -8,6 +8,7 @@ long as its first one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -16,14 +17,25 @@ from et_sim import api
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import format_bytes, plural
 from et_sim.plan.lowering import Lowering
+from et_sim.plan.node_times import NodeTimes
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
 from et_sim.serving.batcher import Policy
+from et_sim.serving.chains import Chains, KernelTimes, has_chains, trials
+from et_sim.serving.exchanges import ExchangeTimes
 from et_sim.tables.summary import Scope
 from et_sim.trace import Workload
-from et_sim.workloads.inference.batch import Batch, cache_bytes_of_stage, check, weight_bytes_of_stage
-from et_sim.workloads.inference.forward import ReplicaPlace, make_replica, make_transfer
+from et_sim.workloads.axes import Axes
+from et_sim.workloads.inference.batch import (
+    Batch,
+    cache_bytes_of_stage,
+    check,
+    sights,
+    weight_bytes_of_stage,
+)
+from et_sim.workloads.inference.forward import ReplicaPlace, make_replica, make_transfer, replica_program
 from et_sim.workloads.models.model import Model
+from et_sim.workloads.rank import Program
 from et_sim.workloads.training.plan import Plan
 
 BOTH, PREFILL, DECODE = "both", "prefill", "decode"
@@ -117,14 +129,41 @@ class SimulatedTimes(Struct):
     scope: Scope = field(default_factory=lambda: Scope(includes=[], leaves_out=[]))  # of the first pass
     replayed: int = 0  # kernels of the first pass with recorded times
     _task: Task | None = None
+    _chains: dict[int, Chains | None] = field(default_factory=dict)  # by the first rank of the pool
 
     def pass_ns(self, pool: CachePool, batch: Batch) -> int:
         """Return the time of a pass, simulated the first time."""
         key = (pool.first_rank, batch)
         if key not in self.passes:
-            workload = make_replica(self.model, pool.plan, batch, first=pool.first_rank, ranks=self.npus)
-            self.passes[key] = self._simulated(workload)
+            simulate = partial(self._simulated_pass, pool, batch)
+            chains = self._chains_of(pool)
+            self.passes[key] = simulate() if chains is None else chains.pass_ns(batch, simulate)
         return self.passes[key]
+
+    def _simulated_pass(self, pool: CachePool, batch: Batch) -> int:
+        return self._simulated(
+            make_replica(self.model, pool.plan, batch, first=pool.first_rank, ranks=self.npus)
+        )
+
+    def _chains_of(self, pool: CachePool) -> Chains | None:
+        """Return the chains of a pool; None before the first pass, and on machines without chains."""
+        if self._task is None:
+            return None
+        if pool.first_rank not in self._chains:
+            self._chains[pool.first_rank] = self._new_chains(self._task, pool)
+        return self._chains[pool.first_rank]
+
+    def _new_chains(self, task: Task, pool: CachePool) -> Chains | None:
+        if not has_chains(task):
+            return None
+
+        def program(batch: Batch) -> tuple[Axes, Program]:
+            return replica_program(self.model, pool.plan, batch, pool.first_rank, self.npus)
+
+        known = sights(self.model)
+        axes, _ = program(trials(known)[0])
+        exchanges = ExchangeTimes(axes, self._outcome)
+        return Chains(program, trials(known), KernelTimes(NodeTimes(task.machine)), exchanges)
 
     def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
         """Return the time of a transfer, simulated the first time."""
@@ -139,12 +178,17 @@ class SimulatedTimes(Struct):
         """Return the time until all ranks are done."""
         if self._task is None:
             return self._first(workload)
-        machine, options = self._task.machine, self.options
-        network = self._task.network_model()
-        outcome = simulated(Lowering(workload, machine), network, options.fold, NoWatcher(), Recorder())
+        return int(self._outcome(workload).finish_ns.max(initial=0))
+
+    def _outcome(self, workload: Workload) -> Any:
+        """Simulate a workload on the machine of the first pass."""
+        assert self._task is not None
+        machine, network = self._task.machine, self._task.network_model()
+        lowering = Lowering(workload, machine)
+        outcome = simulated(lowering, network, self.options.fold, NoWatcher(), Recorder())
         if not outcome.is_complete:
             raise EtSimError("a forward pass does not complete", remedy="look at it with et-sim make and run")
-        return int(outcome.finish_ns.max(initial=0))
+        return outcome
 
     def _first(self, workload: Workload) -> int:
         """Run the first pass as a whole run, which checks the machine and collects notices."""

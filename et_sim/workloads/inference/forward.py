@@ -21,7 +21,7 @@ from ranks that have them. If several have them, ranks take turns by their place
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct, structs
@@ -167,6 +167,13 @@ def make_inference(model: Model, plan: Plan, batches: Sequence[Batch]) -> Worklo
 
 def make_replica(model: Model, plan: Plan, batch: Batch, *, first: int, ranks: int) -> Workload:
     """Return a pass of one replica, whose first rank is `first`; the other ones of `ranks` do nothing."""
+    return make_workload(*replica_program(model, plan, batch, first, ranks), source=f"<{model.name}>")
+
+
+def replica_program(
+    model: Model, plan: Plan, batch: Batch, first: int, ranks: int
+) -> tuple[Axes, Callable[[Rank], None]]:
+    """Return the axes of all ranks, and the program of a pass of the replica whose first rank is `first`."""
     check(model, plan)
     check_batches((batch,))
     each = plan.tensor * plan.pipeline
@@ -184,7 +191,7 @@ def make_replica(model: Model, plan: Plan, batch: Batch, *, first: int, ranks: i
         if rank.place(REPLICA) == number:
             run_passes(RankWork(rank, plan), model, (batch,))
 
-    return make_workload(axes, program, source=f"<{model.name}>")
+    return axes, program
 
 
 def check_batches(batches: Iterable[Batch]) -> None:
@@ -221,7 +228,7 @@ class _Pass:
             self._all_reduce("embedding")
         else:
             self._receive(-1, self._activations, 2 * self.number)
-        for layer in self.part.all_layers:
+        for layer in work.rank.each(self.part.all_layers):
             work.where = f"layer {layer}"
             self._layer(layer)
         work.where = ""
