@@ -13,11 +13,13 @@ structure is simulated, too; if it does not take the sum, all passes of its stru
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from et_sim.machine.model import QueueOrder
-from et_sim.plan.node_times import NodeTimes, are_plain
+from et_sim.plan.kernel_times import are_plain
 from et_sim.run.simulation import Task
 from et_sim.serving.exchanges import LEAD_NS, ExchangeTimes
+from et_sim.trace import Trace
 from et_sim.trace.builder import TraceBuilder
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.counting import (
@@ -59,8 +61,8 @@ def trials(sights: Sequence[AttentionSight]) -> tuple[Batch, ...]:
 class KernelTimes:
     """The times of kernels, each computed once."""
 
-    def __init__(self, nodes: NodeTimes) -> None:
-        self._nodes = nodes
+    def __init__(self, times: Callable[[Trace], Any]) -> None:
+        self._times = times
         self._known: dict[KernelStep, int] = {}
 
     def __getitem__(self, kernel: KernelStep) -> int:
@@ -83,7 +85,7 @@ class KernelTimes:
                 dtype=datatype,
                 attributes=dict(attributes),
             )
-        self._known.update(zip(new, self._nodes.of(builder.build()).tolist(), strict=True))
+        self._known.update(zip(new, self._times(builder.build()).tolist(), strict=True))
 
 
 class Chains:

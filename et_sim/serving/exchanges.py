@@ -24,6 +24,7 @@ BEGIN_NS = 1_000
 GAP_NS = 100_000_000  # between messages
 LEAD_NS = 20_000  # a receive that waits for so long does not delay its message
 BLOCK = 64  # multiples of the unit that are simulated together
+MOST_UNFOLDED = 8  # ranks; the search for equal ones takes longer than their simulation
 
 Ranks = tuple[int, ...]
 
@@ -38,7 +39,7 @@ class MessageTimes(NamedTuple):
 class ExchangeTimes:
     """The times of exchanges and messages by their ranks; None: ranks are not done at the same time."""
 
-    def __init__(self, axes: Axes, simulate: Callable[[Workload], Any]) -> None:
+    def __init__(self, axes: Axes, simulate: Callable[[Workload, bool], Any]) -> None:
         self._axes, self._simulate = axes, simulate
         self._exchanges: dict[tuple[Ranks, ExchangeStep], int | None] = {}
         self._messages: dict[tuple[Ranks, MessageStep], MessageTimes | None] = {}
@@ -139,7 +140,8 @@ class ExchangeTimes:
 
     def _ends(self, program: Callable[[Rank], None], *ranks: Ranks) -> list[Any]:
         """Simulate a program; return when each node of ranks ends, a row for each rank."""
-        outcome = self._simulate(make_workload(self._axes, program, source="<exchanges>"))
+        workload = make_workload(self._axes, program, source="<exchanges>")
+        outcome = self._simulate(workload, sum(map(len, ranks)) > MOST_UNFOLDED)
         first, template = (outcome.plan.actors[name] for name in ("node_first", "template"))
         counts, of_rank = outcome.plan.templates["nodes"][template], outcome.plan.actor_of_rank
         return [

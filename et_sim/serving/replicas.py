@@ -16,8 +16,8 @@ from msgspec import Struct, field
 from et_sim import api
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import format_bytes, plural
+from et_sim.plan.kernel_times import times_of_kernels
 from et_sim.plan.lowering import Lowering
-from et_sim.plan.node_times import NodeTimes
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
 from et_sim.serving.batcher import Policy
@@ -163,7 +163,7 @@ class SimulatedTimes(Struct):
         known = sights(self.model)
         axes, _ = program(trials(known)[0])
         exchanges = ExchangeTimes(axes, self._outcome)
-        return Chains(program, trials(known), KernelTimes(NodeTimes(task.machine)), exchanges)
+        return Chains(program, trials(known), KernelTimes(times_of_kernels(task.machine)), exchanges)
 
     def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
         """Return the time of a transfer, simulated the first time."""
@@ -180,12 +180,13 @@ class SimulatedTimes(Struct):
             return self._first(workload)
         return int(self._outcome(workload).finish_ns.max(initial=0))
 
-    def _outcome(self, workload: Workload) -> Any:
+    def _outcome(self, workload: Workload, may_fold: bool = True) -> Any:
         """Simulate a workload on the machine of the first pass."""
         assert self._task is not None
         machine, network = self._task.machine, self._task.network_model()
         lowering = Lowering(workload, machine)
-        outcome = simulated(lowering, network, self.options.fold, NoWatcher(), Recorder())
+        may_fold &= self.options.fold
+        outcome = simulated(lowering, network, may_fold, NoWatcher(), Recorder())
         if not outcome.is_complete:
             raise EtSimError("a forward pass does not complete", remedy="look at it with et-sim make and run")
         return outcome
