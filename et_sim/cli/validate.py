@@ -26,7 +26,7 @@ class Options(Command):
 
     file: Annotated[
         Path | None,
-        "tables.json, kernels.csv, iterations.json, steps.csv or serving.csv; without it, those that come with et-sim",
+        "tables.json, kernels.csv, iterations.json, steps.csv or serving.csv; without it, those of et-sim",
         "FILE",
         Argument(),
     ] = None
