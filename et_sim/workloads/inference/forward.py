@@ -37,6 +37,7 @@ from et_sim.basics.units import plural
 from et_sim.trace import shapes
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.workload import MadeFor, Workload
+from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.batch import AttentionSight, Batch, BatchLoad, GroupBatches, check
 from et_sim.workloads.inference.memory import cached_bits_of_rank, dense_matrices, key_heads_of_rank
 from et_sim.workloads.inference.numbers import LayerNumbers, cache_bits
@@ -274,6 +275,14 @@ def make_replica(
     software: MadeFor | None = None,
 ) -> Workload:
     """Return a pass of one replica, whose first rank is `first`; the other ones of `ranks` do nothing."""
+    workload = make_workload(*replica_program(model, plan, batch, first, ranks), source=f"<{model.name}>")
+    return structs.replace(workload, software=software)
+
+
+def replica_program(
+    model: Model, plan: Plan, batch: GroupBatches, first: int, ranks: int
+) -> tuple[Axes, Callable[[Rank], None]]:
+    """Return the axes of all ranks, and the program of a pass of the replica whose first rank is `first`."""
     check(model, plan)
     check_batches(plan, (batch,))
     each = plan.ranks
@@ -289,8 +298,7 @@ def make_replica(
         if rank.place(REPLICA) == number:
             run_passes(RankWork(rank, plan), model, (batch,))
 
-    axes = axes_of_replicas(plan, ranks // each)
-    return structs.replace(make_workload(axes, program, source=f"<{model.name}>"), software=software)
+    return axes_of_replicas(plan, ranks // each), program
 
 
 def check_batches(plan: Plan, batches: Iterable[GroupBatches]) -> None:
@@ -345,7 +353,7 @@ class _Pass:
             self._all_reduce("embedding")
         else:
             self._receive(-1, self._activations, 2 * self.number)
-        for layer in self.part.all_layers:
+        for layer in work.rank.each(self.part.all_layers):
             work.where = f"layer {layer}"
             self._layer(layer)
         work.where = ""
