@@ -65,7 +65,7 @@ ALLOWED: dict[str, set[str]] = {
         "workloads",
     },
     "calibrate": {"api", "compute", "machine", "run", "trace", "validation"},
-    "validation": {"api", "compute", "machine", "run", "trace", "workloads"},
+    "validation": {"api", "compute", "machine", "run", "serving", "trace", "workloads"},
     "sweeps": {
         "api",
         "compute",

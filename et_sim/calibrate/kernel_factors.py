@@ -15,8 +15,8 @@ from typing import Any
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from et_sim.compute.device import ATTENTION, PRODUCTS
 from et_sim.compute.operations import Shape
+from et_sim.compute.tiles import ATTENTION, PRODUCTS
 from et_sim.machine.datatypes import BITS
 from et_sim.machine.efficiencies import Curve, Efficiency, Tile
 from et_sim.machine.kernel_kinds import KernelKind

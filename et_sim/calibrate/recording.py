@@ -23,8 +23,8 @@ from et_sim.basics.group_names import group_key
 from et_sim.calibrate.collective_library import MeasuredCollective as Collective
 from et_sim.calibrate.kernels import MeasuredKernel
 from et_sim.calibrate.logs import COLLECTIVES
-from et_sim.compute.device import ATTENTION
 from et_sim.compute.registry import is_recorded, recorded_ns
+from et_sim.compute.tiles import ATTENTION
 from et_sim.machine.collective_library import Call
 from et_sim.machine.datatypes import datatype_named
 from et_sim.trace.columns import BoolColumn, CollectiveKind, NodeKind, Trace

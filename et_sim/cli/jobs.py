@@ -170,8 +170,8 @@ class InferenceOptions(JobOptions):
     ] = None
     exchanges: Annotated[
         str | None,
-        f"inference engine whose all-reduces run within nodes: {', '.join(ENGINES)} (default: those of the "
-        "machine's library)",
+        f"inference engine whose attention of tokens and all-reduces on a node run: {', '.join(ENGINES)} "
+        "(default: those of the machine)",
         PASSES,
         Of(INFERENCE),
         Option(choices=ENGINES),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import Argument, Command
+from et_sim.cli.validate_serving import is_serving_file, validate
 
 if TYPE_CHECKING:
     from et_sim.validation.predictions import Prediction
@@ -25,7 +26,7 @@ class Options(Command):
 
     file: Annotated[
         Path | None,
-        "tables.json, kernels.csv, iterations.json or steps.csv; without it, those that come with et-sim",
+        "tables.json, kernels.csv, iterations.json, steps.csv or serving.csv; without it, those of et-sim",
         "FILE",
         Argument(),
     ] = None
@@ -47,6 +48,8 @@ def run(options: Options) -> int:
     from et_sim.plan.host import KEY
     from et_sim.validation.predictions import predictions
 
+    if options.file is not None and is_serving_file(options.file):
+        return validate(options.file, options.machine, as_json=options.json)
     rows = _rows(options)
     machine = None if options.machine is None else unchanged(options.machine)
     changes = {} if options.host_time is None else {KEY: options.host_time}

@@ -9,12 +9,7 @@ and load numbers one by one; their traffic takes at least the time of these inst
 
 A product whose inner side is split takes less arithmetic, and some time more; the better option is taken.
 
-Waste is the ratio of the operations of whole waves of tiles to the kernel's own: each processor takes a tile,
-and a wave takes the same time for any number of tiles. A tile of a product goes through its inner side in
-steps, with some more to begin and to end; with few tiles, that side may be split among several. A tile of
-attention is a part of the queries of one head, and goes through the keys that they see; kernels for fewer
-queries than a tile has work differently, and are not cut. The exponentials of scores are further operations
-of attention, which its shape does not count.
+Waste is that of whole waves of tiles (`tiles`).
 
 Figures are the device's for the kernel's operation and datatype (`RooflineDevice.of_kind`). The clock is 1,
 or the one that a cap on power leaves (`clock`).
@@ -22,15 +17,13 @@ or the one that a cap on power leaves (`clock`).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
-from et_sim.basics.kernel_names import FULL_SUMS, STRIDED
+from et_sim.basics.kernel_names import FP8_CACHE, FULL_SUMS, OWN_KINDS, STRIDED
 from et_sim.basics.quantities import Quantity
 from et_sim.basics.unique import groups_of
 from et_sim.basics.units import LONGEST_NS
@@ -43,88 +36,12 @@ from et_sim.compute.model import (
     datatypes_of,
     place_of,
 )
-from et_sim.compute.operations import FORMS, Operation, Product, read_shape
+from et_sim.compute.operations import FORMS, Operation, read_shape
+from et_sim.compute.tiles import additional_ns, waste
 from et_sim.machine.datatypes import BITS
 from et_sim.machine.efficiencies import OTHER, Efficiency, FloatColumn
 from et_sim.machine.roofline import RooflineDevice
 from et_sim.trace.columns import BoolColumn, IntColumn, Trace
-
-PRODUCTS = ("gemm", "grouped_gemm", "conv")
-ATTENTION = ("attention", "attention_backward")
-LEAST_STEPS = 4  # least steps of each part of a split
-
-
-def waste(device: RooflineDevice, operations: Sequence[Operation]) -> tuple[FloatColumn, FloatColumn]:
-    """Return the waste of each operation as one piece, and with the best split if that is better."""
-    whole, split = np.ones(len(operations)), np.ones(len(operations))
-    products = [at for at, operation in enumerate(operations) if operation.kind in PRODUCTS]
-    if device.tiles and products:
-        columns = _Products.of([operations[at].products for at in products])
-        powers = range(device.split_k.bit_length())
-        ratios = np.stack([columns.operations(device, 1 << power) for power in powers]) / columns.own
-        whole[products], split[products] = ratios[0], ratios.min(axis=0)
-    for at, operation in enumerate(operations):
-        if operation.kind in ATTENTION:
-            whole[at] = split[at] = _of_attention(device, operation) / operation.operations
-    return whole, split
-
-
-class _Products(Struct, frozen=True):
-    """All products of some operations, one after the other; `first` has the index of each first one."""
-
-    rows: IntColumn
-    columns: IntColumn
-    count: IntColumn
-    first: IntColumn
-    inner: IntColumn  # of each operation
-    own: FloatColumn
-
-    @staticmethod
-    def of(operations: Sequence[tuple[Product, ...]]) -> _Products:
-        sizes = np.array(
-            [(p.rows, p.columns, p.count) for operation in operations for p in operation], np.int64
-        )
-        rows, columns, count = sizes.T
-        return _Products(
-            rows,
-            columns,
-            count,
-            np.cumsum([0, *map(len, operations[:-1])]),
-            np.array([products[0].inner for products in operations], np.int64),
-            np.array([float(sum(p.operations for p in products)) for products in operations]),
-        )
-
-    def operations(self, device: RooflineDevice, parts: int) -> FloatColumn:
-        """Return the operations with the best tile, with the inner side split into `parts`."""
-        best = np.full(len(self.inner), math.inf)
-        for tile in device.tiles:
-            steps = -(-self.inner // (parts * tile.step))
-            of_product = -(-self.rows // tile.rows) * -(-self.columns // tile.columns) * self.count
-            tiles = parts * np.add.reduceat(of_product, self.first)
-            each = 2 * tile.rows * tile.columns * tile.step * (steps + device.prologue) / tile.part
-            is_possible = (parts == 1) | (self.inner >= parts * LEAST_STEPS * tile.step)
-            best = np.minimum(best, np.where(is_possible, _waves(device, tiles) * each, math.inf))
-        return best
-
-
-def _of_attention(device: RooflineDevice, operation: Operation) -> float:
-    scores, rows = operation.products[0], device.query_tile
-    queries = scores.rows * scores.count
-    of_pair = sum(product.operations for product in operation.products) / (queries * scores.columns)
-    keys = operation.operations / of_pair / queries  # keys that a query sees
-    each = of_pair + device.score_operations
-    if not 0 < rows <= scores.rows:
-        return float(queries * keys * each)
-    tiles = -(-scores.rows // rows) * scores.count
-    mean, longest = keys + device.query_prologue, scores.columns + device.query_prologue
-    last = max(longest, tiles / device.processors * mean + longest - mean)  # if tiles are unequal
-    return float(max(_waves(device, tiles) * mean, device.processors * last) * rows * each)
-
-
-def _waves(device: RooflineDevice, tiles: Any) -> Any:
-    """Return the number of tiles, rounded up to whole waves of all processors."""
-    return -(-tiles // device.processors) * device.processors
-
 
 NEEDED = "'layer_shape' (or 'num_ops' and 'tensor_size')"
 LAUNCH, COMPUTE, TILES, PLACES = "launch", "compute", "tiles", "places"
@@ -143,6 +60,7 @@ class _Work(Struct, frozen=True, eq=False):
     part: FloatColumn  # part of the best kernel's rate
     drawing: FloatColumn  # energy of an operation by that of the best kernel
     strided: FloatColumn  # accesses whose places are computed one by one
+    additional: FloatColumn  # ns of waves of tiles, and of parts of split keys
     kind: list[str]  # kind of operation of each device
     devices: list[RooflineDevice]  # the device for each kind of operation and datatype
     of_device: IntColumn
@@ -159,7 +77,9 @@ class Device(Struct, frozen=True, eq=False):
     label: str
     place: str
     _known: dict[str, Operation] = field(default_factory=dict)
-    _waste: dict[tuple[str, int], tuple[float, float]] = field(default_factory=dict)  # whole, and split
+    _waste: dict[tuple[str, int], tuple[float, float, float]] = field(
+        default_factory=dict
+    )  # whole, split, and additional time
     _devices: dict[tuple[str, int], RooflineDevice] = field(default_factory=dict)  # by kind and datatype
 
     def __post_init__(self) -> None:
@@ -169,8 +89,7 @@ class Device(Struct, frozen=True, eq=False):
             ("kinds", [kind.partition(" ")[0] for kind in self.device.kinds]),
         ):
             for kind in kinds:
-                if kind not in FORMS and kind != OTHER:
-                    known = (*FORMS, OTHER)
+                if kind not in (known := (*FORMS, *OWN_KINDS, OTHER)):
                     remedy = did_you_mean(kind, known) or f"known: {', '.join(known)}"
                     raise MachineError(
                         f'operation "{kind}" is not known', place=f'{self.place}: "{name}"', remedy=remedy
@@ -198,9 +117,10 @@ class Device(Struct, frozen=True, eq=False):
         is_split = saved > split_ns
         wasted = np.where(is_split, work.split, work.waste)
         launches = np.where(trace.has("launches", rows), trace.launches[rows], 1)
-        launch = launches * work.figure("launch_ns") + np.where(is_split, split_ns, 0.0)
+        launch = launches * work.figure("launch_ns") + np.where(is_split, split_ns, 0.0) + work.additional
         arithmetic = whole * wasted
         arithmetic, traffic, launch, clock, energy = self._powered(work, arithmetic, traffic, launch, level)
+        launch = launch + work.figure("exposed") * np.minimum(arithmetic, traffic)
         is_capped = clock < 1
         total = launch + np.maximum(arithmetic, traffic)
         ns = np.clip(total, 1, 2.0 * LONGEST_NS).astype(np.int64)
@@ -268,27 +188,30 @@ class Device(Struct, frozen=True, eq=False):
         datatype = datatypes_of(trace, rows, self.device.datatype, self.place)
         bits = np.array(list(BITS.values()))[datatype]
         groups = groups_of(trace.layer_shape[rows], datatype)
-        kinds_work, kinds = np.ones((7, len(groups))), [OTHER, *FORMS]
-        kinds_work[6] = 0
-        of_kind = np.zeros(len(groups), np.int64)
+        kinds_work, kinds = np.ones((8, len(groups))), [OTHER, *FORMS, *OWN_KINDS]
+        kinds_work[6:] = 0
+        of_kind, constants = np.zeros(len(groups), np.int64), datatype[groups.first]
         shaped = dict[int, tuple[str, int]]()
         for at, first in enumerate(groups.first.tolist()):
             row = int(rows[first])
             if not trace.has("layer_shape", row):
                 continue
-            shaped[at] = trace.layer_shapes[trace.layer_shape[row]], int(datatype[first])
-            operation = self._operation(shaped[at][0], trace, row)
+            text = trace.layer_shapes[trace.layer_shape[row]]
+            operation = self._operation(text, trace, row)
+            if operation.kernel == FP8_CACHE:
+                constants[at] = list(BITS).index("fp8")
+            shaped[at] = text, int(constants[at])
             kinds_work[:2, at] = operation.operations, operation.bytes(int(bits[first]))
             kinds_work[4, at] = part = self._part_of(operation)
             if operation.kernel == FULL_SUMS:  # its additional work draws as much as the products
                 kinds_work[5, at] = 1 / part
             if operation.kernel == STRIDED:
                 kinds_work[6, at] = operation.elements
-            of_kind[at] = kinds.index(operation.kind)
+            of_kind[at] = kinds.index(self._kind_of(operation))
         if shaped:
-            kinds_work[2:4, list(shaped)] = self._waste_of(list(shaped.values())).T
-        operations, size, whole, split, part, drawing, numbers = kinds_work[:, groups.of_row]
-        pairs = groups_of(of_kind, datatype[groups.first])
+            kinds_work[np.ix_([2, 3, 7], list(shaped))] = self._waste_of(list(shaped.values())).T
+        operations, size, whole, split, part, drawing, numbers, additional = kinds_work[:, groups.of_row]
+        pairs = groups_of(of_kind, constants)
         return _Work(
             np.where(trace.has("num_ops", rows), trace.num_ops[rows], operations).astype(np.float64),
             np.where(trace.has("tensor_size", rows), trace.tensor_bytes[rows], size).astype(np.float64),
@@ -298,9 +221,10 @@ class Device(Struct, frozen=True, eq=False):
             part,
             drawing,
             numbers,
+            additional,
             [kinds[int(of_kind[first])] for first in pairs.first.tolist()],
             [
-                self._as_found(kinds[int(of_kind[first])], int(datatype[groups.first[first]]))
+                self._as_found(kinds[int(of_kind[first])], int(constants[first]))
                 for first in pairs.first.tolist()
             ],
             pairs.of_row[groups.of_row],
@@ -315,6 +239,14 @@ class Device(Struct, frozen=True, eq=False):
             return 1.0
         return kernel.backward if operation.kind == "attention_backward" else kernel.forward
 
+    def _kind_of(self, operation: Operation) -> str:
+        """Return the kind by which constants are found: its own one, if the device has some of it."""
+        return operation.form if operation.form in self._with_own_constants else operation.kind
+
+    @property
+    def _with_own_constants(self) -> set[str]:
+        return {kind.partition(" ")[0] for kind in self.device.kinds}
+
     def _as_found(self, kind: str, datatype: int) -> RooflineDevice:
         if (kind, datatype) not in self._devices:
             self._devices[kind, datatype] = self.device.of_kind(kind, list(BITS)[datatype])
@@ -326,14 +258,17 @@ class Device(Struct, frozen=True, eq=False):
         return self._known[text]
 
     def _waste_of(self, shapes: list[tuple[str, int]]) -> FloatColumn:
-        """Return the waste for each shape and datatype."""
+        """Return the waste of each shape and datatype, whole and split, and its additional time."""
         new: dict[tuple[str, int], list[tuple[str, int]]] = {}
         for shape in dict.fromkeys(shapes):
             if shape not in self._waste:
-                new.setdefault((self._known[shape[0]].kind, shape[1]), []).append(shape)
+                new.setdefault((self._kind_of(self._known[shape[0]]), shape[1]), []).append(shape)
         for (kind, datatype), alike in new.items():
-            whole, split = waste(self._as_found(kind, datatype), [self._known[text] for text, _ in alike])
-            self._waste.update(zip(alike, zip(whole.tolist(), split.tolist(), strict=True), strict=True))
+            device, operations = self._as_found(kind, datatype), [self._known[text] for text, _ in alike]
+            whole, split = waste(device, operations)
+            more = [additional_ns(device, operation) for operation in operations]
+            entries = zip(whole.tolist(), split.tolist(), more, strict=True)
+            self._waste.update(zip(alike, entries, strict=True))
         return np.array([self._waste[shape] for shape in shapes])
 
     def _peaks(self, work: _Work, trace: Trace, rows: IntColumn) -> tuple[IntColumn, FloatColumn]:

@@ -13,13 +13,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, TraceError, did_you_mean
-from et_sim.basics.kernel_names import ATTENTION_KERNELS, FULL_SUMS, STRIDED
+from et_sim.basics.kernel_names import (
+    ATTENTION_KERNELS,
+    BLOCK_SCALES,
+    DECODE_ATTENTION,
+    FP8_CACHE,
+    FULL_SUMS,
+    GROUPED_BLOCKS,
+    GROUPED_NARROW,
+    LATENT_ATTENTION,
+    NARROW_WEIGHTS,
+    STRIDED,
+)
 
 LARGEST = 1 << 40  # limit of one number
 MOST_OPERATIONS = 1 << 62
 CAUSAL = "causal"
 TIMES = "x"  # after a shape, before its count
 INDEX_BYTES = 8
+GROUPED_KERNELS = (FULL_SUMS, BLOCK_SCALES, NARROW_WEIGHTS)
+GROUPED_FORMS = {BLOCK_SCALES: GROUPED_BLOCKS, NARROW_WEIGHTS: GROUPED_NARROW}
+WIDEST_HEAD = 256  # wider keys with narrower values in one head are a compressed cache (MLA)
 UNQUANTISED_BYTES = 2  # bytes of a number in 16 bits
 
 # Operations for each element; docs/compute.md lists them.
@@ -49,6 +63,8 @@ class Operation(Struct, frozen=True):
     products: tuple[Product, ...] = ()  # products of matrices
     other_bytes: int = 0  # read and written, independent of the datatype
     kernel: str = ""  # name of the kernel, if it is not the best of the device
+    form: str = ""  # a kind of its own, of which devices may have constants
+    rows: int = 0  # of attention: queries of all heads that share keys
 
     def times(self, count: int) -> Operation:
         """Return the work of `count` such operations."""
@@ -56,8 +72,12 @@ class Operation(Struct, frozen=True):
             Product(product.rows, product.columns, product.inner, product.count * count)
             for product in self.products
         )
-        return Operation(
-            self.kind, self.operations * count, self.elements * count, products, self.other_bytes * count
+        return replace(
+            self,
+            operations=self.operations * count,
+            elements=self.elements * count,
+            products=products,
+            other_bytes=self.other_bytes * count,
         )
 
     def bytes(self, bits: int) -> int:
@@ -143,12 +163,28 @@ def _attention(
     """Return scores and their product with the values; scores stay on the chip."""
     value_width = value_width or width
     pairs = causal_pairs(queries, keys) if causal else queries * keys
-    elements = batch * (heads * queries + key_heads * keys) * (width + value_width)
+    elements = batch * heads * queries * (width + value_width)
+    elements += cached_elements(batch, key_heads, keys, width, value_width)
+    is_latent = _is_latent(key_heads, width, value_width)
+    form = LATENT_ATTENTION if is_latent else DECODE_ATTENTION if queries == 1 else ""
     products = (
         Product(queries, keys, width, batch * heads),
         Product(queries, value_width, keys, batch * heads),
     )
-    return Operation("attention", 2 * batch * heads * pairs * (width + value_width), elements, products)
+    operations = 2 * batch * heads * pairs * (width + value_width)
+    rows = queries * -(-heads // key_heads)
+    return Operation("attention", operations, elements, products, form=form, rows=rows)
+
+
+def cached_elements(batch: int, key_heads: int, keys: int, width: int, value_width: int = 0) -> int:
+    """Return the numbers of keys and values; values of a compressed cache are a part of its keys."""
+    value_width = value_width or width
+    of_key = width if _is_latent(key_heads, width, value_width) else width + value_width
+    return batch * key_heads * keys * of_key
+
+
+def _is_latent(key_heads: int, width: int, value_width: int) -> bool:
+    return key_heads == 1 and width > max(value_width, WIDEST_HEAD)
 
 
 def _attention_backward(
@@ -218,9 +254,11 @@ _CONVOLUTION = (
 FORMS: Mapping[str, ShapeForm] = MappingProxyType(
     {
         "gemm": ShapeForm(("M", "N", "K"), _gemm, kernels=(FULL_SUMS,)),
-        "grouped_gemm": ShapeForm(("N", "K", "M"), _grouped_gemm, repeats=True, kernels=(FULL_SUMS,)),
+        "grouped_gemm": ShapeForm(("N", "K", "M"), _grouped_gemm, repeats=True, kernels=GROUPED_KERNELS),
         "conv": ShapeForm(_CONVOLUTION, _convolution),
-        "attention": ShapeForm(_ATTENTION, _attention, 1, may_be_causal=True, kernels=ATTENTION_KERNELS),
+        "attention": ShapeForm(
+            _ATTENTION, _attention, 1, may_be_causal=True, kernels=(*ATTENTION_KERNELS, FP8_CACHE)
+        ),
         "attention_backward": ShapeForm(
             _ATTENTION, _attention_backward, 1, may_be_causal=True, kernels=ATTENTION_KERNELS
         ),
@@ -250,8 +288,13 @@ class Shape(Struct, frozen=True):
         """Return the operation of the shape."""
         form = FORMS[self.kind]
         options = {"causal": self.causal} if form.may_be_causal else {}
-        operation = form.make(*self.numbers, **options).times(self.count)
-        return replace(operation, kernel=self.kernel) if self.kernel else operation
+        operation = form.make(*self.numbers, **options)
+        if self.kernel == FP8_CACHE:
+            batch, _, key_heads, _, keys, *widths = self.numbers
+            cached = cached_elements(batch, key_heads, keys, *widths)
+            operation = replace(operation, elements=operation.elements - cached, other_bytes=cached)
+        own = GROUPED_FORMS.get(self.kernel, "") if self.kind == "grouped_gemm" else operation.form
+        return replace(operation.times(self.count), kernel=self.kernel, form=own)
 
 
 def read_shape(text: str, place: str) -> Shape:

@@ -29,6 +29,7 @@ class ComputeRules:
     ) -> None:
         self._rules, self._rest = rules, rest
         self._models: tuple[TimingModel, ...] = (*models, rest)
+        self._partial = [isinstance(model, PartialModel) for model in models]
         self._met: set[int] = set()
         for rule in rules:
             if rule.where is not None:
@@ -94,7 +95,8 @@ class ComputeRules:
         is_left = (trace.kind == NodeKind.COMP) & ~trace.is_cpu
         for number, rule in enumerate(self._rules):
             matches = is_left if rule.where is None else is_left & _matches(rule.where, trace, rank)
-            if isinstance(model := self._models[number], PartialModel):
+            if self._partial[number]:
+                model: Any = self._models[number]
                 matches = matches & model.covers(trace)
             if matches.any():
                 self._met.add(number)

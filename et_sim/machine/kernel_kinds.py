@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from et_sim.basics.kernel_names import DECODE_ATTENTION, GROUPED_BLOCKS, GROUPED_NARROW, LATENT_ATTENTION
 from et_sim.documents.keys import Slot, ValueKind, build, key, keys_of, nearest, read_keys, show
 from et_sim.documents.kinds import count, number, time
 from et_sim.machine.datatypes import BITS
@@ -20,7 +21,15 @@ from et_sim.machine.efficiencies import CURVE, TILES, Curve, Tile
 
 LARGEST = 1 << 20  # steps, or queries
 LEADS: Mapping[str, str] = MappingProxyType(
-    {"grouped_gemm": "gemm", "conv": "gemm", "attention_backward": "attention"}
+    {
+        "grouped_gemm": "gemm",
+        "conv": "gemm",
+        "attention_backward": "attention",
+        DECODE_ATTENTION: "attention",
+        LATENT_ATTENTION: "attention",
+        GROUPED_BLOCKS: "gemm",
+        GROUPED_NARROW: "gemm",
+    }
 )
 PARTS = ("efficiency", "memory_efficiency")  # fields that are not taken from the lead
 
@@ -41,10 +50,15 @@ class KernelKind(Struct, frozen=True):
     split_ns: float | None = time("Overrides `split-time`.", None, name="split-time")
     query_tile: int | None = count("Overrides `query-tile`.", None, minimum=1, maximum=LARGEST)
     query_prologue: float | None = number("Overrides `query-prologue`.", None, maximum=LARGEST)
+    row_tile: int | None = count("Overrides `row-tile`.", None, minimum=1, maximum=LARGEST)
+    tile_ns: float | None = time("Overrides `tile-time`.", None, name="tile-time")
+    doubling_ns: float | None = time("Overrides `doubling-time`.", None, name="doubling-time")
+
+    exposed: float | None = number("Overrides `exposed`.", None, maximum=1)
 
     def slower(self, multiple: float) -> KernelKind:
         """Return the constants with the times of launches and splits multiplied."""
-        times = {name: getattr(self, name) for name in ("launch_ns", "split_ns")}
+        times = {name: getattr(self, name) for name in ("launch_ns", "split_ns", "tile_ns", "doubling_ns")}
         return replace(self, **{name: ns * multiple for name, ns in times.items() if ns is not None})
 
     def better(self, field: str, multiple: float) -> KernelKind:

@@ -163,6 +163,31 @@ class RooflineDevice(Struct, frozen=True):
         needs="query-tile",
         maximum=LARGEST,
     )
+    row_tile: int = count(
+        "Rows (queries of all heads that share keys) that a processor computes at a time, in attention of "
+        "few queries: kinds `decode_attention` and `latent_attention`.",
+        0,
+        needs="processors",
+        minimum=1,
+        maximum=LARGEST,
+    )
+    tile_ns: float = time(
+        "Time of every wave of such tiles, in addition to their arithmetic and traffic.",
+        0.0,
+        name="tile-time",
+        needs="processors",
+    )
+    doubling_ns: float = time(
+        "Additional time of such attention for each doubling of its keys beyond 64.",
+        0.0,
+        name="doubling-time",
+    )
+    exposed: float = number(
+        "Part of the shorter one of arithmetic and traffic that the longer one does not hide.",
+        0.0,
+        stated=True,
+        maximum=1,
+    )
     score_operations: float = number(
         "Time of the exponential of a score of attention, in operations of a processor, in addition to its "
         "products.",
@@ -269,7 +294,8 @@ class RooflineDevice(Struct, frozen=True):
                 after = tuple(curve.faster(multiple) if curve.name == key else curve for curve in before)
             case "launch_ns":
                 kinds = {kind: entry.slower(multiple) for kind, entry in self.kinds.items()}
-                times = {"launch_ns": before * multiple, "split_ns": self.split_ns * multiple}
+                names = ("launch_ns", "split_ns", "tile_ns", "doubling_ns")
+                times = {name: getattr(self, name) * multiple for name in names}
                 return replace(self, **times, kinds=MappingProxyType(kinds)), multiple
             case _:
                 after = before.better(key, multiple)

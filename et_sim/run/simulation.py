@@ -142,7 +142,7 @@ def prepare(
         profile, named_by = workload.profile, NamedBy.WORKLOAD
         machine = read_machine(**given, profile=profile)
     machine = change(_named(machine, options, tracks=names_tensors(workload)))
-    machine = _with_factor(_with_exchanges(machine, workload), workload)
+    machine = _with_factor(_with_engine(_with_exchanges(machine, workload), workload), workload)
     if options.retime:
         machine = _retiming(machine)
     waits = workload.software is not None and workload.software.host_waits
@@ -177,6 +177,15 @@ def _with_exchanges(machine: Machine, workload: Workload) -> Machine:
     if library is system.library:
         return machine
     return replace(machine, system=replace(system, library=library))
+
+
+def _with_engine(machine: Machine, workload: Workload) -> Machine:
+    """Return the machine with the kernels of the workload's inference engine."""
+    if workload.software is None or not workload.software.engine:
+        return machine
+    from et_sim.machine.engine_kernels import with_engine_kernels
+
+    return replace(machine, system=with_engine_kernels(machine.system, workload.software.engine))
 
 
 def _with_factor(machine: Machine, workload: Workload) -> Machine:

@@ -2,7 +2,7 @@
 
 An open load has times of arrival. In a closed loop, a number of requests are under way at a time: the client
 sends the next one when it has the last token of another. Replicas are empty at first, and the first requests
-arrive together; those that warm up are sent first and are not counted.
+arrive together. Requests that warm up are not counted; those of a closed loop end before the others begin.
 """
 
 from __future__ import annotations

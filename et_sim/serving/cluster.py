@@ -93,15 +93,24 @@ class ServingCluster(Struct):
                 batcher = Batcher(self.policy, pool.blocks, pool.units)
                 self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
 
-    def serve(self, requests: Sequence[Request], concurrency: int = 0) -> None:
+    def serve(self, requests: Sequence[Request], concurrency: int = 0, warm_up: int = 0) -> None:
         """Serve all requests, in the order of arrival, until each has its tokens.
 
         In a closed loop, so many are under way at a time: the next one arrives when another one has ended.
+        Those that warm up end before the others begin.
         """
         self._check(requests)
-        self._coming = iter(requests)
-        for request in islice(self._coming, concurrency or None):
-            self._send_request(request)
+        now = 0
+        parts = (requests[:warm_up], requests[warm_up:]) if concurrency else (requests,)
+        for part in filter(None, parts):
+            self._coming = iter(part)
+            for request in islice(self._coming, concurrency or None):
+                self._send_request(replace(request, arrival_ns=now) if concurrency else request)
+            now = self._go_on(now)
+        self.served.sort(key=lambda sequence: sequence.request.number)
+
+    def _go_on(self, now: int) -> int:
+        """Serve the requests that are sent until each has its tokens; return when the client has the last."""
         while self._events:
             now = self._events[0][0]
             while self._events and self._events[0][0] == now:
@@ -114,7 +123,7 @@ class ServingCluster(Struct):
                     self._end_transfer(*arguments)
             self._begin(now)
             self.report(now, self._done)
-        self.served.sort(key=lambda sequence: sequence.request.number)
+        return now + round(self.engine.host.after_ns)
 
     def _check(self, requests: Sequence[Request]) -> None:
         for request in requests:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -16,18 +17,29 @@ from msgspec import Struct, field
 from et_sim import api
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import format_bytes, plural
+from et_sim.plan.kernel_times import times_of_kernels
 from et_sim.plan.lowering import Lowering
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
 from et_sim.serving.batcher import Policy
+from et_sim.serving.chains import Chains, KernelTimes, has_chains, trials
 from et_sim.serving.engines.description import EngineMemory
+from et_sim.serving.exchanges import ExchangeTimes
 from et_sim.tables.summary import Scope
 from et_sim.trace import Workload
 from et_sim.trace.workload import MadeFor
-from et_sim.workloads.inference.batch import Batch, GroupBatches, check
-from et_sim.workloads.inference.forward import ReplicaPlace, make_replica, make_transfer, run_by
+from et_sim.workloads.axes import Axes
+from et_sim.workloads.inference.batch import Batch, GroupBatches, check, sights
+from et_sim.workloads.inference.forward import (
+    ReplicaPlace,
+    make_replica,
+    make_transfer,
+    replica_program,
+    run_by,
+)
 from et_sim.workloads.inference.memory import CacheUnits, SequenceCache, weight_bytes_of_stage
 from et_sim.workloads.models.model import Model
+from et_sim.workloads.rank import Program
 from et_sim.workloads.training.plan import Plan
 
 BOTH, PREFILL, DECODE = "both", "prefill", "decode"
@@ -161,20 +173,53 @@ class SimulatedTimes(Struct):
     replayed: int = 0  # kernels of the first pass with recorded times
     exchanges: str = ""  # the engine whose own all-reduces run; empty: those of the machine's library
     _tasks: dict[MadeFor | None, Task] = field(default_factory=dict)
+    _chains: dict[tuple[int, MadeFor | None], Chains | None] = field(default_factory=dict)  # of a pool
 
     def pass_ns(self, pool: CachePool, batch: GroupBatches) -> int:
         """Return the time of a pass, simulated the first time."""
+        if not isinstance(batch, Batch) and len(set(batch)) == 1:
+            batch = batch[0]
         key = (pool.first_rank, batch)
         if key not in self.passes:
-            software = None
-            if self.exchanges:
-                groups = (batch,) if isinstance(batch, Batch) else batch
-                is_eager = any(group.prefill.segments for group in groups)
-                software = run_by(self.exchanges, eager=is_eager)
-            place = {"first": pool.first_rank, "ranks": self.npus}
-            workload = make_replica(self.model, pool.plan, batch, **place, software=software)
-            self.passes[key] = self._simulated(workload)
+            simulate = partial(self._simulated_pass, pool, batch)
+            if isinstance(batch, Batch) and (chains := self._chains_of(pool, self._software(batch))):
+                self.passes[key] = chains.pass_ns(batch, simulate)
+            else:
+                self.passes[key] = simulate()
         return self.passes[key]
+
+    def _software(self, batch: GroupBatches) -> MadeFor | None:
+        """Return the engine of a pass, which runs from a graph unless it has prompts."""
+        if not self.exchanges:
+            return None
+        groups = (batch,) if isinstance(batch, Batch) else batch
+        return run_by(self.exchanges, eager=any(group.prefill.segments for group in groups))
+
+    def _simulated_pass(self, pool: CachePool, batch: GroupBatches) -> int:
+        place = {"first": pool.first_rank, "ranks": self.npus}
+        software = self._software(batch)
+        return self._simulated(make_replica(self.model, pool.plan, batch, **place, software=software))
+
+    def _chains_of(self, pool: CachePool, software: MadeFor | None) -> Chains | None:
+        """Return the chains of a pool; None before the first pass, and on machines without chains."""
+        if software not in self._tasks:
+            return None
+        key = (pool.first_rank, software)
+        if key not in self._chains:
+            self._chains[key] = self._new_chains(self._tasks[software], pool)
+        return self._chains[key]
+
+    def _new_chains(self, task: Task, pool: CachePool) -> Chains | None:
+        if not has_chains(task):
+            return None
+
+        def program(batch: Batch) -> tuple[Axes, Program]:
+            return replica_program(self.model, pool.plan, batch, pool.first_rank, self.npus)
+
+        known = sights(self.model)
+        axes, _ = program(trials(known)[0])
+        exchanges = ExchangeTimes(axes, partial(self._outcome, task))
+        return Chains(program, trials(known), KernelTimes(times_of_kernels(task.machine)), exchanges)
 
     def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
         """Return the time of a transfer, simulated the first time."""
@@ -191,13 +236,16 @@ class SimulatedTimes(Struct):
             return self._first(workload)
         if workload.software not in self._tasks:
             self._tasks[workload.software] = prepare(workload, self.options)
-        task = self._tasks[workload.software]
-        network = task.network_model()
+        return int(self._outcome(self._tasks[workload.software], workload).finish_ns.max(initial=0))
+
+    def _outcome(self, task: Task, workload: Workload, may_fold: bool = True) -> Any:
+        """Simulate a workload on the machine of a task."""
+        may_fold &= self.options.fold
         lowering = Lowering(workload, task.machine)
-        outcome = simulated(lowering, network, self.options.fold, NoWatcher(), Recorder())
+        outcome = simulated(lowering, task.network_model(), may_fold, NoWatcher(), Recorder())
         if not outcome.is_complete:
             raise EtSimError("a forward pass does not complete", remedy="look at it with et-sim make and run")
-        return int(outcome.finish_ns.max(initial=0))
+        return outcome
 
     def _first(self, workload: Workload) -> int:
         """Run the first pass as a whole run, which checks the machine and collects notices."""

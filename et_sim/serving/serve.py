@@ -110,7 +110,7 @@ def serve(
         setup.engine,
         model.layers,
     )
-    cluster.serve(requests, traffic.concurrency)
+    cluster.serve(requests, traffic.concurrency, traffic.warm_up)
     facts = {
         "model": model.name,
         "machine": options.machine,

@@ -16,9 +16,13 @@ def gemm(rows: int, columns: int, inner: int, *, count: int = 1, kernel: str = "
     return _written("gemm", (rows, columns, inner), count, kernel)
 
 
-def grouped_gemm(columns: int, inner: int, rows: Iterable[int], *, kernel: str = "") -> str:
-    """Return a product per group, each with its own number of rows: the experts of a mixture."""
-    return _written("grouped_gemm", (columns, inner, *rows), kernel=kernel)
+def grouped_gemm(columns: int, inner: int, rows: Iterable[int], *, count: int = 1, kernel: str = "") -> str:
+    """Return a product per group, each with its own number of rows: the experts of a mixture.
+
+    There are `count` such groups. `kernel` is `full-sums`, as in `gemm`, `block-scales` if the numbers have
+    scales of blocks, or `narrow-weights` if weights have fewer bits than the product computes in.
+    """
+    return _written("grouped_gemm", (columns, inner, *rows), count, kernel)
 
 
 def convolution(
@@ -51,7 +55,8 @@ def attention(
 ) -> str:
     """Return scores and their product with the values in one kernel; queries may share fewer `key_heads`.
 
-    `kernel` is one of `et_sim.basics.kernel_names`, if it is not the best of the device.
+    `kernel` is one of `et_sim.basics.kernel_names`, if it is not the best of the device, or `fp8-cache` if
+    keys and values have 8 bits.
     """
     sizes = (batch, heads, key_heads or heads, queries, keys, width, *([value_width] if value_width else []))
     words = _written("attention_backward" if backward else "attention", sizes)

@@ -20,6 +20,7 @@ from et_sim.basics.uncertainty import Composition
 from et_sim.compute.registry import at_full_clock, compute_model, kernel_times
 from et_sim.machine.accuracy import Accuracy
 from et_sim.machine.datatypes import datatype_named
+from et_sim.machine.engine_kernels import with_engine_kernels
 from et_sim.machine.presets import known_as, preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.run.workers import in_order
@@ -117,7 +118,7 @@ def predictions(
             unknown = row.hardware or "unnamed hardware"
             yield Prediction(row, None, None, f"no preset for {unknown} (name one with --machine)")
         elif isinstance(row.job, KernelRow):
-            yield kernels(name).prediction(row, row.job)
+            yield kernels(name, row.job.engine).prediction(row, row.job)
         else:
             key = _same(row, name)
             if key not in done:
@@ -157,13 +158,14 @@ def _simulating(changes: Mapping[str, Any]) -> Callable[[tuple[Row, str]], Predi
 class _KernelTimes:
     """The times of single kernels on a machine."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, engine: str = "") -> None:
         self._name = name
         self._times: Callable[..., Any] | None = None
         self._accuracy: Accuracy | None = None
         self._why = ""
         try:
             system = read_system_alone(preset(name).system)
+            system = with_engine_kernels(system, engine) if engine else system
             model = compute_model(at_full_clock(system))  # measured one by one, too short for a power cap
             self._times, self._accuracy = kernel_times(model), system.accuracy
         except EtSimError as error:
@@ -175,10 +177,12 @@ class _KernelTimes:
             return Prediction(row, self._name, None, self._why)
         try:
             build = TraceBuilder(source=f"kernel on {self._name}")
-            shapes = (job.shape, *job.included)
-            for shape in shapes:
-                build.compute(shape, layer_shape=shape, dtype=job.datatype or None)
-            time_ns = int(self._times(build.build(), np.arange(len(shapes)), 0).sum())
+            for part in job.parts:
+                size = part.bytes or None
+                build.compute(
+                    "kernel", layer_shape=part.shape, dtype=part.datatype or None, tensor_bytes=size
+                )
+            time_ns = int(self._times(build.build(), np.arange(len(job.parts)), 0).sum())
         except EtSimError as error:
             return Prediction(row, self._name, None, str(error))
         datatype = datatype_named(job.datatype) or ""
@@ -220,6 +224,8 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
         system["compute"] = {**system["compute"], POWER_CAP: job.power}
     if isinstance(job, Collective) and job.algorithm and "library" in system:
         system["library"] = {**system["library"], "algorithms": [job.algorithm]}
+    if isinstance(job, Collective) and "library" in system:
+        system["library"] = {**system["library"], **_exchanges_of(job)}
     result = simulate(workload, machine=known.text, system=system)
     composition = result.measurement.composition
     if isinstance(job, TrainingStep) and composition is not None and workload.step is not None:
@@ -227,6 +233,13 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
         traits = _accuracy(name).traits(workload.step.kinds, job.software)
         composition = structs.replace(composition, traits=traits)
     return _banded(row, name, result.makespan_ns, f"simulated on {known.text}", composition)
+
+
+def _exchanges_of(job: Collective) -> dict[str, Any]:
+    """Return the keys of a library for the exchanges of an engine."""
+    given = {"engine": job.engine, "eager": int(job.eager), "expert-exchange": job.expert_exchange}
+    given["most-processors"] = job.processors
+    return {name: value for name, value in given.items() if value}
 
 
 @cache

@@ -10,12 +10,29 @@ from et_sim.workloads import Model, Plan
 MIB = 1 << 20
 
 
+class KernelPart(Struct, frozen=True):
+    """A further kernel of a row."""
+
+    shape: str
+    datatype: str
+    bytes: int = 0  # 0: those of the shape
+
+
 class KernelRow(Struct, frozen=True):
     """A kernel that ran alone, or with others that its table's times include."""
 
     shape: str
     datatype: str
     included: tuple[str, ...] = ()
+    engine: str = ""  # inference engine whose kernels run
+    bytes: int = 0  # 0: those of the shape
+    beside: tuple[KernelPart, ...] = ()  # further kernels, with datatypes of their own
+
+    @property
+    def parts(self) -> tuple[KernelPart, ...]:
+        """Return all kernels of the row."""
+        included = (KernelPart(shape, self.datatype) for shape in self.included)
+        return (KernelPart(self.shape, self.datatype, self.bytes), *included, *self.beside)
 
 
 class Collective(Struct, frozen=True):
@@ -27,6 +44,10 @@ class Collective(Struct, frozen=True):
     nodes: int | None = 1  # None: the source does not state it
     datatype: str = ""
     algorithm: str = ""  # forced on the library
+    engine: str = ""  # inference engine with exchanges of its own
+    eager: bool = False  # it launches them outside a graph
+    expert_exchange: str = ""  # kernels by which tokens reach their experts
+    processors: int = 0  # of a collective; 0: as many as it uses
 
 
 class TrainingStep(Struct, frozen=True):

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from et_sim.basics.errors import InputError, UsageError, unreadable
 from et_sim.documents.reading import parse_json
+from et_sim.validation.engine_rows import engine_job
 from et_sim.validation.included import included_kernels
 from et_sim.validation.row import KernelRow, Row, microseconds, refused, size_of_kernel
 from et_sim.validation.steps import NEEDED, is_steps, read_steps
@@ -93,11 +94,11 @@ def _kernels(path: Path, text: str) -> Iterator[Row]:
             if row.keys() != KERNEL_COLUMNS or None in row.values():
                 raise ValueError("the line does not have the three values of table, shape and us")
             kind, shape, time = row["shape"].partition(" ")[0], row["shape"], microseconds(row["us"])
+            job = engine_job(shape, facts) or KernelRow(shape, datatype, included_kernels(facts, shape))
         except ValueError as error:
             yield refused(table, number, f"{path.name}: line {reader.line_num}: {error}", hardware)
             continue
         size_class = size_of_kernel(kind, shape)
-        job = KernelRow(shape, datatype, included_kernels(facts, shape))
         yield Row(table, number, hardware, "", kind, size_class, shape, time, job)
 
 

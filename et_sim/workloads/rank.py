@@ -18,9 +18,9 @@ cost grows with the number of different ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -62,6 +62,7 @@ def check_nodes(after: object, nodes: int) -> None:
 
 
 MAIN = "main"
+Part = TypeVar("Part")
 Tensors = Mapping[str, int]  # name -> bytes
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 
@@ -151,6 +152,10 @@ class Rank:
         )
 
     # Operations.
+
+    def each(self, parts: Iterable[Part]) -> Iterable[Part]:
+        """Return the parts of a program that it runs one after the other; some may have equal operations."""
+        return parts
 
     def last(self, stream: str = MAIN) -> Nodes:
         """Return the last nodes of a stream."""

@@ -19,7 +19,7 @@ from et_sim.serving.requests import Request
 def looped(client: Client, rule: str, policy: str = CHUNKED, engine: Engine = FREE_OF_COST) -> ServingCluster:
     cluster = ServingCluster((pool(blocks=100_000),), Policy(policy), KnownTimes(), engine=engine)
     traffic = read_traffic(rule, client)
-    cluster.serve(traffic.requests, traffic.concurrency)
+    cluster.serve(traffic.requests, traffic.concurrency, traffic.warm_up)
     return cluster
 
 
@@ -36,18 +36,27 @@ def test_a_closed_loop_of_one_has_requests_one_after_another(policy: str) -> Non
 
 
 def test_so_many_requests_are_under_way_until_the_last_is_sent() -> None:
-    cluster = looped(Client(8, lengths=0.8), "closed:64,32")
+    cluster = looped(Client(8, lengths=0.8, warm_up=0), "closed:64,32")
     ends = sorted(of.finish_ns for of in cluster.served)
     arrivals = sorted(of.request.arrival_ns for of in cluster.served)
-    assert len(arrivals) == 8 * 12
+    assert len(arrivals) == 8 * 10
     assert arrivals[:8] == [0] * 8
     assert arrivals[8:] == ends[:-8]  # each is sent when another one ends
+
+
+def test_requests_that_warm_up_end_before_the_counted_ones_begin() -> None:
+    cluster = looped(Client(4, warm_up=6), "closed:64,32,20")
+    first, counted = cluster.served[:6], cluster.served[6:]
+    begin = max(of.finish_ns for of in first)
+    assert [of.request.arrival_ns for of in counted[:4]] == [begin] * 4
+    alone = looped(Client(4, warm_up=0), "closed:64,32,20").served
+    assert [of.finish_ns - begin for of in counted] == [of.finish_ns for of in alone]
 
 
 def test_host_times_of_a_request_stand_before_and_after_its_passes() -> None:
     host = EngineHost(before_ns=700, after_ns=300, pass_ns=50, prompt_pass_ns=20, eager_layer_ns=10)
     cluster = looped(Client(1, warm_up=0), "closed:10,2,3", engine=Engine("an engine", host=host))
-    prompt, token = PASS_NS + 10 * TOKEN_NS + 70, PASS_NS + TOKEN_NS + 50
+    prompt, token = PASS_NS + 10 * TOKEN_NS + 70, PASS_NS + TOKEN_NS + 50  # kernels take longer than launches
     each = [
         (of.first_token_ns - of.request.arrival_ns, of.finish_ns - of.first_token_ns) for of in cluster.served
     ]

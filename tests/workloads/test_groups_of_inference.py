@@ -73,7 +73,7 @@ def test_each_rank_has_a_share_of_some_experts(expert: int, count: int, width: i
     """Show that without an expert axis, this is tensor parallelism: a share of all experts."""
     trace = made(Plan(tensor=4, expert=expert), Batch.of([Segment(1, 5)] * 64)).trace(0)
     shapes = {trace.layer_shapes[shape] for shape in trace.layer_shape[rows_named(trace, "experts down")]}
-    assert shapes == {f"gemm 16 64 {width} x {count}"}
+    assert shapes == {f"grouped_gemm 64 {width} 16 x {count}"}
 
 
 def test_ranks_of_a_group_add_the_outputs_of_their_experts() -> None:
@@ -207,7 +207,7 @@ def test_copies_of_experts_fill_ranks_that_do_not_divide_them() -> None:
     plan = Plan(data=3, expert=3, redundant_experts=1)
     trace = made(plan, Batch.of(segments)).trace(0)
     shapes = {trace.layer_shapes[shape] for shape in trace.layer_shape[rows_named(trace, "experts up")]}
-    assert shapes == {f"gemm {-(-64 * 3 * 2 // 9)} 256 64 x 3"}
+    assert shapes == {f"grouped_gemm 256 64 {-(-64 * 3 * 2 // 9)} x 3"}
     one = model.experts.expert.weights(64) * 2 if model.experts else 0
     more = [weight_bytes_of_stage(model, one, 0) for one in (plan, Plan(data=4, expert=4))]
     assert more[0] - more[1] == 3 * one

@@ -51,6 +51,11 @@ class EngineHost(Struct, frozen=True):
         True,
         stated=True,
     )
+    layer_ns: float = time(
+        "Time of a layer beside its kernels: gaps between kernels of a graph, and kernels that no model has.",
+        0.0,
+        stated=True,
+    )
     pass_ns: float = time("Time between two passes.", 0.0, stated=True)
     prompt_pass_ns: float = time("Further time of a pass that has prompts.", 0.0, stated=True)
     before_ns: float = time("Time of a request before it may be in a pass.", 0.0, stated=True)
@@ -159,9 +164,10 @@ class Engine(Struct, frozen=True):
 
     def pass_ns(self, device_ns: int, batch: Batch, layers: int) -> int:
         """Return the time of a pass whose kernels take `device_ns`, until the next one may begin."""
+        between = layers * self.host.layer_ns
         if not batch.prefill.segments:
-            return round(device_ns * self.token_factor + self.host.pass_ns)
-        device, host = device_ns * self.prompt_factor, layers * self.host.eager_layer_ns
+            return round(device_ns * self.token_factor + between + self.host.pass_ns)
+        device, host = device_ns * self.prompt_factor + between, layers * self.host.eager_layer_ns
         both = max(device, host) if self.host.overlaps else device + host
         return round(both + self.host.pass_ns + self.host.prompt_pass_ns)
 

@@ -32,10 +32,12 @@ import numpy as np
 from msgspec import Struct, structs
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.kernel_names import FP8_CACHE
 from et_sim.basics.units import plural
 from et_sim.trace import shapes
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.workload import MadeFor, Workload
+from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.batch import AttentionSight, Batch, BatchLoad, GroupBatches, check
 from et_sim.workloads.inference.expert_exchange import ExpertExchange
 from et_sim.workloads.inference.memory import cached_bits_of_rank, dense_matrices, key_heads_of_rank
@@ -123,7 +125,10 @@ class _AttentionCore:
         moved = self.heads * load.tokens * (width + values) * self.value_bytes
         moved += -(-key_heads * load.keys * cached * bits // 8)
         operations = 2 * self.heads * load.pairs * (width + values)
-        return Kernel(name, operations, moved, _shape(load, self.heads, key_heads, width, values)).cold()
+        word = FP8_CACHE if bits == 8 else ""
+        return Kernel(
+            name, operations, moved, _shape(load, self.heads, key_heads, width, values, word)
+        ).cold()
 
 
 def attention_kernels(
@@ -161,7 +166,7 @@ def attention_kernels(
     yield numbers.product("attention output", batch.tokens, model.hidden, heads * attention.value_size)
 
 
-def _shape(load: BatchLoad, heads: int, key_heads: int, width: int, value_width: int) -> str:
+def _shape(load: BatchLoad, heads: int, key_heads: int, width: int, value_width: int, word: str) -> str:
     tokens, keys = -(-load.tokens // load.segments), -(-load.keys // load.segments)
     return shapes.attention(
         load.segments,
@@ -172,6 +177,7 @@ def _shape(load: BatchLoad, heads: int, key_heads: int, width: int, value_width:
         key_heads=key_heads,
         value_width=None if value_width == width else value_width,
         causal=tokens > 1,
+        kernel=word,
     )
 
 
@@ -234,9 +240,14 @@ SCORE_BYTES = 4  # size of a score by which tokens are chosen
 TOKEN_BYTES = 8  # size of a token's number
 
 
-def run_by(engine: str, *, eager: bool = False, expert_exchange: str = "") -> MadeFor:
-    """Return an engine that runs passes with its own exchanges; `eager`: without a graph of kernels."""
-    return MadeFor(engine, engine=engine, eager=eager, expert_exchange=expert_exchange)
+def run_by(engine: str, *, eager: bool = False, launch_ns: float = 0.0, expert_exchange: str = "") -> MadeFor:
+    """Return an engine that runs passes with its own kernels and exchanges.
+
+    Kernels of a graph are launched at once. `eager`: they are launched one by one; the host takes `launch_ns`
+    for each, and a kernel begins after its own launch.
+    """
+    host_ns = launch_ns if eager else 0.0
+    return MadeFor(engine, launch_ns=host_ns, engine=engine, eager=eager, expert_exchange=expert_exchange)
 
 
 def make_inference(
@@ -265,6 +276,14 @@ def make_replica(
     software: MadeFor | None = None,
 ) -> Workload:
     """Return a pass of one replica, whose first rank is `first`; the other ones of `ranks` do nothing."""
+    workload = make_workload(*replica_program(model, plan, batch, first, ranks), source=f"<{model.name}>")
+    return structs.replace(workload, software=software)
+
+
+def replica_program(
+    model: Model, plan: Plan, batch: GroupBatches, first: int, ranks: int
+) -> tuple[Axes, Callable[[Rank], None]]:
+    """Return the axes of all ranks, and the program of a pass of the replica whose first rank is `first`."""
     check(model, plan)
     check_batches(plan, (batch,))
     each = plan.ranks
@@ -280,8 +299,7 @@ def make_replica(
         if rank.place(REPLICA) == number:
             run_passes(RankWork(rank, plan), model, (batch,))
 
-    axes = axes_of_replicas(plan, ranks // each)
-    return structs.replace(make_workload(axes, program, source=f"<{model.name}>"), software=software)
+    return axes_of_replicas(plan, ranks // each), program
 
 
 def check_batches(plan: Plan, batches: Iterable[GroupBatches]) -> None:
@@ -336,7 +354,7 @@ class _Pass:
             self._all_reduce("embedding")
         else:
             self._receive(-1, self._activations, 2 * self.number)
-        for layer in self.part.all_layers:
+        for layer in work.rank.each(self.part.all_layers):
             work.where = f"layer {layer}"
             self._layer(layer)
         work.where = ""
@@ -403,10 +421,11 @@ class _Pass:
 
         def kernels() -> Iterator[Kernel]:
             up, down = dense_matrices(part, name, self.model.hidden, shares)
-            yield numbers.product(up.name, rows, up.outputs, up.inputs, copies)
+            product_of = numbers.experts_product if name == "experts" else numbers.product
+            yield product_of(up.name, rows, up.outputs, up.inputs, copies)
             values, passes = rows * copies * down.inputs, 3 if part.is_gated else 2
             yield element_wise(f"{name} activation", values, part.operations, passes, size)
-            yield numbers.product(down.name, rows, down.outputs, down.inputs, copies)
+            yield product_of(down.name, rows, down.outputs, down.inputs, copies)
 
         if rows:
             self._once(name, layer, kernels)

@@ -14,6 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import FieldError
+from et_sim.basics.kernel_names import BLOCK_SCALES, NARROW_WEIGHTS
+from et_sim.trace import shapes
 from et_sim.workloads.kernels import Kernel, product
 from et_sim.workloads.models.formats import EXPERT_PRODUCTS, FORMATS, PRODUCT_NAMES, LayerFormats
 from et_sim.workloads.models.model import Model
@@ -44,6 +46,15 @@ class LayerNumbers(Struct, frozen=True):
         """Return the bytes of a product's weights."""
         form = self.formats.of(name)
         return outputs * inputs * self.value_bytes if form is None else form.bytes(outputs, inputs)
+
+    def experts_product(self, name: str, rows: int, columns: int, inner: int, experts: int) -> Kernel:
+        """Return the product of several experts, each with as many rows, in one kernel."""
+        form, word = self.formats.of(name), ""
+        if form is not None:
+            is_computed = form.is_computed(self.types)
+            word = NARROW_WEIGHTS if not is_computed else BLOCK_SCALES if form.block[1] else ""
+        shape = shapes.grouped_gemm(columns, inner, [rows], count=experts, kernel=word)
+        return replace(self.product(name, rows, columns, inner, experts), shape=shape)
 
     def product(
         self, name: str, rows: int, columns: int, inner: int, copies: int = 1, *, like: str = ""
