@@ -48,7 +48,6 @@ FIGURES = {  # path: least, most, scale
     "host.layer": (0.0, 1e5, 2e4),
     "host.pass": (0.0, 1e7, 1e6),
     "host.prompt-pass": (0.0, 5e7, 1e7),
-    "host.before": (0.0, 5e7, 1e7),
     "prompt-factor": (0.8, 2.0, 1.0),
     "token-factor": (0.8, 1.5, 1.0),
 }
@@ -116,6 +115,7 @@ class Course:
         with_prompts = {each.start_ns for each in outcome.iterations if each.prefill_tokens}
         ends = np.array([0, *(end for _, end in passes)])
         self.layers = read_model(row.case.model).layers
+        self.request = engine.host.before_ns + engine.host.after_ns
         self.device = np.array(device_ns, float)
         self.has_prompts = np.array([start in with_prompts for start, _ in passes])
         of, after = outcome.requests(), round(engine.host.after_ns)
@@ -127,13 +127,13 @@ class Course:
 
     def errors(self, figures: Sequence[float]) -> tuple[float, float]:
         """Return the logarithms of predicted by measured times: of TPOT and of TTFT."""
-        eager, layer, of_pass, of_prompts, request, prompt_factor, token_factor = figures
+        eager, layer, of_pass, of_prompts, prompt_factor, token_factor = figures
         device = self.device * np.where(self.has_prompts, prompt_factor, token_factor) + self.layers * layer
         took = (
             np.where(self.has_prompts, np.maximum(device, self.layers * eager) + of_prompts, device) + of_pass
         )
         ends = np.concatenate([[0.0], np.cumsum(took)])
-        first = ends[self.first] - ends[self.arrival] + 2 * request * (self.arrival == 0)
+        first = ends[self.first] - ends[self.arrival] + self.request * (self.arrival == 0)
         each = (ends[self.finish] - ends[self.first]) / self.further
         tpot, ttft = self.row.tpot_ms or 1.0, self.row.ttft_ms or 1.0
         return math.log(each.mean() / 1e6 / tpot), math.log(first.mean() / 1e6 / ttft)
@@ -175,16 +175,14 @@ class Bench:
 
 
 def changed(engine: Engine, figures: Sequence[float]) -> Engine:
-    """Return the engine with figures; a request takes as long before as after."""
-    eager, layer, of_pass, of_prompts, request, prompt_factor, token_factor = figures
+    """Return the engine with figures."""
+    eager, layer, of_pass, of_prompts, prompt_factor, token_factor = figures
     host = replace(
         engine.host,
         eager_layer_ns=eager,
         layer_ns=layer,
         pass_ns=of_pass,
         prompt_pass_ns=of_prompts,
-        before_ns=request,
-        after_ns=request,
     )
     return replace(engine, host=host, prompt_factor=prompt_factor, token_factor=token_factor)
 
@@ -195,7 +193,7 @@ def errors_of(courses: Sequence[Course], figures: Sequence[float]) -> np.ndarray
 
 
 def fitted(courses: Sequence[Course], first: Sequence[float]) -> list[float]:
-    """Return figures with the least errors; large ones count less, and a request keeps its time."""
+    """Return figures with the least errors; large ones count less."""
     scales = np.array([scale for _, _, scale in FIGURES.values()])
     weights = np.array([1.0, FIRST_TOKEN_WEIGHT])
 
@@ -248,7 +246,7 @@ def main() -> None:
             rows.setdefault(row.case, row)
     figures = [
         *(engine.host.eager_layer_ns, engine.host.layer_ns, engine.host.pass_ns, engine.host.prompt_pass_ns),
-        *(engine.host.before_ns, engine.prompt_factor, engine.token_factor),
+        *(engine.prompt_factor, engine.token_factor),
     ]
     courses: list[Course] = []
     for _ in range(1 if given.no_fit else given.rounds):

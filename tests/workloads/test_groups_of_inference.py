@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -169,6 +170,34 @@ def test_passes_that_do_not_fit_the_groups_are_refused(
     model = with_experts(hidden=8, heads=8) if plan.data == 32 else with_experts()
     with pytest.raises(UsageError, match=message):
         made(plan, *groups, model=model)
+
+
+def test_tokens_go_once_to_each_node_of_their_experts() -> None:
+    batch, size = Batch.of([Segment(1, 5)] * 8), 64 * 2
+    plan = Plan(data=8, expert=8, node_ranks=4, expert_exchange="deepep")
+    parts = moved(made(plan, batch).trace(0))
+    of_node = 1 - comb(4, 2) / comb(8, 2)  # a token uses experts of a node, which has half of them
+    assert parts["expert-rail", "all_to_all"] == 3 * 2 * round(8 * 2 * of_node) * size
+    assert parts["expert-node", "all_to_all"] == 3 * 2 * 8 * 2 * size  # two of eight ranks, an expert each
+    assert "expert" not in {group for group, _ in parts}
+    for exchange in ("hierarchical", "deepep"):
+        workload = make_replica(
+            with_experts(), replace(plan, expert_exchange=exchange), batch, first=8, ranks=16
+        )
+        assert times(workload, 16)[8:].min() > 0
+
+
+def test_tokens_are_sent_in_fewer_bits_and_come_back_as_values() -> None:
+    batch = Batch.of([Segment(1, 5)] * 8)
+    for given in ({"expert": 4}, {"expert": 2}, {"expert": 4, "expert_exchange": "deepep"}):
+        plan = Plan(data=4, **given)
+        before, after = (moved(made(one, batch).trace(0)) for one in (plan, replace(plan, dispatch="fp8")))
+        cast = 64 + 2  # a scale for 32 values
+        for key, total in before.items():
+            if key[1] == "all_to_all":
+                assert after[key] * 2 * 64 * 2 == total * (cast + 64 * 2)
+            elif key[0] == "expert-tensor":
+                assert after[key] * 128 == total * (cast if key[1] == "all_gather" else 128)
 
 
 def test_copies_of_experts_fill_ranks_that_do_not_divide_them() -> None:
