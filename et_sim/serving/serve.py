@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import FieldError, UsageError
 from et_sim.machine import Machine, read_machine
 from et_sim.machine.roofline import ANY
 from et_sim.machine.system import peaks_of
@@ -141,6 +141,11 @@ def serve(
 
 def _on_machine(model: Model, plan: Plan, machine: Machine, options: RunOptions) -> Plan:
     """Return the plan with the datatypes that the machine multiplies in; refuse a cache in others."""
+    if plan.data > 1 and model.experts is None:
+        raise FieldError(
+            f"`data` is {plan.data}, but {model.name} has no experts that groups of ranks could share",
+            remedy="give more replicas in place of it",
+        )
     types = tuple(sorted(set(peaks_of(machine.system)) - {ANY}))
     check_cache_type(model, plan, types, options.machine or "the machine")
     return plan if plan.computes or not types else replace(plan, computes=",".join(types))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def test_each_rank_has_a_share_of_some_experts(expert: int, count: int, width: i
     """Show that without an expert axis, this is tensor parallelism: a share of all experts."""
     trace = made(Plan(tensor=4, expert=expert), Batch.of([Segment(1, 5)] * 64)).trace(0)
     shapes = {trace.layer_shapes[shape] for shape in trace.layer_shape[rows_named(trace, "experts down")]}
-    assert shapes == {f"gemm 16 64 {width} x {count}"}
+    assert shapes == {f"grouped_gemm 64 {width} 16 x {count}"}
 
 
 def test_ranks_of_a_group_add_the_outputs_of_their_experts() -> None:
@@ -169,6 +170,47 @@ def test_passes_that_do_not_fit_the_groups_are_refused(
     model = with_experts(hidden=8, heads=8) if plan.data == 32 else with_experts()
     with pytest.raises(UsageError, match=message):
         made(plan, *groups, model=model)
+
+
+def test_tokens_go_once_to_each_node_of_their_experts() -> None:
+    batch, size = Batch.of([Segment(1, 5)] * 8), 64 * 2
+    plan = Plan(data=8, expert=8, node_ranks=4, expert_exchange="deepep")
+    parts = moved(made(plan, batch).trace(0))
+    of_node = 1 - comb(4, 2) / comb(8, 2)  # a token uses experts of a node, which has half of them
+    assert parts["expert-rail", "all_to_all"] == 3 * 2 * round(8 * 2 * of_node) * size
+    assert parts["expert-node", "all_to_all"] == 3 * 2 * 8 * 2 * size  # two of eight ranks, an expert each
+    assert "expert" not in {group for group, _ in parts}
+    for exchange in ("hierarchical", "deepep"):
+        workload = make_replica(
+            with_experts(), replace(plan, expert_exchange=exchange), batch, first=8, ranks=16
+        )
+        assert times(workload, 16)[8:].min() > 0
+
+
+def test_tokens_are_sent_in_fewer_bits_and_come_back_as_values() -> None:
+    batch = Batch.of([Segment(1, 5)] * 8)
+    for given in ({"expert": 4}, {"expert": 2}, {"expert": 4, "expert_exchange": "deepep"}):
+        plan = Plan(data=4, **given)
+        before, after = (moved(made(one, batch).trace(0)) for one in (plan, replace(plan, dispatch="fp8")))
+        cast = 64 + 2  # a scale for 32 values
+        for key, total in before.items():
+            if key[1] == "all_to_all":
+                assert after[key] * 2 * 64 * 2 == total * (cast + 64 * 2)
+            elif key[0] == "expert-tensor":
+                assert after[key] * 128 == total * (cast if key[1] == "all_gather" else 128)
+
+
+def test_copies_of_experts_fill_ranks_that_do_not_divide_them() -> None:
+    model, segments = with_experts(), [Segment(1, 5)] * 64
+    with pytest.raises(UsageError, match="8 is not a multiple of 3"):
+        made(Plan(data=3, expert=3), Batch.of(segments))
+    plan = Plan(data=3, expert=3, redundant_experts=1)
+    trace = made(plan, Batch.of(segments)).trace(0)
+    shapes = {trace.layer_shapes[shape] for shape in trace.layer_shape[rows_named(trace, "experts up")]}
+    assert shapes == {f"grouped_gemm 256 64 {-(-64 * 3 * 2 // 9)} x 3"}
+    one = model.experts.expert.weights(64) * 2 if model.experts else 0
+    more = [weight_bytes_of_stage(model, one, 0) for one in (plan, Plan(data=4, expert=4))]
+    assert more[0] - more[1] == 3 * one
 
 
 def test_operations_of_groups_add_up() -> None:

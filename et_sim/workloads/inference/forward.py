@@ -39,6 +39,7 @@ from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.batch import AttentionSight, Batch, BatchLoad, GroupBatches, check
+from et_sim.workloads.inference.expert_exchange import ExpertExchange
 from et_sim.workloads.inference.memory import cached_bits_of_rank, dense_matrices, key_heads_of_rank
 from et_sim.workloads.inference.numbers import LayerNumbers, cache_bits
 from et_sim.workloads.inference.ranks import REPLICA, axes_of_replicas, experts_on_rank, with_sharers
@@ -58,8 +59,8 @@ from et_sim.workloads.models.model import (
 from et_sim.workloads.pipeline import Direction
 from et_sim.workloads.rank import PROFILE, Rank, make_workload
 from et_sim.workloads.recurrence import STATE_BYTES, SequenceChunks
-from et_sim.workloads.training.expert_plan import EXPERT_TENSOR
-from et_sim.workloads.training.plan import DATA, EXPERT, PIPELINE, TENSOR, Plan
+from et_sim.workloads.training.parts import ModelPart
+from et_sim.workloads.training.plan import DATA, PIPELINE, TENSOR, Plan
 from et_sim.workloads.training.work import RankWork
 
 KEY_VALUE_UP = "key-value up"
@@ -239,9 +240,14 @@ SCORE_BYTES = 4  # size of a score by which tokens are chosen
 TOKEN_BYTES = 8  # size of a token's number
 
 
-def run_by(engine: str, *, eager: bool = False, expert_exchange: str = "") -> MadeFor:
-    """Return an engine that runs passes with its own exchanges; `eager`: without a graph of kernels."""
-    return MadeFor(engine, engine=engine, eager=eager, expert_exchange=expert_exchange)
+def run_by(engine: str, *, eager: bool = False, launch_ns: float = 0.0, expert_exchange: str = "") -> MadeFor:
+    """Return an engine that runs passes with its own kernels and exchanges.
+
+    Kernels of a graph are launched at once. `eager`: they are launched one by one; the host takes `launch_ns`
+    for each, and a kernel begins after its own launch.
+    """
+    host_ns = launch_ns if eager else 0.0
+    return MadeFor(engine, launch_ns=host_ns, engine=engine, eager=eager, expert_exchange=expert_exchange)
 
 
 def make_inference(
@@ -425,12 +431,12 @@ class _Pass:
             self._once(name, layer, kernels)
 
     def _experts(self, layer: int, experts: Experts) -> None:
-        """Run experts with tokens spread as evenly as possible: each choice uses another expert."""
+        """Run experts with tokens spread as evenly as possible: each choice uses another expert or copy."""
         plan, hidden = self.plan, self.model.hidden
         is_one_group = plan.data == 1
         share = 1 if is_one_group else plan.tensor  # of a group's tokens, which all its ranks have
         chosen = self.loads.total * experts.chosen
-        busy = min(experts.count, chosen)
+        busy = min(experts.count + plan.redundant_experts, chosen)
         local, rows = -(-busy // plan.expert), -(-chosen // busy)
         tokens = -(-self.batch.tokens // share)
         if tokens:
@@ -439,38 +445,23 @@ class _Pass:
             self._dense(layer, experts.shared_part, "shared expert", self.batch.tokens, 1, plan.tensor)
         _, sharers = experts_on_rank(experts, plan)
         most = -(-self.loads.most // share)
+        exchange = ExpertExchange(plan, experts, hidden, most, rows * local)
         if not is_one_group:
-            self._to_experts(most, experts.chosen)
+            self._exchange(exchange.there())
         self._dense(layer, experts.expert, "experts", rows, local, sharers)
         if is_one_group:
             self._all_reduce("experts")
             return
-        self._from_experts(most, experts.chosen)
+        self._exchange(exchange.back())
         if self.batch.tokens:
             size = tokens * hidden * plan.value_bytes
             self.work.exchange("all_gather", size, TENSOR, "experts all-gather")
         if experts.shared:
             self._all_reduce("shared expert")
 
-    def _rows_sent(self, tokens: int, chosen: int) -> int:
-        """Return the bytes of a rank's tokens, once for each of their experts if ranks have other ones."""
-        copies = chosen if self.plan.expert > 1 else 1
-        return tokens * copies * self.model.hidden * self.plan.value_bytes
-
-    def _to_experts(self, tokens: int, chosen: int) -> None:
-        """Send tokens to the ranks of their experts; ranks that share experts gather those of all of them."""
-        size = self._rows_sent(tokens, chosen)
-        if self.plan.expert > 1:
-            self.work.exchange("all_to_all", size, EXPERT, "to experts")
-        self.work.exchange("all_gather", size, EXPERT_TENSOR, "to sharers of experts")
-
-    def _from_experts(self, tokens: int, chosen: int) -> None:
-        """Add the parts of outputs of the ranks that share experts, and send them back."""
-        size = self._rows_sent(tokens, chosen)
-        whole = size * self.plan.expert_tensor
-        self.work.exchange("reduce_scatter", whole, EXPERT_TENSOR, "from sharers of experts")
-        if self.plan.expert > 1:
-            self.work.exchange("all_to_all", size, EXPERT, "from experts")
+    def _exchange(self, parts: Iterable[ModelPart]) -> None:
+        for part in parts:
+            part.forward(self.work)
 
     def _head(self) -> None:
         """Run the head: scores of all words for sampled sequences, and the sampling."""
