@@ -2,9 +2,9 @@
 
     python benchmarks/fit_serving.py serving.csv --engine vllm [--most 16] [--cache DIRECTORY]
 
-A cell is a model on a GPU. Figures are fitted to the rows of campaign B whose cache is not full; five times, a
-fifth of the cells is left out and predicted with figures fitted to the others. `--most` and `--every` limit the
-requests under way and the rows, so that a fit takes minutes.
+A cell is a model on a GPU. Figures are fitted to the rows of campaign B whose cache is not full; five
+times, a fifth of the cells is left out and predicted with figures fitted to the others. `--most` and
+`--every` limit the requests under way and the rows, so that a fit takes minutes.
 
 While figures are fitted, passes are simulated on a grid of batches only: tokens of prompts by a factor of
 2^(1/4), with straight lines between, contexts by steps of 512 tokens. Nothing is written but the table and

@@ -2,8 +2,9 @@
 
     python benchmarks/serving_policies.py
 
-Qwen3-32B in fp8 on H200, a closed loop of 128 requests of 1,024 tokens in and out, 1,280 in all. Mean times to
-the first token and per token, prompts first by mixed passes; reported: ai-dynamo/aisimulate, pull request 120.
+Qwen3-32B in fp8 on H200, a closed loop of 128 requests of 1,024 tokens in and out, 1,280 in all. Mean times
+to the first token and per token, prompts first by mixed passes; reported: ai-dynamo/aisimulate, pull
+request 120.
 """
 
 from __future__ import annotations
