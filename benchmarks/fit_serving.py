@@ -2,10 +2,9 @@
 
     python benchmarks/fit_serving.py serving.csv --engine vllm [--most 16] [--cache DIRECTORY]
 
-A cell is a model on a GPU. Figures are fitted to all rows of campaign B whose cache is not full; five times,
-a fifth of the cells is left out and predicted with figures fitted to the others (the folds follow from the
-names of cells). TPOT of campaign A is printed, too. `--most` limits the requests under way, so that a fit takes
-minutes.
+A cell is a model on a GPU. Figures are fitted to the rows of campaign B whose cache is not full; five
+times, a fifth of the cells is left out and predicted with figures fitted to the others. `--most` and
+`--every` limit the requests under way and the rows, so that a fit takes minutes.
 
 While figures are fitted, passes are simulated on a grid of batches only: tokens of prompts by a factor of
 2^(1/4), with straight lines between, contexts by steps of 512 tokens. Nothing is written but the table and
@@ -252,10 +251,8 @@ def main() -> None:
     for _ in range(1 if given.no_fit else given.rounds):
         found = [bench.course(row, changed(engine, figures)) for row in rows.values()]
         courses = [course for course in found if course is not None and not course.is_full]
-        print(
-            f"{len(courses)} rows, {time.process_time() - begin:.0f} s: {percent(errors_of(courses, figures))}",
-            flush=True,
-        )
+        took = time.process_time() - begin
+        print(f"{len(courses)} rows, {took:.0f} s: {percent(errors_of(courses, figures))}", flush=True)
         if not given.no_fit:
             figures = fitted(courses, figures)
             print(percent(errors_of(courses, figures)), figures_line(figures), flush=True)
@@ -292,9 +289,8 @@ def print_left_out(courses: Sequence[Course], figures: Sequence[float]) -> None:
         table = np.concatenate(left)
         low, high = np.exp(np.quantile(-table, [0.1, 0.9], axis=0))
         print("left out:", percent(table))
-        print(
-            f"80 %: measured by predicted: TPOT {low[0]:.3f} to {high[0]:.3f}, TTFT {low[1]:.3f} to {high[1]:.3f}"
-        )
+        for name, *ends in zip(("TPOT", "TTFT"), low, high, strict=True):
+            print(f"80 %: measured by predicted {name}: {ends[0]:.3f} to {ends[1]:.3f}")
 
 
 if __name__ == "__main__":
