@@ -66,7 +66,13 @@ class Policy(Struct, frozen=True):
 
 
 class Batching:
-    """The rules by which sequences of a replica form batches; each policy is a class that derives from it."""
+    """The rules by which sequences of a replica form batches; each policy is a class that derives from it.
+
+    `repeats`: after a batch of single tokens, the next one has the same sequences, if none ends or arrives
+    and blocks suffice.
+    """
+
+    repeats = True
 
     def check(self, policy: Policy) -> None:
         """Refuse limits that the policy does not support."""
@@ -149,6 +155,11 @@ class Batcher:
         self.left = 0  # tokens that are still to be processed
         self._is_full = False
         self._batching = policy.batching
+
+    @property
+    def repeats(self) -> bool:
+        """Return whether batches of single tokens repeat, by the rules of the policy."""
+        return self._batching.repeats
 
     @property
     def used(self) -> int:

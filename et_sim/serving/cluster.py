@@ -29,6 +29,7 @@ from et_sim.serving.batcher import ServedSequence as Served
 from et_sim.serving.engines.description import FREE_OF_COST, Engine, is_prompt
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import Request
+from et_sim.serving.steady import SteadyPasses, is_steady
 from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
 
 ARRIVES, PASS_ENDS, CACHE_ARRIVES = range(3)
@@ -183,13 +184,19 @@ class ServingCluster(Struct):
     def _begin(self, now: int) -> None:
         for replica in self.replicas:
             replica.batcher.admit_caches(partial(self._send, now, replica))
+        begun = []
         for replica in self.replicas:
             if replica.is_busy or replica.place % replica.pool.plan.data:
                 continue
             groups = self.replicas[replica.number : replica.number + replica.pool.plan.data]
             batches = [group.batcher.next_batch() for group in groups]
             if any(batches):
-                self._run(now, groups, batches)
+                begun.append((self._run(now, groups, batches), groups, batches))
+        if len(begun) == 1:
+            ((end, groups, batches),) = begun
+            begun = [(self._repeated(end, groups, batches), groups, batches)]
+        for end, groups, batches in begun:
+            self._push(end, PASS_ENDS, groups, batches)
 
     def _send(self, now: int, target: Replica, sequence: Served) -> None:
         source, _ = self._held[sequence.request.number]
@@ -199,12 +206,9 @@ class ServingCluster(Struct):
         sequence.transfer_ns = took
         self._push(begin + took, CACHE_ARRIVES, sequence, target)
 
-    def _run(self, now: int, groups: Sequence[Replica], batches: Sequence[list[Share]]) -> None:
-        """Begin a pass of all groups of a replica, which ends for all of them at the same time."""
-        segments = [
-            [Segment(tokens, sequence.cached, tokens == sequence.pending) for sequence, tokens in shares]
-            for shares in batches
-        ]
+    def _run(self, now: int, groups: Sequence[Replica], batches: Sequence[list[Share]]) -> int:
+        """Begin a pass of all groups of a replica; return its end, which is the same for all of them."""
+        segments = [_segments(shares) for shares in batches]
         loads = [Batch.of(self.engine.padded(each), self.context_step, self.sights) for each in segments]
         took = self.times.pass_ns(groups[0].pool, loads[0] if len(loads) == 1 else by_work(loads))
         end = now + max(self.engine.pass_ns(took, batch, self.layers) for batch in loads)
@@ -227,8 +231,35 @@ class ServingCluster(Struct):
                         len(replica.batcher.waiting),
                     )
                 )
-        self._push(end, PASS_ENDS, groups, batches)
+        return end
+
+    def _repeated(self, end: int, groups: Sequence[Replica], batches: Sequence[list[Share]]) -> int:
+        """Run further passes of the same sequences before the next event; return the end of the last one."""
+        (replica, *others), (shares, *_) = groups, batches
+        pool, batcher, count = replica.pool, replica.batcher, len(shares)
+        if others or pool.work == PREFILL or pool.units or self.sights or not batcher.repeats:
+            return end
+        if not is_steady(shares):
+            return end
+        passes, own = SteadyPasses(batcher, shares), sum(sequence.cached for sequence, _ in shares)
+        padded = self.engine.padded(_segments(shares))
+        contexts, sampled = (
+            sum(segment.context for segment in padded),
+            sum(each.is_sampled for each in padded),
+        )
+        while (not self._events or end < self._events[0][0]) and passes.begin():
+            now, more = end, passes.passes * count
+            batch = Batch.of_singles(len(padded), contexts + more, sampled, self.context_step)
+            end = now + self.engine.pass_ns(self.times.pass_ns(pool, batch), batch, self.layers)
+            state = batcher.used, len(batcher.waiting)
+            self.iterations.append(ReplicaPass(replica.number, now, end, count, 0, count, own + more, *state))
+        passes.end()
+        return end
 
     def _push(self, time_ns: int, kind: int, *arguments: Any) -> None:
         self._count += 1
         heapq.heappush(self._events, (time_ns, kind, self._count, *arguments))
+
+
+def _segments(shares: Sequence[Share]) -> list[Segment]:
+    return [Segment(tokens, sequence.cached, tokens == sequence.pending) for sequence, tokens in shares]

@@ -223,7 +223,8 @@ def test_a_pass_takes_the_exchanges_of_its_engine_and_keeps_them_in_files(tmp_pa
     model, batches = replace(read_model("llama3-8b"), layers=1), [Batch.of([Segment(1, 100)])]
     times = {
         name: et_sim.simulate(
-            make_inference(model, Plan(tensor=8), batches, name and run_by(name)), machine="h200-dgx:8"
+            make_inference(model, Plan(tensor=8), batches, run_by(name) if name else None),
+            machine="h200-dgx:8",
         ).makespan_ns
         for name in (None, *ENGINES)
     }

@@ -71,6 +71,15 @@ def sights(model: Model) -> tuple[AttentionSight, ...]:
     return tuple(AttentionSight(window, model.in_chunks) for window in sorted(windows - {0}))
 
 
+def _load_of_singles(count: int, context: int, context_step: int, sight: AttentionSight) -> BatchLoad:
+    """Return the load of single tokens, the mean of whose contexts is rounded up."""
+    if context_step > 1 and count:
+        unit = context_step * count
+        context = -(-context // unit) * unit
+        context = min(context, (sight.window - 1) * count) if sight.window else context
+    return BatchLoad(count, count, context + count, context + count)
+
+
 class Batch(Struct, frozen=True):
     """The segments of a pass: prompts, or parts of them, and single tokens after cached ones."""
 
@@ -124,12 +133,13 @@ class Batch(Struct, frozen=True):
             prefill[1] += tokens
             prefill[2] += keys
             prefill[3] += pairs
-        if context_step > 1 and singles:
-            unit = context_step * singles
-            context = -(-context // unit) * unit
-            context = min(context, (sight.window - 1) * singles) if sight.window else context
-        keys = context + singles
-        return Batch(BatchLoad(*prefill), BatchLoad(singles, singles, keys, keys), sampled)
+        return Batch(BatchLoad(*prefill), _load_of_singles(singles, context, context_step, sight), sampled)
+
+    @staticmethod
+    def of_singles(count: int, contexts: int, sampled: int, context_step: int = 1) -> Batch:
+        """Return the batch of single tokens by the sum of their contexts, for layers that see all tokens."""
+        load = _load_of_singles(count, contexts, context_step, AttentionSight())
+        return Batch(BatchLoad(), load, sampled)
 
     @property
     def tokens(self) -> int:

@@ -1,0 +1,88 @@
+"""Passes that repeat are as if each were chosen by itself."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from msgspec.structs import asdict
+
+from et_sim.serving.batcher import POLICIES, Batching, Policy
+from et_sim.serving.cluster import ServingCluster
+from et_sim.serving.engines.description import Engine
+from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool
+from et_sim.serving.requests import Request
+from et_sim.workloads import Batch, Plan
+
+
+class TimesOfSums:
+    """Times that depend on all sums of a batch, and count the passes that were asked for."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+
+    def pass_ns(self, pool: CachePool, batch: Batch) -> int:  # noqa: ARG002
+        self.passes += 1
+        prefill, decode = batch.prefill, batch.decode
+        return 1000 + 7 * prefill.pairs + 11 * decode.segments + 3 * decode.keys + 5 * batch.sampled
+
+    def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:  # noqa: ARG002
+        return 300 * tokens
+
+
+def served(seed: int) -> tuple[list[dict[str, Any]], list[Any], list[tuple[int, int]]]:
+    """Serve random requests; return the served ones, all passes, and what batchers have left."""
+    chance = random.Random(seed)
+    policy = Policy(
+        chance.choice([*POLICIES]),
+        max_batch=chance.choice([2, 5, 64]),
+        token_budget=64,
+        block=chance.choice([1, 4, 16]),
+    )
+    blocks = -(-chance.choice([90, 200, 10**6]) // policy.block)
+    pools = (CachePool(BOTH, Plan(), chance.choice([1, 1, 3]), 0, blocks, 1),)
+    if chance.random() < 0.3:
+        pools = (CachePool(PREFILL, Plan(), 1, 0, blocks, 1), CachePool(DECODE, Plan(), 2, 1, blocks, 1))
+    engine = Engine(about="of this test", graphs=chance.choice([(), (1, 4, 16)]))
+    arrivals = sorted(chance.randint(0, chance.choice([10, 10**5, 10**6])) for _ in range(25))
+    given = [
+        Request(number, arrival, chance.randint(1, 40), chance.choice([1, 2, 30, 50]))
+        for number, arrival in enumerate(arrivals)
+    ]
+    cluster = ServingCluster(pools, policy, TimesOfSums(), chance.choice([1, 8]), engine=engine)
+    cluster.serve(given, chance.choice([0, 0, 4]))
+    return (
+        [asdict(sequence) for sequence in cluster.served],
+        cluster.iterations,
+        [(replica.batcher.free, replica.batcher.left) for replica in cluster.replicas],
+    )
+
+
+def compare(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in seeds:
+        with monkeypatch.context() as alone:
+            alone.setattr(Batching, "repeats", False)
+            expected = served(seed)
+        assert served(seed) == expected
+
+
+def test_repeated_passes_are_as_if_chosen_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    compare(range(12), monkeypatch)
+
+
+@pytest.mark.deep
+def test_many_repeated_passes_are_as_if_chosen_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    compare(range(12, 80), monkeypatch)
+
+
+def test_sequences_are_completed_once_for_all_passes_that_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    completed = []
+    complete = ServingCluster._end_pass
+    monkeypatch.setattr(
+        ServingCluster, "_end_pass", lambda *given: (completed.append(given[1]), complete(*given))
+    )
+    times = TimesOfSums()
+    cluster = ServingCluster((CachePool(BOTH, Plan(), 1, 0, 10**6, 1),), Policy(), times)
+    cluster.serve([Request(0, 0, 10, 100), Request(1, 0, 10, 60)])
+    assert (times.passes, len(cluster.iterations), len(completed)) == (100, 100, 3)
