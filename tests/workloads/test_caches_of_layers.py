@@ -15,8 +15,8 @@ from et_sim.serving.requests import Request
 from et_sim.trace import Trace
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, make_training, read_model
 from et_sim.workloads.inference.batch import AttentionSight, sights
-from et_sim.workloads.inference.forward import ReplicaPlace, make_transfer, messages
 from et_sim.workloads.inference.memory import SequenceCache, cache_bytes, matrices, weight_bytes_of_stage
+from et_sim.workloads.inference.transfers import ReplicaPlace, make_transfer, messages
 from et_sim.workloads.models.configuration import model_of
 from et_sim.workloads.models.model import Index
 

@@ -20,9 +20,10 @@ from et_sim.trace.preflight import find_problems
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference
 from et_sim.workloads.exchange_names import EXCHANGES
 from et_sim.workloads.inference.batch import GroupBatches
-from et_sim.workloads.inference.forward import ReplicaPlace, make_replica, messages
+from et_sim.workloads.inference.forward import make_replica
 from et_sim.workloads.inference.memory import cache_bytes, weight_bytes_of_stage
 from et_sim.workloads.inference.ranks import experts_on_rank
+from et_sim.workloads.inference.transfers import ReplicaPlace, messages
 
 EMPTY = Batch.of([])
 
