@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from scipy.optimize import least_squares
 
 from et_sim.basics.errors import EtSimError
+from et_sim.machine.presets import preset
 from et_sim.serving import serve as serving
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
@@ -37,6 +38,7 @@ from et_sim.validation.serving_rows import ServedRow, read_servings
 from et_sim.validation.servings import is_full, served
 from et_sim.workloads import Batch, Segment, read_model
 from et_sim.workloads.inference.batch import AttentionSight, GroupBatches, sights
+from et_sim.workloads.inference.numbers import unpacks_weights
 
 FOLDS = 5
 OCTAVE = 4  # points of the grid of tokens
@@ -48,6 +50,7 @@ FIGURES = {  # path: least, most, scale
     "host.pass": (0.0, 1e7, 1e6),
     "host.prompt-pass": (0.0, 5e7, 1e7),
     "prompt-factor": (0.8, 2.0, 1.0),
+    "unpacking-factor": (0.8, 3.0, 1.0),
     "token-factor": (0.8, 1.5, 1.0),
 }
 
@@ -114,6 +117,8 @@ class Course:
         with_prompts = {each.start_ns for each in outcome.iterations if each.prefill_tokens}
         ends = np.array([0, *(end for _, end in passes)])
         self.layers = read_model(row.case.model).layers
+        types = ",".join(preset(row.case.machine).peaks)
+        self.unpacks = unpacks_weights(read_model(row.case.model), replace(row.case.plan, computes=types))
         self.request = engine.host.before_ns + engine.host.after_ns
         self.device = np.array(device_ns, float)
         self.has_prompts = np.array([start in with_prompts for start, _ in passes])
@@ -126,7 +131,9 @@ class Course:
 
     def errors(self, figures: Sequence[float]) -> tuple[float, float]:
         """Return the logarithms of predicted by measured times: of TPOT and of TTFT."""
-        eager, layer, of_pass, of_prompts, prompt_factor, token_factor = figures
+        eager, layer, of_pass, of_prompts, prompt_factor, unpacking_factor, token_factor = figures
+        if self.unpacks:
+            prompt_factor *= unpacking_factor
         device = self.device * np.where(self.has_prompts, prompt_factor, token_factor) + self.layers * layer
         took = (
             np.where(self.has_prompts, np.maximum(device, self.layers * eager) + of_prompts, device) + of_pass
@@ -175,7 +182,7 @@ class Bench:
 
 def changed(engine: Engine, figures: Sequence[float]) -> Engine:
     """Return the engine with figures."""
-    eager, layer, of_pass, of_prompts, prompt_factor, token_factor = figures
+    eager, layer, of_pass, of_prompts, prompt_factor, unpacking_factor, token_factor = figures
     host = replace(
         engine.host,
         eager_layer_ns=eager,
@@ -183,7 +190,13 @@ def changed(engine: Engine, figures: Sequence[float]) -> Engine:
         pass_ns=of_pass,
         prompt_pass_ns=of_prompts,
     )
-    return replace(engine, host=host, prompt_factor=prompt_factor, token_factor=token_factor)
+    return replace(
+        engine,
+        host=host,
+        prompt_factor=prompt_factor,
+        unpacking_factor=unpacking_factor,
+        token_factor=token_factor,
+    )
 
 
 def errors_of(courses: Sequence[Course], figures: Sequence[float]) -> np.ndarray[Any, Any]:
@@ -245,7 +258,7 @@ def main() -> None:
             rows.setdefault(row.case, row)
     figures = [
         *(engine.host.eager_layer_ns, engine.host.layer_ns, engine.host.pass_ns, engine.host.prompt_pass_ns),
-        *(engine.prompt_factor, engine.token_factor),
+        *(engine.prompt_factor, engine.unpacking_factor, engine.token_factor),
     ]
     courses: list[Course] = []
     for _ in range(1 if given.no_fit else given.rounds):

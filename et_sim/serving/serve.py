@@ -35,7 +35,7 @@ from et_sim.tables.summary import Scope
 from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
 from et_sim.workloads.inference.batch import check, check_length, sights
-from et_sim.workloads.inference.numbers import check_cache_type
+from et_sim.workloads.inference.numbers import check_cache_type, unpacks_weights
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
@@ -107,7 +107,7 @@ def serve(
         setup.context_step,
         report_progress,
         sights(model),
-        setup.engine,
+        setup.engine.unpacking() if unpacks_weights(model, setup.plan) else setup.engine,
         model.layers,
     )
     cluster.serve(requests, traffic.concurrency, traffic.warm_up)
