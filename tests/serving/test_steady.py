@@ -17,7 +17,7 @@ from et_sim.workloads import Batch, Plan
 
 
 class TimesOfSums:
-    """Times that depend on all sums of a batch, and count the passes that were asked for."""
+    """Times that depend on all sums of a batch, with a count of passes."""
 
     def __init__(self) -> None:
         self.passes = 0

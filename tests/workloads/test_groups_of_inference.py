@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from machines import network, system
 from msgspec.structs import replace
 from training_jobs import decoder, moved, rows_named, with_experts
@@ -16,10 +18,12 @@ from et_sim.basics.errors import UsageError
 from et_sim.trace import Trace, Workload
 from et_sim.trace.preflight import find_problems
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference
+from et_sim.workloads.exchange_names import EXCHANGES
 from et_sim.workloads.inference.batch import GroupBatches
-from et_sim.workloads.inference.forward import ReplicaPlace, make_replica, messages
+from et_sim.workloads.inference.forward import make_replica
 from et_sim.workloads.inference.memory import cache_bytes, weight_bytes_of_stage
 from et_sim.workloads.inference.ranks import experts_on_rank
+from et_sim.workloads.inference.transfers import ReplicaPlace, messages
 
 EMPTY = Batch.of([])
 
@@ -189,8 +193,11 @@ def test_tokens_go_once_to_each_node_of_their_experts() -> None:
 
 def test_tokens_are_sent_in_fewer_bits_and_come_back_as_values() -> None:
     batch = Batch.of([Segment(1, 5)] * 8)
-    for given in ({"expert": 4}, {"expert": 2}, {"expert": 4, "expert_exchange": "deepep"}):
-        plan = Plan(data=4, **given)
+    for plan in (
+        Plan(data=4, expert=4),
+        Plan(data=4, expert=2),
+        Plan(data=4, expert=4, expert_exchange="deepep"),
+    ):
         before, after = (moved(made(one, batch).trace(0)) for one in (plan, replace(plan, dispatch="fp8")))
         cast = 64 + 2  # a scale for 32 values
         for key, total in before.items():
@@ -228,3 +235,54 @@ def test_operations_of_groups_add_up() -> None:
     ]
     assert attention == alone
     assert np.unique([of_experts(workload.trace(rank))[0] for rank in range(4)]).size == 1
+
+
+@st.composite
+def passes(draw: st.DrawFn) -> tuple[Plan, tuple[Batch, ...]]:
+    """Draw a plan of groups, and a batch for each of them, some of which are empty or equal."""
+    tensor, data = draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, 2, 4]))
+    expert = draw(st.sampled_from([one for one in (1, 2, 4, 8) if (tensor * data) % one == 0]))
+    exchange = draw(st.sampled_from(EXCHANGES if data > 1 and expert > 1 else EXCHANGES[:1]))
+    plan = Plan(
+        tensor=tensor,
+        data=data,
+        expert=expert,
+        pipeline=draw(st.sampled_from([1, 2])),
+        expert_exchange=exchange,
+        node_ranks=draw(st.sampled_from([2, 4, 8])),
+        dispatch=draw(st.sampled_from(["values", "fp8"])) if expert > 1 else "values",
+        products=draw(st.sampled_from(["", "fp8", "int4"])) if expert == 1 else "",
+    )
+    segment = st.builds(Segment, st.integers(1, 9), st.integers(0, 20))
+    loads = st.lists(segment, max_size=3).map(Batch.of)
+    known = draw(
+        st.lists(loads, min_size=1, max_size=3).filter(lambda every: any(one.tokens for one in every))
+    )
+    chosen = tuple(draw(st.sampled_from(known)) for _ in range(data))
+    return plan, chosen if any(one.tokens for one in chosen) else (Batch.of([Segment(3)]),) * data
+
+
+@given(passes())
+@settings(max_examples=6)
+def test_passes_of_groups_end_when_they_end_rank_by_rank(case: tuple[Plan, tuple[Batch, ...]]) -> None:
+    check_folding(*case)
+
+
+@pytest.mark.deep
+@given(passes())
+@settings(max_examples=80)
+def test_passes_of_many_groups_end_when_they_end_rank_by_rank(
+    case: tuple[Plan, tuple[Batch, ...]],
+) -> None:
+    check_folding(*case)
+
+
+def check_folding(plan: Plan, batches: tuple[Batch, ...]) -> None:
+    """Compare a folded and an unfolded pass."""
+    workload = made(plan, *batches) if plan.data > 1 else made(plan, batches[0])
+    dims = ["FullyConnected", "Switch"], [2, plan.ranks // 2]
+    dims = dims if plan.ranks > 2 else (["FullyConnected"], [plan.ranks])
+    machine = {"system": system("ring", len(dims[0])), "network": network(*dims)}
+    folded, unfolded = (run(workload, **machine, fold=fold) for fold in (True, False))
+    assert folded.summary()["status"] == "complete"
+    assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
