@@ -267,6 +267,7 @@ class GroupAxes:
     def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: PathKeys) -> None:
         self._paths, self._ranks = paths, lowering.workload.ranks
         self._blocks: list[tuple[Any, Any, Pattern]] = []  # members (line x place), usage, pattern
+        self._alike: dict[tuple[int, int], list[tuple[Any, Any, Pattern]]] = {}  # by axis and members
         template_of_rank, used = lowering.workload.template_of_rank, axes_in_use(lowering)
         for name, usage_of_rank, members in groups_in_use(lowering):
             for axis, templates in used.get(name, {}).items():
@@ -276,6 +277,7 @@ class GroupAxes:
                 lines = lines if ring is None else lines[:, ring]
                 usage = splitmix64(usage_of_rank[lines], axis - NO_AXIS)
                 self._blocks.append((lines, usage, patterns[axis, lines.shape[1]]))
+                self._alike.setdefault((axis, lines.shape[1]), []).append(self._blocks[-1])
 
     def can_be_folded(self) -> bool:
         """Return whether the codes of paths determine them."""
@@ -287,8 +289,9 @@ class GroupAxes:
 
     def messages(self) -> Iterator[MessageColumns]:
         """Yield all messages that ranks may send within these groups."""
-        for block in self._blocks:
-            yield from _messages_within(*block)
+        for blocks in self._alike.values():
+            lines, usages = (np.concatenate([block[part] for block in blocks]) for part in range(2))
+            yield from _messages_within(lines, usages, blocks[0][2])
 
     def seen_paths(self) -> Any:
         """Return for each rank a number for its paths to others."""

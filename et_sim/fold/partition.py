@@ -22,7 +22,7 @@ too, is found as for all other exchanges (`axes`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -127,10 +127,13 @@ def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
     patterns = patterns_of_axes(lowering)
     actors = Actors.one_per_rank(lowering.workload.ranks)
     if len(unique(colours)) < len(actors):
-        sights = _sights(lowering, patterns, paths)
-        if not all(sight.can_be_folded() for sight in sights):
-            return replace(actors, limits=(WAYS,))
-        actors = _coarsest(colours, paths, sights) or actors
+        sights = _Sights(lowering, patterns, paths)
+        if not sights.can_be_folded():
+            over = _over_links(paths)
+            if over is None:
+                return replace(actors, limits=(WAYS,))
+            sights = _Sights(lowering, patterns, over)
+        actors = _coarsest(colours, sights) or actors
     return replace(actors, limits=limits_of(lowering, patterns, shapes, len(actors)))
 
 
@@ -145,44 +148,67 @@ def _obstacle(lowering: Lowering, paths: PathKeys | None) -> FoldLimit | None:
     return None if _can_fold_switches(lowering, paths) else SWITCHES
 
 
-Sights = tuple[SystemAxes, GroupAxes, "_PointToPoint"]
+def _over_links(paths: PathKeys) -> PathKeys | None:
+    """Return keys that cover links of third ranks, if the model has them."""
+    made = getattr(paths, "over_links", None)  # other models may lack the method
+    return None if made is None else made()
 
 
-def _sights(lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: PathKeys) -> Sights:
-    """Return the surroundings of ranks along axes of the system, in groups, and in sends and receives."""
-    messages = _PointToPoint(lowering, paths)
-    shares_links = paths.messages_queue and (messages.are_any or _cross_axes(lowering, patterns))
-    system = SystemAxes(
-        lowering, patterns, paths, shares_links=shares_links or paths.shared_links is not None
-    )
-    return system, GroupAxes(lowering, patterns, paths), messages
+class _Sights:
+    """The surroundings of ranks: axes of the system, groups, and sends and receives."""
 
+    def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: PathKeys) -> None:
+        self.shared_links = paths.shared_links
+        self._sent = _PointToPoint(lowering, paths)
+        shares_links = paths.messages_queue and (self._sent.are_any or _cross_axes(lowering, patterns))
+        self._system = SystemAxes(
+            lowering, patterns, paths, shares_links=shares_links or paths.shared_links is not None
+        )
+        self._groups = GroupAxes(lowering, patterns, paths)
+        self._all = self._system, self._groups, self._sent
 
-def _coarsest(colours: Any, paths: PathKeys, sights: Sights) -> Actors | None:
-    """Return the fewest actors for ranks of different first colours; None if hardly any two are alike."""
-    system, groups, messages = sights
-    while True:
+    def can_be_folded(self) -> bool:
+        """Return whether the codes of paths determine them."""
+        return all(sight.can_be_folded() for sight in self._all)
+
+    def messages(self) -> Iterator[MessageColumns]:
+        """Yield all messages that ranks may send."""
+        return itertools.chain.from_iterable(sight.messages() for sight in self._all)
+
+    def refinement(self) -> Callable[[Any, int], Any]:
+        """Return the function that refines colours, with the present codes of paths."""
+        system, groups, messages = self._all
         fixed = splitmix64(groups.seen_paths() + messages.seen_paths() + system.seen_paths(), 5)
 
-        def refined(colours: Any, seed: int, fixed: Any = fixed) -> Any:
+        def refined(colours: Any, seed: int) -> Any:
             mixed = splitmix64(colours, seed)
             with np.errstate(over="ignore"):
                 seen = splitmix64(system.look(mixed, seed), 1) + splitmix64(groups.look(mixed, seed), 2)
                 seen += splitmix64(messages.look(mixed, seed), 3) + splitmix64(fixed, 4) + mixed
             return np.unique(splitmix64(seen, seed), return_inverse=True)[1].reshape(-1)
 
-        classes = _refine_until_stable(colours, refined)
+        return refined
+
+
+def _coarsest(colours: Any, sights: _Sights) -> Actors | None:
+    """Return the fewest actors for ranks of different first colours; None if hardly any two are alike."""
+    shared = sights.shared_links
+    while True:
+        classes = _refine_until_stable(colours, sights.refinement())
         if classes is None:
             return None
-        if paths.shared_links is None:
+        if shared is None:
             return Actors.of_classes(classes)
-        sent = itertools.chain.from_iterable(sight.messages() for sight in sights)
-        if not paths.shared_links.separate(sent, classes):
-            return Actors.of_classes(classes, paths.shared_links.classes())
-        colours = classes
+        if shared.separate(sights.messages(), classes):
+            colours = classes
+            continue
+        colours = shared.split(sights.messages(), classes)
+        if colours is None:
+            actors = Actors.of_classes(classes, shared.classes())
+            return replace(actors, link_turns=shared.turns_of(sights.messages(), actors.of_rank))
 
 
-def _refine_until_stable(colours: Any, refined: Any) -> Any:
+def _refine_until_stable(colours: Any, refined: Callable[[Any, int], Any]) -> Any:
     """Refine until two different seeds in a row distinguish no more ranks.
 
     Return None if that is not worth while, because hardly any two ranks are alike, or because a difference

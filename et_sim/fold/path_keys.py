@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
+from msgspec import Struct
+
+# The sources of the messages on a link: one rank, which sends them all; ranks of one block; others.
+FROM_ONE, FROM_BLOCK, FROM_SEVERAL = range(3)
+
 
 class MessageColumns(NamedTuple):
     """Messages that ranks may send, as columns."""
@@ -14,14 +19,30 @@ class MessageColumns(NamedTuple):
     kinds: Any  # a rank sends one message of a kind at a time; or one number for all of them
 
 
+class LinkTurns(Struct, frozen=True, eq=False):
+    """Sources of messages that take turns on links."""
+
+    sources: Any  # by class of links: FROM_ONE, FROM_BLOCK or FROM_SEVERAL
+    block_of_rank: Any
+
+
 class SharedLinks(Protocol):
     """Links on which messages slow each other: they are distinguished together with the ranks."""
 
     def separate(self, messages: Iterable[MessageColumns], colours: Any) -> bool:
         """Separate links by the messages on them, whose ends have colours; return whether any now differ."""
 
+    def split(self, messages: Iterable[MessageColumns], colours: Any) -> Any:
+        """Return colours that separate ranks whose messages take turns on a link; None: they differ.
+
+        All messages of one kind come at once.
+        """
+
     def classes(self) -> Any:
         """Return a number for each link; equal numbers, equal links."""
+
+    def turns_of(self, messages: Iterable[MessageColumns], actor_of_rank: Any) -> LinkTurns | None:
+        """Return the sources of messages by class of links; None: links do not carry messages in turn."""
 
 
 class PathKeys(Protocol):
@@ -38,6 +59,9 @@ class PathKeys(Protocol):
     @property
     def shared_links(self) -> SharedLinks | None:
         """Return the links whose classes the codes are made of."""
+
+    def over_links(self) -> PathKeys | None:
+        """Return keys that cover links of third ranks, where these do not; None: there are none."""
 
     def codes(self, source: Any, target: Any) -> Any:
         """Return a number for the path of each pair of ranks."""

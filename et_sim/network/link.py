@@ -2,7 +2,7 @@
 
 A busy link queues messages in the order of arrival. NPUs that share an actor share the records of their
 links. A message to its own rank arrives at once unless it passes a switch (in the first dimension, as in the
-reference). On a graph every link has a record of its own, and nothing is folded.
+reference). Where ranks share other links, the record of one link represents its class (`links_in_turn`).
 
 A link passes a message on when it has received all of it. With cut-through tables it does so from the first
 byte on: the message arrives when its last byte has left the slowest link of its path, and each link is busy
@@ -17,6 +17,7 @@ The fabrics supply routes and speeds, and the functions that move a message link
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,17 @@ from et_sim.engine.transport.network_seam import Needs, end_sending, message_lea
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import GraphFabric, LevelFabric, Network, Routing
-from et_sim.network.fabric import WAY_FIELDS, is_wired_to_itself, next_ports, set_out, take_hop
+from et_sim.network.fabric import WAY_FIELDS, Wires, is_wired_to_itself, next_ports, set_out, take_hop
 from et_sim.network.fabrics import fabric_of
+from et_sim.network.grid import wired
+from et_sim.network.link_classes import classes_of_links, first_of_classes, kinds_of_links
+from et_sim.network.links_in_turn import LinksInTurn
+from et_sim.network.paths import GridPaths
 from et_sim.network.route_tables import MOST_BYTES_OF_TABLE
 from et_sim.plan.records import LoweredPlan, lines, table
 
 HAS_CONTENTION = True
+FOLDS_GRAPHS = True
 REACHES_SWITCHES = True
 DIFFERS_BY_MESSAGE = (Routing.ECMP_NS3, Routing.VALIANT)  # the path between two ranks differs by message
 PORT_BANDWIDTH = setting_of(Correction.PORT_BANDWIDTH)
@@ -60,7 +66,7 @@ LINK = lines(  # the fields that every message needs come first and fill a cache
     ("head", "i4"),  # messages that wait for the link
     ("tail", "i4"),
     ("speed", "i4"),
-    ("home", "i4"),  # the NPU that owns it
+    ("home", "i4"),  # the NPU, or actor, that owns it
     ("bytes", "i8"),  # carried so far
     ("free_ns", "i8"),  # when its last message has left it
     ("free_rest", "f8"),  # and the fraction of a nanosecond
@@ -69,8 +75,11 @@ LINK = lines(  # the fields that every message needs come first and fill a cache
     ("turns_to", "i4"),
     ("comes_to", "i4"),
     ("bytes_before", "i8"),  # carried until that snapshot
-    ("joined", MOMENT),  # this and the next field serve to detect ties
+    ("joined", MOMENT),  # this and the next fields serve to detect ties
     ("mark", MARK),
+    ("sources", "i4"),  # whose messages it carries (`LinkTurns`)
+    ("joined_local", "i4"),
+    ("joined_turn", "i8"),
 )
 HOP_DONE = 0  # a message reached the end of a link; argument: the message
 LINK_FREE = 1  # a link may carry its next message; argument: the link
@@ -92,6 +101,8 @@ class LinkTables(Tables, Struct, frozen=True):
     sent: Any
     links: Any
     cuts_through: Any  # one row: whether links pass messages on from the first byte
+    class_of: Any  # by link: the row that represents its class; empty: every row is a link
+    blocks: Any  # by rank (`LinkTurns`); empty likewise
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
@@ -129,7 +140,7 @@ def tables_of(network: Network, home: Any) -> LinkTables:
     links = table(LINK, len(speed))
     links["head"] = links["tail"] = links["joined"]["ns"] = links["mark"]["ns"] = NONE
     links["speed"], links["home"] = speed, owner
-    sent = np.zeros(_counted(network) ** 2, np.uint16)
+    sent, nothing = np.zeros(_counted(network) ** 2, np.uint16), np.zeros(0, np.int32)
     return LinkTables(
         wires.fabric,
         wires.home.astype(np.int32),
@@ -138,13 +149,21 @@ def tables_of(network: Network, home: Any) -> LinkTables:
         sent,
         links,
         cuts_through=np.zeros(1, np.int8),
+        class_of=nothing,
+        blocks=nothing,
     )
 
 
 def tables(network: Network, plan: LoweredPlan) -> LinkTables:
     """Return the tables of idle links; ranks of one actor share their links."""
-    made = tables_of(network, plan.actor_of_rank)
-    return replace(made, fabric=replace(made.fabric, is_grid=(1,) * len(made.fabric.is_grid)))
+    made = tables_of(network, plan.actor_of_rank if plan.link_turns is None else np.arange(network.ranks))
+    made = replace(made, fabric=replace(made.fabric, is_grid=(1,) * len(made.fabric.is_grid)))
+    if plan.link_turns is None:
+        return made
+    class_of, first = classes_of_links(plan, len(made.links))
+    links = made.links[first]
+    links["home"], links["sources"] = plan.actor_of_rank[links["home"]], plan.link_turns.sources
+    return replace(made, links=links, class_of=class_of, blocks=plan.link_turns.block_of_rank)
 
 
 def tables_with_ports(network: Network, plan: LoweredPlan) -> LinkTables:
@@ -160,7 +179,10 @@ def resources_of(network: Network, actor_of_rank: Any) -> ResourceTable:
 
 
 def resources(network: Network, plan: LoweredPlan) -> ResourceTable:
-    return resources_of(network, plan.actor_of_rank)
+    """Return every link of every actor, or the first link of each class, with the names of all."""
+    if plan.link_turns is None:
+        return resources_of(network, plan.actor_of_rank)
+    return first_of_classes(resources_of(network, np.arange(network.ranks)), plan)
 
 
 def carried(tables: Any) -> Any:
@@ -169,12 +191,24 @@ def carried(tables: Any) -> Any:
 
 
 def path_keys(network: Network, *, whole: bool) -> PathKeys | None:
-    """Return keys that separate messages by direction too; None on graphs, where links of third ranks are
-    shared.
-    """
-    if isinstance(network.fabric, GraphFabric):
-        return None
-    return fabric_of(network).path_keys(network, on_links=True, whole=whole)
+    """Return keys that separate messages by direction too; None: paths differ by message."""
+    if not isinstance(network.fabric, GraphFabric):
+        return GridPaths(
+            wired(network), on_links=True, whole=whole, over_links=partial(_links_in_turn, network)
+        )
+    return None if _counted(network) else _links_in_turn(network)
+
+
+def _links_in_turn(network: Network) -> LinksInTurn:
+    """Return keys that cover the links of all ranks."""
+    ranks = np.arange(network.ranks)
+    made, links = tables_of(network, ranks), resources_of(network, ranks)
+    return LinksInTurn(
+        Wires(made.fabric, made.home, made.first, made.tier, made.sent),
+        kinds_of_links(network, links, made.links["speed"]),
+        fabric_of(network).most_links(network),
+        network.ranks,
+    )
 
 
 def needs(network: Network) -> Needs:
@@ -198,6 +232,7 @@ def inject(
         return
     row = new_message(run, target, size, kind, a, b, c, done)
     message = run.messages[row]
+    message.source = source
     if run.network.cuts_through[0]:
         message.first_ns, message.first_rest, message.last_later = run.clock[0].now, 0.0, 0.0
     set_out(run.network, message, source, next_ports(run.network, source, target))
@@ -229,12 +264,16 @@ def network_event(run: Run, kind: int, row: int, _version: int) -> int:
     if kind == LINK_FREE:
         _free_link(run, row)
         return NONE
-    message = run.messages[row]
+    message, network = run.messages[row], run.network
     if is_there(run, row):
+        if len(network.blocks) > 0 and network.blocks[message.source] != network.blocks[message.target]:
+            observe.message_leaves_block(run)
         return row
     is_end = message.at != NONE
-    # Devices of a graph that are not ends share the last row.
-    observe.message_hops(run, row, run.network.home[message.at if is_end else len(run.network.home) - 1])
+    if len(network.class_of) > 0:
+        observe.message_passes_on(run)
+    else:  # devices of a graph that are not ends share the last row
+        observe.message_hops(run, row, network.home[message.at if is_end else len(network.home) - 1])
     _enter_link(run, row)
     return NONE
 
@@ -243,9 +282,11 @@ def network_event(run: Run, kind: int, row: int, _version: int) -> int:
 def _enter_link(run: Run, row: int) -> None:
     """Put a message on its next link, or queue it there."""
     link_row = take_hop(run.network, run.messages[row])
+    if len(run.network.class_of) > 0:
+        link_row = run.network.class_of[link_row]
     link = run.network.links[link_row]
-    thread = observe.pause(run)
-    observe.link_reached(run, link, link_row)
+    thread, group = observe.pause(run), observe.current_group(run)
+    observe.link_reached(run, link, link_row, row)
     if not link.busy:
         observe.link_was_free(run, link_row)
         _occupy(run, link_row, row)
@@ -253,6 +294,7 @@ def _enter_link(run: Run, row: int) -> None:
         observe.message_queues(run, row, link_row)
         join(run.messages, link, row)
     observe.resume(run, thread)
+    observe.restore_group(run, group)
 
 
 @works_on_tables

@@ -6,7 +6,7 @@ their two ends. Ranks with other paths are not folded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from et_sim.basics.unique import unique
 from et_sim.compiled.entry_points import entry
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.containers import NONE
-from et_sim.fold.path_keys import MessageColumns, PathKeys, SharedLinks
+from et_sim.fold.path_keys import LinkTurns, MessageColumns, PathKeys, SharedLinks
 from et_sim.machine.model import (
     AT_SWITCH,
     Dimension,
@@ -51,6 +51,9 @@ class SimplePaths(PathKeys):
         """Return true: a code describes a path completely."""
         return True
 
+    def over_links(self) -> None:
+        """Return None, as codes describe all paths."""
+
 
 class LevelPaths(SimplePaths):
     """Paths over the levels of ASTRA-sim 1.0: the highest level in which the ends differ, and the
@@ -79,7 +82,15 @@ class GridPaths:
 
     shared_links: SharedLinks | None = None
 
-    def __init__(self, fabric: GridFabric, *, on_links: bool, whole: bool) -> None:
+    def __init__(
+        self,
+        fabric: GridFabric,
+        *,
+        on_links: bool,
+        whole: bool,
+        over_links: Callable[[], PathKeys | None] = lambda: None,
+    ) -> None:
+        self.over_links = over_links
         self._fabric, self.messages_queue, self._whole = fabric, on_links, whole
         # Two pairs of ranks equally far apart along one dimension may then have different paths.
         self._are_directed = self.differ_along_axes = on_links or bool(fabric.links)
@@ -243,7 +254,7 @@ class _Journeys(Tables, Struct, frozen=True):
     depths: Any  # by path: the links that the message took before each
 
 
-class _Ways(NamedTuple):
+class PathLinks(NamedTuple):
     """The links of paths, a row each, filled up with NONE."""
 
     links: Any
@@ -283,7 +294,20 @@ class LinkPaths(SimplePaths):
         source, target = np.broadcast_arrays(source, target)
         there, back = self._code(source, target), self._code(target, source)
         with np.errstate(over="ignore"):
-            return splitmix64(splitmix64(there, 0) + back, 0).reshape(source.shape)
+            there = splitmix64(there, 0) + self.beside(source, target).reshape(-1)
+            return splitmix64(there + back, 0).reshape(source.shape)
+
+    def beside(self, source: Any, target: Any) -> Any:  # noqa: ARG002
+        """Return a number for each pair besides its links."""
+        return np.uint64(0)
+
+    def split(self, messages: Iterable[MessageColumns], colours: Any) -> Any:  # noqa: ARG002
+        """Return None: equal messages share a link equally."""
+        return None
+
+    def turns_of(self, messages: Iterable[MessageColumns], actor_of_rank: Any) -> LinkTurns | None:  # noqa: ARG002
+        """Return None: messages share links."""
+        return None
 
     def classes(self) -> Any:
         """Return a class for each link, numbered from 0 in the order of first use."""
@@ -301,6 +325,7 @@ class LinkPaths(SimplePaths):
                 words = splitmix64(kinds, 11) + splitmix64(colours[sources], 12) * np.uint64(3)
                 words = splitmix64(words + splitmix64(colours[targets], 13), 14)
                 words = splitmix64(words + splitmix64(self._code_of(links), 15) + self._code_of(back), 16)
+                words += self.beside(sources, targets)
             _add_on_links(seen, links, words)
             if self._goes_back:
                 _add_on_links(seen, back, splitmix64(words, 17))
@@ -313,7 +338,7 @@ class LinkPaths(SimplePaths):
     def _code(self, source: Any, target: Any) -> Any:
         return self._code_of(self._links(source, target))
 
-    def _code_of(self, ways: _Ways) -> Any:
+    def _code_of(self, ways: PathLinks) -> Any:
         code = np.zeros(len(ways.links), np.uint64)
         with np.errstate(over="ignore"):
             if ways.marks is not None:
@@ -324,7 +349,7 @@ class LinkPaths(SimplePaths):
                 code = np.where(column == NONE, code, known)
         return code
 
-    def _links(self, source: Any, target: Any) -> _Ways:
+    def _links(self, source: Any, target: Any) -> PathLinks:
         """Return the links of each path."""
         ends = [np.ascontiguousarray(column, np.int64).reshape(-1) for column in (source, target)]
         links = np.full((len(ends[0]), self._most_links), NONE, np.int32)
@@ -336,18 +361,18 @@ class LinkPaths(SimplePaths):
         journeys = _Journeys(self._hops, walker, source, target, links, longest, self._ways, shares, depths)
         if not are_split:
             _walk(journeys)
-            return _Ways(links[:, : longest[0]])
+            return PathLinks(links[:, : longest[0]])
         _walk_all_ways(journeys)
         # Shares are sums in any order, so rounding errors differ.
         rounded = np.round(shares * ROUNDED).astype(np.int64)
         marks = splitmix64(splitmix64(rounded, 24) + depths.astype(np.uint64), 25)
-        return _Ways(links[:, : longest[0]], marks[:, : longest[0]])
+        return PathLinks(links[:, : longest[0]], marks[:, : longest[0]])
 
 
 ROUNDED = 2.0**40
 
 
-def _add_on_links(sums: Any, ways: _Ways, words: Any) -> None:
+def _add_on_links(sums: Any, ways: PathLinks, words: Any) -> None:
     """Add the word of each path to all its links."""
     for number, column in enumerate(ways.links.T):
         rows = np.flatnonzero(column != NONE)

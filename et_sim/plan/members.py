@@ -25,6 +25,7 @@ class Actors(Struct, frozen=True, eq=False):
     of_rank: Any  # int32
     representative: Any  # int64, ascending
     link_classes: Any = None  # class of each link, if actors share links; None: all links differ
+    link_turns: Any = None  # the sources of messages on them (`LinkTurns`), if they carry one at a time
     limits: tuple[records.FoldLimit, ...] = ()  # reasons for more actors than different programs
 
     def __len__(self) -> int:

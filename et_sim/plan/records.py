@@ -354,6 +354,7 @@ class LoweredPlan(Struct, frozen=True, eq=False):
     is_folded: bool  # some actor stands for several ranks
     limits: tuple[FoldLimit, ...]  # reasons for more actors than different programs
     link_classes: Any  # class of each link that messages share: equal numbers, equal links; None: all differ
+    link_turns: Any  # sources of messages on them, if links carry one at a time
     version_1: Version1Rules
     latest: int  # the time that no run may pass, in units of time
     # Not used by the engine, only by reports:

@@ -193,6 +193,27 @@ def _machine(draw: Random, npus: list[int]) -> dict[str, Any]:
     }
 
 
+def graph_under(draw: Random, npus: list[int]) -> dict[str, Any]:
+    """A graph under these dimensions."""
+    ranks = int(np.prod(npus))
+    rate = {"bandwidth": draw.choice(("1GB/s", "50GB/s", "33GB/s")), "latency": draw.choice((0, 10, 500))}
+    graphs: list[dict[str, Any]] = [
+        {"generator": "ring", "npus": ranks},
+        {"generator": "switch", "npus": ranks},
+        {
+            "generator": "torus" if draw.random() < 0.5 else "mesh",
+            "sizes": npus if len(npus) > 1 else [ranks],
+        },
+    ]
+    if ranks % 2 == 0:
+        pair, rest = ({"generator": "switch", "npus": count, **rate} for count in (2, ranks // 2))
+        rails = {"generator": "nested", "attach": "rails", "copies": 2, "inner": rest, "outer": pair}
+        leaves = {"generator": "leaf-spine", "npus-per-leaf": ranks // 2, "leaves": 2}
+        graphs += [rails, {**leaves, "spines": 1}, {**leaves, "spines": 2}]
+    routing = draw.choice(("shortest", "shortest", "ecmp", "ecmp-ns3", "dimension-order"))
+    return {"graph": draw.choice(graphs) | rate, "routing": routing, "logical-dimensions": npus}
+
+
 def _stragglers(draw: Random, ranks: int) -> dict[str, Any]:
     if draw.random() < 0.8:
         return {}

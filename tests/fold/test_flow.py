@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from machines import system
-from random_cases import Case, actors_of, outcome, random_case
+from random_cases import Case, actors_of, graph_under, outcome, random_case
 
 from et_sim.api import run
 from et_sim.timeline import write_run
@@ -28,30 +28,10 @@ def flow_case(seed: int) -> Case:
     """Return the random case of a seed on the flow model, on its dimensions or on a graph."""
     draw, case = Random(seed), random_case(seed)
     npus = case.machine["network"]["npus_count"]
-    net = case.machine["network"] if draw.random() < 0.4 else _graph(draw, npus)
+    net = case.machine["network"] if draw.random() < 0.4 else graph_under(draw, npus)
     if draw.random() < 0.3:
         net = net | {"protocol": {"preset": draw.choice(("roce", "tcp"))}}
     return Case(case.workload, case.machine | {"network": net, "model": "flow"})
-
-
-def _graph(draw: Random, npus: list[int]) -> dict[str, Any]:
-    ranks = int(np.prod(npus))
-    rate = {"bandwidth": draw.choice(("1GB/s", "50GB/s", "33GB/s")), "latency": draw.choice((0, 10, 500))}
-    graphs: list[dict[str, Any]] = [
-        {"generator": "ring", "npus": ranks},
-        {"generator": "switch", "npus": ranks},
-        {
-            "generator": "torus" if draw.random() < 0.5 else "mesh",
-            "sizes": npus if len(npus) > 1 else [ranks],
-        },
-    ]
-    if ranks % 2 == 0:
-        pair, rest = ({"generator": "switch", "npus": count, **rate} for count in (2, ranks // 2))
-        rails = {"generator": "nested", "attach": "rails", "copies": 2, "inner": rest, "outer": pair}
-        leaves = {"generator": "leaf-spine", "npus-per-leaf": ranks // 2, "leaves": 2}
-        graphs += [rails, {**leaves, "spines": 1}, {**leaves, "spines": 2}]
-    routing = draw.choice(("shortest", "shortest", "ecmp", "ecmp-ns3", "dimension-order"))
-    return {"graph": draw.choice(graphs) | rate, "routing": routing, "logical-dimensions": npus}
 
 
 def assert_same(seed: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, permutations
 from typing import Any
 
 import networkx as nx
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from counting import counted_calls
 from machines import network, simulate, system
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.machine import read_network_alone
@@ -348,6 +350,45 @@ def test_all_pairs_are_compared_where_ranks_are_few_and_some_of_them_where_they_
         monkeypatch.setattr(description, "MOST_PAIRS", pairs)
         result = describe(machine)
         assert (result["diameter"], result["diameter_is_exact"]) == (diameter, diameter == 4)
+
+
+@pytest.mark.parametrize("routing", ["shortest", "ecmp", "ecmp-ns3", "destination", "spread"])
+@pytest.mark.parametrize(
+    "graph",
+    [
+        {"generator": "leaf-spine", "leaves": 4, "spines": 3, "npus-per-leaf": 2},
+        {"generator": "fat-tree", "k": 4},
+        {
+            "generator": "rail-optimised",
+            "nodes": 4,
+            "npus-per-node": 2,
+            "nodes-per-leaf": 2,
+            "spines": 2,
+            "inside": {"bandwidth": "450GB/s"},
+        },
+    ],
+)
+def test_the_last_links_of_a_path_are_those_that_a_comparison_of_all_finds(
+    graph: dict[str, Any], routing: str
+) -> None:
+    tables = route_tables(read_network_alone({"graph": {**LINK, **graph}, "routing": routing}))
+    compared = replace(tables, near=np.zeros(0, np.int32))
+    assert (tables.near != NONE).all() or graph["generator"] == "rail-optimised"
+    for source, target in permutations(range(8), 2):
+        assert path_between(tables, source, target) == path_between(compared, source, target)
+
+
+def test_a_switch_above_many_leaves_finds_the_last_links_without_looking_at_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    calls = []
+    for leaves in (4, 256):
+        keys = {"leaves": leaves, "spines": 1, "npus-per-leaf": 2}
+        tables = route_tables(described("leaf-spine", **keys))
+        path_between(tables, 0, 7)
+        calls.append(counted_calls(partial(path_between, tables, 0, 7))[1])
+    assert calls[0] == calls[1]
 
 
 @pytest.mark.deep

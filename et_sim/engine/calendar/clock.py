@@ -83,6 +83,7 @@ def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c:
     if row != NONE and _is_one_more(run, row, kind, a, b, c):
         return
     if row != NONE:
+        observe.entry_joins(run, row)
         entry = new_event(run, kind, a, b, c)
         observe.event_scheduled(run, entry, time, kind)
         join(run.events, run.buckets[row], entry)

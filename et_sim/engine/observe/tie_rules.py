@@ -20,6 +20,8 @@ from et_sim.engine.observe.ties import (
     begin_arrival,
     begin_own,
     contribute,
+    flow_of,
+    has_origins,
     in_group,
     mark_now,
     may_change_places,
@@ -33,6 +35,7 @@ from et_sim.engine.observe.ties import (
 from et_sim.engine.state.chunks import priority_of
 from et_sim.engine.state.lanes import can_issue, lane_row
 from et_sim.engine.state.run import LANES_IN_USE, NONE, QUEUE_ORDER, RUNNING_LIMIT, Run
+from et_sim.fold.path_keys import FROM_BLOCK, FROM_ONE, FROM_SEVERAL
 from et_sim.plan.records import UNLIMITED, Action, Lane
 
 COLLECTIVE, COLLECTIVE_LANE = int(Action.COLLECTIVE), int(Lane.COLLECTIVE)
@@ -173,9 +176,9 @@ def _needs_lane(run: Run, row: int, mark: Any, is_limited: int) -> None:
     """Set the origin of a node from its readiness and the free place in its lane, where they may differ."""
     clock, lane, kind = run.clock[0], run.lane_marks[row], KINDS * row + OF_LANE
     if is_limited and may_change_places(clock, lane.freed):
-        clock.origin = mixed(mixed(lane.freed.origin, clock.origin), kind)
+        has_origins(clock, mixed(mixed(lane.freed.origin, clock.origin), kind))
     if may_change_places(clock, mark.mark):
-        clock.origin = mixed(mixed(mark.mark.origin, clock.origin), kind)
+        has_origins(clock, mixed(mixed(mark.mark.origin, clock.origin), kind))
 
 
 @works_on_tables
@@ -338,15 +341,44 @@ def joins_fifo(run: Run, fifo: Any) -> None:
     note_moment(clock, fifo.joined)
 
 
-@works_on_tables
-def link_reached(run: Run, link: Any, link_row: int) -> None:
+@when_watched
+def link_reached(run: Run, link: Any, link_row: int, message_row: int) -> None:
     """Check a message that reaches a link, which it takes or queues for."""
-    joins_fifo(run, link)
+    clock = run.clock[0]
+    if link.sources == FROM_ONE:
+        clock.ties += may_change_places(clock, link.joined) and link.joined_turn == clock.turn
+        note_moment(clock, link.joined)
+        link.joined_turn = clock.turn
+    else:
+        _joins_with_others(run, link, flow_of(run, run.messages[message_row]))
     contribute(run, link.mark, KINDS * link_row + OF_LINK)
 
 
 @works_on_tables
+def _joins_with_others(run: Run, link: Any, flow: int) -> None:
+    """Check a message that joins a link of several ranks, whose groups do not compare.
+
+    Events have turns there. Messages of one turn come in the order of the ranks at whose start their events
+    began. This is the same order at all links of the class if all of these ranks are in one block.
+    """
+    clock = run.clock[0]
+    clock.origin = mixed(mixed(clock.origin, clock.group), flow)
+    clock.group = clock.turn
+    is_ordered = link.sources == FROM_BLOCK and clock.is_local and link.joined_local
+    clock.ties += may_change_places(clock, link.joined) and not is_ordered
+    link.joined_local = clock.is_local and (link.joined_local or not in_group(clock, link.joined))
+    note_moment(clock, link.joined)
+
+
+@when_watched
 def link_freed(run: Run, link: Any, link_row: int, actor_row: int) -> None:
-    """Check a link of an actor that becomes free."""
-    begin_own(run, actor_row)
+    """Check a link that becomes free: of an actor, or of several."""
+    clock = run.clock[0]
+    if link.sources == FROM_ONE:
+        begin_own(run, actor_row)
+    else:
+        clock.origin, clock.group = mixed(clock.posted.origin, link_row), clock.turn
+        clock.part += 1
+        if link.sources == FROM_SEVERAL:
+            clock.is_local = 0
     contribute(run, link.mark, KINDS * link_row + OF_LINK)

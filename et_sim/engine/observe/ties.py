@@ -53,7 +53,9 @@ when_watched = observes(is_watched)
 @when_watched
 def event_made(run: Run, event_row: int) -> None:
     """Store with an event when, and in which event, it is put on the calendar."""
-    note_moment(run.clock[0], run.stamps[event_row])
+    clock, stamp = run.clock[0], run.stamps[event_row]
+    note_moment(clock, stamp)
+    stamp.turn, stamp.is_local = clock.turn, clock.is_local
 
 
 @when_watched
@@ -61,6 +63,31 @@ def event_taken(run: Run, event_row: int) -> None:
     """Restore when, and in which event, the event was put on the calendar."""
     posted, stamp = run.clock[0].posted, run.stamps[event_row]
     posted.ns, posted.group, posted.origin = stamp.ns, stamp.group, stamp.origin
+    posted.turn, posted.is_local = stamp.turn, stamp.is_local
+    run.clock[0].is_local = posted.is_local
+    if run.clock[0].bucket == NONE:
+        _take_its_turn(run.clock[0])
+    else:  # entries have the turn and the place of their bucket
+        run.clock[0].is_local &= run.stamps[run.clock[0].bucket].is_local
+
+
+@when_watched
+def entry_joins(run: Run, bucket_row: int) -> None:
+    """Add an entry to a bucket, whose first entry it is on other ranks if it has the turn of the first."""
+    opened, clock = run.stamps[bucket_row], run.clock[0]
+    if opened.ns == clock.now and opened.turn == clock.turn:
+        opened.is_local &= clock.is_local
+
+
+@works_on_tables
+def _take_its_turn(clock: Any) -> None:
+    """Begin another turn unless the event was put on the calendar at the same turn as the one before."""
+    if clock.turn_ns != clock.now:
+        clock.turn_ns, clock.turn = clock.now, 0
+    elif clock.posted.ns == clock.turn_posted_ns and clock.posted.turn == clock.turn_posted:
+        return
+    clock.turn += 1
+    clock.turn_posted_ns, clock.turn_posted = clock.posted.ns, clock.posted.turn
 
 
 @works_on_tables
@@ -74,8 +101,10 @@ def message_delivered(run: Run, actor_row: int) -> None:
 @when_watched
 def actor_starts(run: Run, actor_row: int) -> None:
     """Begin the group of an actor's start."""
-    run.clock[0].posted.ns = NONE
-    run.clock[0].posted.origin = FIRST_ORIGIN
+    clock = run.clock[0]
+    clock.posted.ns, clock.posted.origin = NONE, FIRST_ORIGIN
+    clock.turn_ns, clock.turn, clock.is_local = clock.now, 0, 1
+    clock.turn_posted_ns = NONE
     _begin(run, actor_row, False)
 
 
@@ -180,8 +209,14 @@ def contribute(run: Run, mark: Any, kind: int) -> None:
     clock = run.clock[0]
     if may_change_places(clock, mark):
         before = mixed(mark.origin, mark.part)
-        clock.origin = mixed(mixed(before, mixed(clock.origin, clock.part)), kind)
+        has_origins(clock, mixed(mixed(before, mixed(clock.origin, clock.part)), kind))
     mark_now(clock, mark)
+
+
+@works_on_tables
+def has_origins(clock: Any, origin: int) -> None:
+    """Set an origin made of several, any of which may be that of the last event on other ranks."""
+    clock.origin, clock.is_local = origin, 0
 
 
 @works_on_tables
@@ -203,6 +238,32 @@ def restore_origin(run: Run, origin: int) -> None:
     run.clock[0].origin = origin
 
 
+@observes(is_watched, otherwise=NONE)
+def current_group(run: Run) -> int:
+    """Return the group of the present."""
+    return run.clock[0].group
+
+
+@when_watched
+def restore_group(run: Run, group: int) -> None:
+    """Restore the group after a part of the event at a link."""
+    run.clock[0].group = group
+
+
+@when_watched
+def message_passes_on(run: Run) -> None:
+    """Continue, at the end of a link that ranks share, with the origin from its beginning."""
+    clock = run.clock[0]
+    clock.origin, clock.group = clock.posted.origin, clock.turn
+    clock.part += 1
+
+
+@when_watched
+def message_leaves_block(run: Run) -> None:
+    """Begin, with a message from another block, an event whose order depends on that of blocks."""
+    run.clock[0].is_local = 0
+
+
 @when_watched
 def note_turn(run: Run, chunk_row: int) -> None:
     """Add the event to several, any of which lets a chunk do its next step.
@@ -218,7 +279,7 @@ def note_turn(run: Run, chunk_row: int) -> None:
     else:
         clock.ties += clock.before != chunk_row and clock.before != marks.turn_before
     if may_change_places(clock, marks.mark):
-        clock.origin = mixed(mixed(marks.mark.origin, clock.origin), OF_TRANSFER)
+        has_origins(clock, mixed(mixed(marks.mark.origin, clock.origin), OF_TRANSFER))
     mark_now(clock, marks.mark)
 
 
@@ -291,6 +352,7 @@ def event_happens(run: Run, kind: int, a: int, b: int, c: int) -> None:
         begin_own(run, run.plan.actor_of_rank[run.plan.channels[a].source])
     elif kind == HELD_MESSAGE:  # its receiver, another rank, decides when
         begin_arrival(run, run.plan.actor_of_rank[run.plan.channels[a].source], pair_of(run, a))
+        message_leaves_block(run)
     elif kind == INJECT_STEP:
         begin_own(run, run.plan.members[a].actor)
 
@@ -308,6 +370,29 @@ def message_hops(run: Run, message_row: int, actor_row: int) -> None:
 
 
 @works_on_tables
+def flow_of(run: Run, message: Any) -> int:
+    """Return a number for the two ends of a message on a link, as for all links of its class."""
+    source = run.plan.actor_of_rank[message.source]
+    if message.kind in (MESSAGE, REQUESTED_MESSAGE):
+        return mixed(pair_of(run, message.a), source)
+    program_row = (message.c >> PHASE_BITS) & PROGRAM_MASK
+    if message.kind not in (STEP, REQUESTED_STEP) or run.plan.programs[program_row].tree_first != NONE:
+        run.clock[0].not_chunks += 1
+        return -int(run.clock[0].not_chunks)
+    return mixed(_sender_of_step(run, message.a, message.b, program_row), source)
+
+
+@works_on_tables
+def _sender_of_step(run: Run, member: int, step_key: int, program_row: int) -> int:
+    """Return a number for the sender of a step's message as seen by a member, at its place in a program."""
+    program = run.plan.programs[program_row]
+    step = (step_key >> 1) % program.step_period
+    if program.own_steps:  # the period is the whole program then
+        step = run.plan.steps[program.step_first + step].distance
+    return mixed(mixed(member, program_row), step * 2 + (step_key & 1))
+
+
+@works_on_tables
 def _begin_step(run: Run, member: int, step_key: int, phase_key: int) -> None:
     """Begin the group of a step's message; equal programs and distances have the same peer."""
     actor_row = run.plan.members[member].actor
@@ -316,11 +401,7 @@ def _begin_step(run: Run, member: int, step_key: int, phase_key: int) -> None:
     if program.tree_first != NONE:
         begin_arrival_from_anywhere(run, actor_row)
         return
-    step = (step_key >> 1) % program.step_period
-    if program.own_steps:  # the period is the whole program then
-        step = run.plan.steps[program.step_first + step].distance
-    place = step * 2 + (step_key & 1)
-    begin_arrival(run, actor_row, mixed(mixed(member, program_row), place))
+    begin_arrival(run, actor_row, _sender_of_step(run, member, step_key, program_row))
 
 
 @works_on_tables

@@ -17,6 +17,13 @@ PROGRAM_MASK = (1 << (PHASE_KEY_BITS - PHASE_BITS)) - 1
 # To detect ties: a stored moment with the group and origin of the event, and its part.
 MOMENT = record(("ns", "i8"), ("group", "i8"), ("origin", "i8"))
 MARK = record(("ns", "i8"), ("group", "i8"), ("origin", "i8"), ("part", "i8"))
+STAMP = record(  # of an event: when and by which event it was put on the calendar
+    ("ns", "i8"),
+    ("group", "i8"),
+    ("origin", "i8"),
+    ("turn", "i8"),  # of that event among all of its nanosecond
+    ("is_local", "i8"),
+)
 CLOCK = record(
     ("now", "i8"),
     ("slot", "i4"),  # the time slot being worked off
@@ -30,7 +37,12 @@ CLOCK = record(
     ("origin", "i8"),
     ("part", "i8"),
     ("before", "i8"),  # the chunk before the present one among the events of one origin
-    ("posted", MOMENT),  # when it was put on the calendar, and by which event
+    ("posted", STAMP),
+    ("turn", "i8"),  # of the event among all of its nanosecond, in the order that is certain
+    ("turn_ns", "i8"),
+    ("turn_posted_ns", "i8"),  # when, and at which turn, the events of this turn were put on the calendar
+    ("turn_posted", "i8"),
+    ("is_local", "i8"),  # it follows from the start of a rank of its block, through no other block
     ("not_chunks", "i8"),
     ("head", "i4"),  # events at the end of this time
     ("tail", "i4"),

@@ -26,16 +26,16 @@ import numpy as np
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from et_sim.basics.units import LONGEST_NS, format_ranks
+from et_sim.basics.units import LONGEST_NS
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule, schedule_at_end
 from et_sim.engine.containers import Heap, chain_rows, empty_index, first_of, grow_pool, heap_for, join, leave
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
-from et_sim.engine.state.resources import NO_OWNER, Named, ResourceTable
+from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_message
-from et_sim.machine.model import GraphFabric, GridFabric, Network, Notice
+from et_sim.machine.model import GraphFabric, Network, Notice
 from et_sim.machine.transports import Completion, PacketProtocol
 from et_sim.network import link
 from et_sim.network.fabric import Wires, is_wired_to_itself
@@ -54,6 +54,7 @@ from et_sim.network.flow.routes import (
 )
 from et_sim.network.flow.shares import plan_end, set_rates
 from et_sim.network.link import arrive_at_once
+from et_sim.network.link_classes import classes_of_links, first_of_classes, kinds_of_links
 from et_sim.network.paths import LinkPaths
 from et_sim.network.settings import settings_row
 from et_sim.network.spread import split_tables
@@ -151,7 +152,7 @@ def remarks(network: Network) -> list[Notice]:
 def tables(network: Network, plan: LoweredPlan) -> FlowTables:
     """Return the tables with all links idle."""
     hops: Any = link.tables_of(network, np.arange(network.ranks))
-    class_of, first = _classes_of_links(plan, len(hops.links))
+    class_of, first = classes_of_links(plan, len(hops.links))
     state, shared = table(STATE, 1), table(SHARED, len(first))
     state["head"] = state["tail"] = NONE
     state["longer"] = state["changed"] = state["planned_ns"] = NONE
@@ -185,13 +186,6 @@ def tables(network: Network, plan: LoweredPlan) -> FlowTables:
     )
 
 
-def _classes_of_links(plan: LoweredPlan, links: int) -> tuple[Any, Any]:
-    """Return the class of each link and the first link of each class."""
-    if plan.link_classes is None:
-        return np.arange(links, dtype=np.int32), np.arange(links)
-    return plan.link_classes, np.unique(plan.link_classes, return_index=True)[1]
-
-
 def grown(tables: FlowTables, rows: int) -> FlowTables:
     """Return the tables with space for this many more routes and their links."""
     state = tables.state[0]
@@ -223,44 +217,8 @@ def _index_of(routes: Any) -> Any:
 def resources(network: Network, plan: LoweredPlan) -> ResourceTable:
     """Return every link, or the first of each class, with the names of all."""
     links = link.resources_of(network, np.arange(network.ranks))
-    class_of, first = _classes_of_links(plan, len(links))
-    actor = np.where(links.actor == NO_OWNER, NO_OWNER, plan.actor_of_rank[links.actor])
-    return structs.replace(
-        links,
-        actor=actor[first],
-        dimension=links.dimension[first],
-        port=links.port[first],
-        tier=links.tier[first],
-        bytes_per_ns=capacities(links.bytes_per_ns[first], network.protocol),
-        are_shared=True,
-        links=np.bincount(class_of, links.members).astype(np.int64),
-        members=None if links.members is None else links.members[first],
-        ends=None if links.ends is None else links.ends.where(first),
-        named=None if plan.link_classes is None else _named(links, class_of, actor, plan.actor_of_rank),
-    )
-
-
-def _named(links: ResourceTable, class_of: Any, actor: Any, actor_of_rank: Any) -> Named:
-    """Return links by class, actor and name, the first of each class before all others."""
-    of_actor = class_of.astype(np.int64) * (int(actor.max()) + 2) + actor + 1
-    key = of_actor * len(links.port_names) + links.port
-    _, at, of_link, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
-    is_first = at == np.unique(class_of, return_index=True)[1][class_of[at]]
-    order = np.lexsort((np.where(is_first, class_of[at], at), ~is_first))
-    owners = np.split(links.actor[np.argsort(of_link, kind="stable")], np.cumsum(counts)[:-1])
-    most = np.append(np.bincount(actor_of_rank), 1)[actor[at]]  # the last entry: links without an owner
-    ranks = tuple(
-        format_ranks(owners[name]) if counts[name] < most[name] else None for name in order.tolist()
-    )
-    at = at[order]
-    return Named(
-        row=class_of[at],
-        actor=actor[at],
-        port=links.port[at],
-        links=np.bincount(of_link, links.members).astype(np.int64)[order],
-        ranks=ranks,
-        ends=None if links.ends is None else links.ends.where(at),
-    )
+    links = structs.replace(links, bytes_per_ns=capacities(links.bytes_per_ns, network.protocol))
+    return structs.replace(first_of_classes(links, plan), are_shared=True)
 
 
 def carried(tables: FlowTables) -> Any:
@@ -274,12 +232,9 @@ def path_keys(network: Network, **_: bool) -> LinkPaths | None:
     hops: Any = link.tables_of(network, np.arange(network.ranks))
     if isinstance(network.fabric, GraphFabric) and len(hops.sent):
         return None
-    of_port = links.port if isinstance(network.fabric, GridFabric) else np.zeros_like(links.port)
-    members = np.zeros_like(links.port) if links.members is None else links.members
-    kinds = np.stack([links.tier, of_port, hops.links["speed"], members])
     return LinkPaths(
         Wires(hops.fabric, hops.home, hops.first, hops.tier, hops.sent),
-        np.unique(kinds, axis=1, return_inverse=True)[1].reshape(-1),
+        kinds_of_links(network, links, hops.links["speed"]),
         fabric_of(network).most_links(network),
         are_shared=True,
         goes_back=goes_back(network.protocol),

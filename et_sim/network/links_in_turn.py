@@ -1,0 +1,130 @@
+"""Folding of ranks whose messages take turns on links, one message after the other.
+
+One link represents all links of its class if each of them carries, of every kind of message, one from the
+ranks of an actor. Where it would carry several, such as the uplink of a leaf whose ranks all send at once,
+its sources are alike except for their order: the first of each leaf is like the first of the others. So ranks
+that share a link in this way form a *block*, and are distinguished by their places in it (`split`).
+
+`turns_of` describes the order of messages on each link for the search for ties (`engine.observe.ties`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from et_sim.engine.containers import NONE
+from et_sim.fold.path_keys import FROM_BLOCK, FROM_ONE, FROM_SEVERAL, LinkTurns, MessageColumns
+from et_sim.network.fabric import Wires
+from et_sim.network.paths import LinkPaths, PathLinks
+from et_sim.plan.splitmix import splitmix64
+
+
+class _Crossings(Struct, frozen=True, eq=False):
+    """Messages on links, as columns."""
+
+    links: Any
+    at: Any  # links that the message has crossed before
+    sources: Any
+    kinds: Any
+
+
+class LinksInTurn(LinkPaths):
+    """Paths over links that carry one message at a time."""
+
+    def __init__(self, hops: Wires, kinds: Any, most_links: int, ranks: int) -> None:
+        super().__init__(hops, kinds, most_links, are_shared=True)
+        self._blocks = np.arange(ranks)
+
+    def beside(self, source: Any, target: Any) -> Any:
+        """Return whether each pair is in one block, as a number."""
+        return (self._blocks[source] == self._blocks[target]).astype(np.uint64)
+
+    def _links(self, source: Any, target: Any) -> PathLinks:
+        """Return the links of each path, and their places on it: a link is reached early or late."""
+        links = super()._links(source, target).links
+        places = splitmix64(np.arange(links.shape[1]), 34)
+        return PathLinks(links, np.broadcast_to(places, links.shape))
+
+    def split(self, messages: Iterable[MessageColumns], colours: Any) -> Any:
+        """Return colours that separate ranks of one colour with messages of one kind on a link; None: there
+        are no such ranks.
+        """
+        blocks = self._blocks
+        for crossing in self._crossings(messages):
+            with np.errstate(over="ignore"):
+                words = splitmix64(crossing.kinds, 31) + colours[crossing.sources].astype(np.uint64)
+                words = splitmix64(splitmix64(words, 32) + crossing.links.astype(np.uint64), 33)
+            order = np.argsort(words, kind="stable")
+            again = np.flatnonzero(words[order][1:] == words[order][:-1])
+            one, other = crossing.sources[order[again]], crossing.sources[order[again + 1]]
+            if len(again) and (one == other).any():  # a message crosses it twice
+                return np.arange(len(colours))
+            blocks = _joined(blocks, one, other)
+        if (blocks == self._blocks).all():
+            return None
+        self._blocks = blocks
+        return colours * len(colours) + _places(blocks, colours)
+
+    def turns_of(self, messages: Iterable[MessageColumns], actor_of_rank: Any) -> LinkTurns:
+        """Return which ranks' messages each class of links carries."""
+        links = len(self._classes)
+        first, last = np.full(links, len(self._blocks)), np.full(links, NONE)
+        first_block, last_block = first.copy(), last.copy()
+        is_later = np.zeros(links, bool)
+        for crossing in self._crossings(messages):
+            blocks = self._blocks[crossing.sources]
+            np.minimum.at(first, crossing.links, crossing.sources)
+            np.maximum.at(last, crossing.links, crossing.sources)
+            np.minimum.at(first_block, crossing.links, blocks)
+            np.maximum.at(last_block, crossing.links, blocks)
+            is_later[crossing.links[crossing.at > 0]] = True
+        kinds = np.full(links, FROM_SEVERAL, np.int8)
+        if _is_ordered(self._blocks, actor_of_rank):
+            kinds[first_block == last_block] = FROM_BLOCK
+        kinds[(first == last) & ~is_later] = FROM_ONE
+        classes = self.classes()
+        of_class = np.zeros(int(classes.max()) + 1, np.int8)
+        np.maximum.at(of_class, classes, kinds)
+        return LinkTurns(of_class, self._blocks.astype(np.int32))
+
+    def _crossings(self, messages: Iterable[MessageColumns]) -> Iterator[_Crossings]:
+        """Yield the links that messages cross, a row for each message and link."""
+        for sources, targets, kinds in messages:
+            links = self._links(sources, targets).links
+            rows, at = np.nonzero(links != NONE)
+            kinds = np.broadcast_to(np.asarray(kinds).astype(np.uint64), sources.shape)
+            yield _Crossings(links[rows, at], at, sources[rows], kinds[rows])
+
+
+def _joined(blocks: Any, ones: Any, others: Any) -> Any:
+    """Return blocks, each by its lowest rank, of which those of pairs of ranks are joined."""
+    while (blocks[ones] != blocks[others]).any():
+        lower = np.minimum(blocks[ones], blocks[others])
+        blocks = blocks.copy()
+        for ends in (ones, others):
+            np.minimum.at(blocks, blocks[ends], lower)
+        while (blocks != blocks[blocks]).any():
+            blocks = blocks[blocks]
+    return blocks
+
+
+def _places(blocks: Any, colours: Any) -> Any:
+    """Return the place of each rank among those of its block and colour."""
+    order = np.lexsort((colours, blocks))  # ranks ascend, since sorting is stable
+    begins = np.ones(len(order), bool)
+    begins[1:] = (np.diff(blocks[order]) != 0) | (np.diff(colours[order]) != 0)
+    row = np.arange(len(order))
+    places = np.empty(len(order), np.int64)
+    places[order] = row - np.maximum.accumulate(np.where(begins, row, 0))
+    return places
+
+
+def _is_ordered(blocks: Any, actor_of_rank: Any) -> bool:
+    """Return whether the ranks of every block have the order of their actors, and one actor each."""
+    order = np.argsort(blocks, kind="stable")
+    within = np.diff(blocks[order]) == 0
+    return bool((np.diff(actor_of_rank[order])[within] > 0).all())

@@ -1,0 +1,124 @@
+"""Ranks whose messages take turns on links of others are folded together with the links, exactly."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from machines import network, system
+from random_cases import Case, actors_of, graph_under, outcome, random_case, straggling_case
+
+from et_sim.trace import TraceBuilder, Workload
+
+A_FEW = 24
+SPEED = {"bandwidth": "400Gbps", "latency": "500ns"}
+GRIDS = ((2, 2), (4, 2), (3, 3), (4, 3), (2, 4), (8, 2), (4, 4))
+
+
+def case_in_turn(seed: int) -> Case:
+    """The random case of a seed on graphs or grids whose links carry one message at a time."""
+    draw = Random(seed)
+    if draw.random() < 0.3:
+        return _alike(draw)
+    late = draw.random() < 0.3
+    case = straggling_case(seed) if late else random_case(seed, in_parts=draw.random() < 0.5)
+    npus = case.machine["network"]["npus_count"]
+    net = case.machine["network"] if draw.random() < 0.3 else _graph(draw, npus)
+    keys = case.machine["system"] | {"profile": draw.choice(("reference", "corrected", "corrected"))}
+    model = draw.choice(("analytical", "link"))
+    return Case(case.workload, case.machine | {"network": net, "system": keys, "model": model})
+
+
+def _graph(draw: Random, npus: list[int]) -> dict[str, Any]:
+    if len(npus) == 2 and draw.random() < 0.6:
+        return leaves(*npus, draw.choice((1, 2)), draw.choice(("spread", "shortest", "destination")))
+    return graph_under(draw, npus)
+
+
+def leaves(npus: int, count: int, spines: int, routing: str = "spread") -> dict[str, Any]:
+    """Leaves with so many NPUs each, and spines."""
+    shape = {"generator": "leaf-spine", "npus-per-leaf": npus, "leaves": count, "spines": spines}
+    return {"graph": shape | SPEED, "routing": routing}
+
+
+def _alike(draw: Random) -> Case:
+    """The same collectives on all ranks of leaves and spines."""
+    npus = list(draw.choice(GRIDS))
+    build, last = TraceBuilder(), []
+    for number in range(draw.randint(1, 4)):
+        kind = draw.choice(("all_reduce", "all_gather", "reduce_scatter", "all_to_all"))
+        node = build.collective(kind, draw.choice((64, 4096, 65536, 100_001)), after=last)
+        last = [node] if draw.random() < 0.6 else []
+        if draw.random() < 0.4:
+            last = [build.compute(f"work{number}", micros=draw.choice((0, 1)), after=last)]
+    algorithm = draw.choice(("ring", "ring", "halvingDoubling", "direct"))
+    keys = {"preferred-dataset-splits": draw.choice((1, 2, 4)), "profile": "corrected"}
+    machine = {
+        "system": system(algorithm, 2, **keys),
+        "network": leaves(*npus, draw.choice((1, 2, 3))),
+        "model": draw.choice(("analytical", "link")),
+    }
+    return Case(Workload.of([build.build()] * int(np.prod(npus))), machine)
+
+
+def assert_same(seed: int) -> None:
+    assert outcome(case_in_turn(seed), fold=True) == outcome(case_in_turn(seed), fold=False), seed
+
+
+def test_random_cases_fold_exactly_and_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    folded = 0
+    for seed in range(A_FEW):
+        assert_same(seed)
+        case = case_in_turn(seed)
+        folded += not isinstance(outcome(case, fold=True), str) and actors_of(case) < case.workload.ranks
+    assert folded >= A_FEW // 6
+
+
+@pytest.mark.parametrize("model", ["analytical", "link"])
+def test_each_place_in_a_leaf_is_simulated_once_for_all_leaves(model: str) -> None:
+    build = TraceBuilder()
+    build.collective("all_reduce", 1 << 20)
+    machine = {"system": system("ring", 2, profile="corrected"), "network": leaves(3, 5, 2), "model": model}
+    case = Case(Workload.of([build.build()] * 15), machine)
+    assert actors_of(case) == 3
+    assert outcome(case, fold=True) == outcome(case, fold=False)
+
+
+@pytest.mark.parametrize("shape", ["Ring", "Switch", "FullyConnected"])
+def test_ranks_that_send_through_the_links_of_others_are_folded(shape: str) -> None:
+    """Each rank sends to the one in the next column and row."""
+    traces = []
+    for rank in range(16):
+        build, (row, column) = TraceBuilder(), divmod(rank, 4)
+        build.send((column + 1) % 4 + (row + 1) % 4 * 4, 1 << 20)
+        build.receive((column - 1) % 4 + (row - 1) % 4 * 4, 1 << 20)
+        traces.append(build.build())
+    machine = {
+        "system": system("ring", 2, profile="corrected"),
+        "network": network([shape, shape], [4, 4]),
+        "model": "analytical",
+    }
+    case = Case(Workload.of(traces), machine)
+    assert actors_of(case) == 1
+    assert outcome(case, fold=True) == outcome(case, fold=False)
+
+
+def test_links_that_a_message_crosses_early_and_late_are_separated() -> None:
+    """Its way leads through other NPUs, whose links carry it as well as its own, but later."""
+    assert_same(519)
+
+
+def test_equal_groups_whose_messages_meet_on_a_link_are_distinguished() -> None:
+    """Four pairs of ranks cross the link between two leaves at once."""
+    case = case_in_turn(738)
+    assert actors_of(case) > 1
+    assert_same(738)
+
+
+@pytest.mark.seeds(deep=160, exhaustive=4000, at_a_time=80)
+def test_many_random_cases_fold_exactly(seeds: range) -> None:
+    for seed in seeds:
+        assert_same(seed)
