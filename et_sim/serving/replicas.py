@@ -15,8 +15,8 @@ from msgspec import Struct, field
 from et_sim import api
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import format_bytes, plural
-from et_sim.plan.lowering import Lowering
 from et_sim.run.options import RunOptions
+from et_sim.run.planning import plan_of
 from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
 from et_sim.serving.batcher import Policy
 from et_sim.tables.summary import Scope
@@ -140,8 +140,9 @@ class SimulatedTimes(Struct):
         if self._task is None:
             return self._first(workload)
         machine, options = self._task.machine, self.options
-        network = self._task.network_model()
-        outcome = simulated(Lowering(workload, machine), network, options.fold, NoWatcher(), Recorder())
+        model = self._task.network_model()
+        plan = plan_of(workload, machine, model, may_fold=options.fold)
+        outcome = simulated(plan, model, NoWatcher(), Recorder())
         if not outcome.is_complete:
             raise EtSimError("a forward pass does not complete", remedy="look at it with et-sim make and run")
         return int(outcome.finish_ns.max(initial=0))
