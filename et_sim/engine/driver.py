@@ -80,9 +80,11 @@ def run_plan(
     bits, needs = network.fraction_bits, model.needs(network)
     is_plain = not (record or log or messages or links or ports) and until_ns is None
     kept = kept if is_plain else None
-    rules, is_kept = (bits, needs, model.tables), kept is not None
+    rules = (bits, needs, model.tables)
     start, resources, recorded = None, None, None
-    if kept is not None and (former := kept.again(rules)):
+    former = None if kept is None else kept.again(rules)
+    is_kept = kept is not None and kept.is_due(rules)
+    if kept is not None and former is not None:
         tables = network_tables(model, network, former.plan, has_queues=False, has_causes=False)
         start = kept.restored(former, model.grown(tables, former.reserve.rows))
     if start is None:
@@ -108,8 +110,8 @@ def run_plan(
             in_one_form=model.RECORDS_IN_ONE_FORM,
         )
         start = Start(in_units, reserve, grow_pools(run, reserve, model, is_ample=not is_kept))
-        if kept is not None:
-            start = kept.keep(rules, start)
+        if kept is not None and is_kept:
+            start = kept.keep(start)
     in_units, reserve, run = start.plan, start.reserve, start.run
     packets = packets_expected(model, network, plan)
     happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run, packets))

@@ -7,6 +7,7 @@ run is therefore valid until the next run begins.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -40,14 +41,20 @@ class KeptStart:
         self._saved: list[tuple[Any, Any]] = []  # arrays of the run, and their contents
         self._network: tuple[Any, list[Any]] = (None, [])  # the shape of its network's tables; their arrays
 
-    def keep(self, rules: Any, start: Start) -> Start:
-        """Keep the start of a run unless it is large, and return it; `rules` are all other inputs."""
+    def is_due(self, rules: Any) -> bool:
+        """Return whether a run is worth keeping: the last one had the same rules (its other inputs)."""
+        if self._rules == rules:
+            return True
+        self._rules, self._start = rules, None
+        return False
+
+    def keep(self, start: Start) -> Start:
+        """Keep the start of a run unless it is large, and return it."""
         state = _arrays([getattr(start.run, name) for name in Run.__struct_fields__ if name not in OF_RUN])
         network = _copied(start.run.network)
         is_alike = signature_of((network,)) == signature_of((start.run.network,))
         if not is_alike or sum(array.nbytes for array in state) > LARGEST_KEPT:
             return start
-        self._rules = rules
         self._start = replace(start, run=replace(start.run, network=network))
         self._saved = [(array, array.copy()) for array in state]
         self._network = _shape(network), _arrays([network])
@@ -78,10 +85,15 @@ def _arrays(tables: list[Any]) -> list[Any]:
         if isinstance(value, np.ndarray):
             found.append(np.ndarray.view(value, np.ndarray).reshape(-1).view(np.uint8))
         elif isinstance(value, Tables):
-            found += _arrays([getattr(value, name) for name in fields_of(type(value))])
+            found += _arrays([field for _, field in _fields(value)])
         elif isinstance(value, tuple):
             found += _arrays(list(value))
     return found
+
+
+def _fields(tables: Tables) -> Iterator[tuple[str, Any]]:
+    kind: Any = type(tables)
+    return ((name, getattr(tables, name)) for name in fields_of(kind))
 
 
 def _shape(value: Any) -> Any:
@@ -89,7 +101,7 @@ def _shape(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.dtype, value.shape
     if isinstance(value, Tables):
-        return type(value), *(_shape(getattr(value, name)) for name in fields_of(type(value)))
+        return type(value), *(_shape(field) for _, field in _fields(value))
     return tuple(map(_shape, value)) if isinstance(value, tuple) else value
 
 
@@ -99,5 +111,5 @@ def _copied(value: Any) -> Any:
         return value.copy()
     if isinstance(value, Tables):
         kind: Any = type(value)
-        return kind(**{name: _copied(getattr(value, name)) for name in fields_of(kind)})
+        return kind(**{name: _copied(field) for name, field in _fields(value)})
     return tuple(map(_copied, value)) if type(value) is tuple else value

@@ -8,7 +8,7 @@ between runs are unreadable (`unread`), and a plan that is complete all the same
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -42,7 +42,7 @@ class Plan(Struct, frozen=True, eq=False):
     lowering: Lowering
     actors: Actors
     lowered: LoweredPlan
-    mismatches: Sequence[Problem] = ()  # between ranks, if they were searched for
+    mismatches: list[Problem] = []  # between ranks, if they were searched for
     start: KeptStart | None = None  # of the last run, if the plan is kept
 
     def unfolded(self) -> LoweredPlan:

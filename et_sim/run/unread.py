@@ -45,7 +45,7 @@ class Unread:
         _refuse(self)
 
 
-def _refuse(figure: Unread, *_: object) -> NoReturn:
+def _refuse(figure: Unread, *_: object, **__: object) -> NoReturn:
     path = object.__getattribute__(figure, "_path")
     object.__getattribute__(figure, "_note")(path)
     raise FigureReadError(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from functools import partial
 from random import Random
 from typing import Any
@@ -32,7 +33,7 @@ FIGURES = {
     "endpoint-delay": (0, 10, 500),
     "local-mem-bw": (0, 50, 400),
     "num-queues-per-dim": (1, 2),
-    "time-factors": ([], [{"compute": 0.5}], [{"compute": 3.0, "ranks": "0"}]),
+    "time-factors": ([], [{"kernels": 0.5}], [{"kernels": 3.0, "ranks": "0"}]),
 }
 
 
@@ -158,6 +159,8 @@ def test_an_unread_figure_refuses_every_read() -> None:
         lambda figure: np.array([1.0, figure], np.float64),
         lambda figure: np.array([1.0, figure]),
         lambda figure: np.zeros(2) + figure,
+        lambda figure: operator.imul(np.zeros(2), figure),
+        lambda figure: figure(1, key=2),
         lambda figure: np.zeros(2).__setitem__(0, figure),
         lambda figure: sorted([figure, figure]),
     ]
