@@ -150,11 +150,12 @@ def refuse_misplaced(given: Mapping[str, object], places: Mapping[str, tuple[Fil
 
 def _remedy(kind: FileKind, path: Path) -> str:
     """Return the command that takes it."""
+    file = in_shell(path)
     match kind:
         case FileKind.RUN | FileKind.SWEEP:
-            return f"look at it with: et-sim inspect {in_shell(path)}"
+            return f"look at it with: et-sim inspect {file}"
         case FileKind.AXES:
-            return f"carry it out with: et-sim sweep {in_shell(path)}"
+            return f"carry it out with: et-sim sweep {file}"
         case FileKind.PART_OF_RUN:
             return f"look at the run with: et-sim inspect {in_shell(path.parent)}"
         case FileKind.TRACE:
@@ -162,23 +163,23 @@ def _remedy(kind: FileKind, path: Path) -> str:
             prefix = path.with_name(match[1]) if match else path
             return (
                 f"a workload is given by its prefix, et-sim run {in_shell(prefix)}, or one rank with --alone;"
-                f" to read the file: et-convert show {in_shell(path)}"
+                f" to read the file: et-convert show {file}"
             )
         case FileKind.MANIFEST | FileKind.LAYERS | FileKind.JOBS | FileKind.GOAL:
-            return f"simulate it with: et-sim run {in_shell(path)} --system FILE --network FILE"
+            return f"simulate it with: et-sim run {file} --system FILE --network FILE"
         case FileKind.RECORDING:
-            return f"make a trace of it first: et-convert pytorch {in_shell(path)} -o NAME.0.et"
+            return f"make a trace of it first: et-convert pytorch {file} -o NAME.0.et"
         case FileKind.RECORDINGS:
-            return f"make traces of it first: et-convert pytorch {in_shell(path)} -o NAME"
+            return f"make traces of it first: et-convert pytorch {file} -o NAME"
         case FileKind.JSON_TRACE:
-            return f"make trace files of it first: et-convert json {in_shell(path)} -o NAME"
+            return f"make trace files of it first: et-convert json {file} -o NAME"
         case FileKind.ALGORITHM:
-            return f"make programs of it first: et-convert msccl {in_shell(path)} -o NAME"
+            return f"make programs of it first: et-convert msccl {file} -o NAME"
         case _:
             option = {FileKind.NETWORK: "network", FileKind.SYSTEM: "system", FileKind.MEMORY: "memory"}.get(
                 kind, "groups"
             )
-            return f"pass it to et-sim run with --{option} {path}"
+            return f"pass it to et-sim run with --{option} {file}"
 
 
 def _is_prefix(path: Path) -> bool:

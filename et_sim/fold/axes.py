@@ -22,6 +22,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.unique import unique_rows
+from et_sim.fold.groups_in_use import axes_in_use, groups_in_use
 from et_sim.fold.path_keys import MessageColumns, PathKeys, are_alike, steps_along
 from et_sim.plan.axes import SEVERAL_DIMENSIONS
 from et_sim.plan.lowering import Lowering
@@ -105,10 +106,8 @@ def patterns_of_axes(lowering: Lowering) -> dict[tuple[int, int], Pattern]:
     pairs = unique_rows(phases["axis"], phases["program"])
     for axis, program in pairs.tolist():
         row = programs["programs"][program]
-        in_order = axis if axis == NO_AXIS else axes.in_order(axis)
-        key = (axes.in_one_dimension(in_order), int(row["members"]))
+        key = (axes.in_one_dimension(axis), int(row["members"]))
         found.setdefault(key, Pattern()).add(row, programs["steps"])
-        found[key].places |= in_order != axis
     return found
 
 
@@ -131,6 +130,25 @@ def look_around(words: Any, pattern: Pattern, seed: int) -> Any:
     return out
 
 
+class LinesOfRanks(Struct, frozen=True, eq=False):
+    """Equal lines of all ranks, and the way in which members along them exchange messages."""
+
+    stride: int
+    members: int
+    ring: Any  # places round a ring with an order of its own; None: in ascending order
+    pattern: Pattern
+
+    def along(self, values: Any) -> Any:
+        """Return the values of ranks by line and place."""
+        lines = np.moveaxis(values.reshape(-1, self.members, self.stride), 1, -1)
+        return lines if self.ring is None else lines[..., self.ring]
+
+    def of_ranks(self, values: Any) -> Any:
+        """Return the values by rank of values by line and place."""
+        values = values if self.ring is None else values[..., np.argsort(self.ring)]
+        return np.moveaxis(values, -1, 1).reshape(-1)
+
+
 class SystemAxes:
     """The axes of dimensions, and the one through the whole system in rank order."""
 
@@ -145,24 +163,25 @@ class SystemAxes:
         grid, axes = lowering.machine.network.grid, lowering.collectives.axes
         self._paths, self._shares_links = paths, shares_links
         self._ranks = np.arange(grid.ranks)
-        self._grids: list[tuple[int, int, Pattern]] = []  # stride, members, pattern
-        self._with_paths: list[tuple[int, int, Pattern]] = []  # with paths that may differ
+        self._grids: list[LinesOfRanks] = []
+        self._with_paths: list[LinesOfRanks] = []  # with paths that may differ
         for (axis, members), pattern in sorted(patterns.items(), key=lambda item: item[0]):
             if axis == NO_AXIS or axes[axis].in_group:
                 continue
-            through_all, stride = axis == len(grid.dimensions), axes[axis].stride
-            self._grids.append((stride, members, pattern))
+            through_all = axis == len(grid.dimensions)
+            line = LinesOfRanks(axes[axis].stride, members, _ring_of(lowering, axis), pattern)
+            self._grids.append(line)
             if through_all and pattern.places:
                 continue  # a tree through all ranks distinguishes all of them anyway
             if axes[axis].dimension == SEVERAL_DIMENSIONS or paths.differ_along_axes:
-                self._with_paths.append((stride, members, pattern))
+                self._with_paths.append(line)
 
     def can_be_folded(self) -> bool:
         """Return whether the codes of paths determine them."""
         return all(
-            steps_along(self._paths, self._lines(stride, members)) is not None
+            steps_along(self._paths, line.along(self._ranks)) is not None
             or all(self._paths.can_be_folded(*ends) for *ends, _ in self._messages_along(number))
-            for number, (stride, members, _) in enumerate(self._with_paths)
+            for number, line in enumerate(self._with_paths)
         )
 
     def messages(self) -> Iterator[MessageColumns]:
@@ -171,54 +190,61 @@ class SystemAxes:
             yield from self._messages_along(number)
 
     def _messages_along(self, number: int) -> Iterator[MessageColumns]:
-        stride, members, pattern = self._with_paths[number]
-        place = self._ranks // stride % members
-        for distance in _both_ways(pattern, members):
-            peer = self._ranks + ((place + distance) % members - place) * stride
-            yield MessageColumns(self._ranks, peer, number * self._ranks.size + distance)
-        if pattern.pairs:  # some send ahead, others behind
-            for distance, partner in _partners(members):
-                peer = self._ranks + (partner[place] - place) * stride
-                yield MessageColumns(self._ranks, peer, splitmix64(number * self._ranks.size + distance, 9))
-
-    def _lines(self, stride: int, members: int) -> Any:
-        """Return the ranks by line and place."""
-        return np.moveaxis(self._ranks.reshape(-1, members, stride), 1, -1)
+        line = self._with_paths[number]
+        lines = line.along(self._ranks)
+        for distance, are_pairs, peers in _exchanged(lines, line.pattern):  # of pairs, some send behind
+            kind: Any = number * self._ranks.size + distance
+            kind = splitmix64(kind, 9) if are_pairs else kind
+            yield MessageColumns(lines.reshape(-1), peers.reshape(-1), kind)
 
     def seen_paths(self) -> Any:
         """Return for each rank a number for its paths to others."""
         seen = np.zeros(len(self._ranks), np.uint64)
-        for stride, members, pattern in self._with_paths:
-            place = self._ranks // stride % members
-            lines = self._lines(stride, members)
+        for line in self._with_paths:
+            pattern, lines = line.pattern, line.along(self._ranks)
             steps = steps_along(self._paths, lines)
             if steps is not None and pattern.goes_round:
                 with np.errstate(over="ignore"):
                     seen[lines] = splitmix64(seen[lines] + _read_round(steps), 5)
-            for distance in _both_ways(pattern, members) if steps is None else ():
-                peer = self._ranks + ((place + distance) % members - place) * stride
-                seen = splitmix64(seen + splitmix64(self._paths.codes(self._ranks, peer), distance), 5)
-            if pattern.pairs:
-                code = self._paths.codes if pattern.shifts or self._shares_links else self._paths.costs
-                for distance, partner in _partners(members):
-                    peer = self._ranks + (partner[place] - place) * stride
-                    seen = splitmix64(seen + splitmix64(code(self._ranks, peer), members + distance), 5)
+            by_link = pattern.shifts or self._shares_links
+            for distance, are_pairs, peers in _exchanged(lines, pattern):
+                if are_pairs:
+                    code = (self._paths.codes if by_link else self._paths.costs)(lines, peers)
+                    seen[lines] = splitmix64(seen[lines] + splitmix64(code, line.members + distance), 5)
+                elif steps is None:
+                    code = splitmix64(self._paths.codes(lines, peers), distance)
+                    seen[lines] = splitmix64(seen[lines] + code, 5)
         return seen
 
     def look(self, mixed: Any, seed: int) -> Any:
         """Return the signature of every rank's surroundings, given the mixed colours of all."""
         out = np.zeros(len(mixed), np.uint64)
-        for number, (stride, members, pattern) in enumerate(self._grids):
-            grid = np.moveaxis(mixed.reshape(-1, members, stride), 1, -1)
-            seen = np.moveaxis(look_around(grid, pattern, seed + 16 * number), -1, 1).reshape(-1)
+        for number, line in enumerate(self._grids):
+            seen = line.of_ranks(look_around(line.along(mixed), line.pattern, seed + 16 * number))
             with np.errstate(over="ignore"):
                 out += splitmix64(seen, seed + number)
         return out
 
 
+def _ring_of(lowering: Lowering, axis: int) -> Any:
+    """Return the places round an axis that is a ring with an order of its own; None for others."""
+    axes = lowering.collectives.axes
+    return np.array(axes[axis].ring) if axes.is_ring(axis) else None
+
+
 def _read_round(steps: Any) -> Any:
     """Return for each place a number for the steps round its line."""
     return rotations(splitmix64(steps, steps.shape[-1]), 21)
+
+
+def _exchanged(lines: Any, pattern: Pattern) -> Iterator[tuple[int, bool, Any]]:
+    """Yield distances at which members of lines (the last axis) exchange messages, whether these are pairs,
+    and the peers of all members there.
+    """
+    for distance in _both_ways(pattern, lines.shape[-1]):
+        yield distance, False, np.roll(lines, -distance, axis=-1)
+    for distance, partner in _partners(lines.shape[-1]) if pattern.pairs else ():
+        yield distance, True, lines[..., partner]
 
 
 def _both_ways(pattern: Pattern, members: int) -> list[int]:
@@ -241,13 +267,15 @@ class GroupAxes:
     def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: PathKeys) -> None:
         self._paths, self._ranks = paths, lowering.workload.ranks
         self._blocks: list[tuple[Any, Any, Pattern]] = []  # members (line x place), usage, pattern
-        for name, usage_of_rank, members in _groups_in_use(lowering):
-            for axis in (NO_AXIS, *_own_axes(lowering, name, members)):
-                lines = lowering.collectives.switches.lines_of(axis, members)
-                pattern = patterns.get((axis, lines.shape[1]))
-                if pattern is not None:
-                    usage = splitmix64(usage_of_rank[lines], axis - NO_AXIS)
-                    self._blocks.append((lines, usage, pattern))
+        template_of_rank, used = lowering.workload.template_of_rank, axes_in_use(lowering)
+        for name, usage_of_rank, members in groups_in_use(lowering):
+            for axis, templates in used.get(name, {}).items():
+                using = members[templates[template_of_rank][members].any(axis=1)]
+                lines = lowering.collectives.switches.lines_of(axis, using)
+                ring = _ring_of(lowering, axis)
+                lines = lines if ring is None else lines[:, ring]
+                usage = splitmix64(usage_of_rank[lines], axis - NO_AXIS)
+                self._blocks.append((lines, usage, patterns[axis, lines.shape[1]]))
 
     def can_be_folded(self) -> bool:
         """Return whether the codes of paths determine them."""
@@ -267,20 +295,20 @@ class GroupAxes:
         seen, paths = np.zeros(self._ranks, np.uint64), self._paths
         if are_alike(paths):
             return seen
+        of_pair = paths.codes if paths.messages_queue or paths.shared_links else paths.costs
         with np.errstate(over="ignore"):
             for members, usage, pattern in self._blocks:
                 odd = splitmix64(usage, 3) | np.uint64(1)
                 steps = steps_along(paths, members)
                 if steps is not None and pattern.goes_round:
                     np.add.at(seen, members, splitmix64(_read_round(steps), 1) * odd)
-                for distance in _both_ways(pattern, members.shape[1]) if steps is None else ():
-                    code = paths.codes(members, np.roll(members, -distance, axis=1))
-                    np.add.at(seen, members, splitmix64(splitmix64(code, distance), 1) * odd)
-                if pattern.pairs:
-                    of_pair = paths.codes if paths.messages_queue or paths.shared_links else paths.costs
-                    for distance, partner in _partners(members.shape[1]):
-                        code = splitmix64(of_pair(members, members[:, partner]), members.shape[1] + distance)
+                for distance, are_pairs, peers in _exchanged(members, pattern):
+                    if are_pairs:
+                        code = splitmix64(of_pair(members, peers), members.shape[1] + distance)
                         np.add.at(seen, members, splitmix64(code, 2) * odd)
+                    elif steps is None:
+                        code = splitmix64(paths.codes(members, peers), distance)
+                        np.add.at(seen, members, splitmix64(code, 1) * odd)
         return seen
 
     def look(self, mixed: Any, seed: int) -> Any:
@@ -296,57 +324,7 @@ class GroupAxes:
 
 def _messages_within(members: Any, usage: Any, pattern: Pattern) -> Iterator[MessageColumns]:
     """Yield all messages between members of groups: by line and place, with the usage of each."""
-    for distance in _both_ways(pattern, members.shape[1]):
-        peer = np.roll(members, -distance, axis=1)
-        kinds = splitmix64(splitmix64(usage, members.shape[1]), distance)
-        yield MessageColumns(members.reshape(-1), peer.reshape(-1), kinds.reshape(-1))
-    if pattern.pairs:
-        for distance, partner in _partners(members.shape[1]):
-            kinds = splitmix64(splitmix64(usage, members.shape[1]) + np.uint64(1), distance)
-            yield MessageColumns(members.reshape(-1), members[:, partner].reshape(-1), kinds.reshape(-1))
-
-
-def _own_axes(lowering: Lowering, name: str, members: Any) -> list[int]:
-    """Return the axes along which collectives of the groups of a name may run, if these are laid out."""
-    groups, axes = lowering.groups, lowering.collectives.axes
-    if not groups.are_laid_out:
-        return []
-    _, first = np.unique(groups.classes(name), return_index=True)
-    shapes = [groups.shape(groups.row(name, int(rank))) for rank in members[first, 0]]
-    found = [axes.of_side(side, in_group=True) for shape in shapes for side in shape.layout or ()]
-    return list(dict.fromkeys([axes.of_all(shapes[0]), *found]))
-
-
-def _groups_in_use(lowering: Lowering) -> list[tuple[str, Any, Any]]:
-    """Return for each group its name, its number in each rank's template, and its members by place."""
-    workload, groups = lowering.workload, lowering.groups
-    names = sorted({name for used in lowering.used_groups for name in used if name})
-    found = []
-    for name in names:
-        usage = np.array([used.index(name) if name in used else -1 for used in lowering.used_groups])
-        usage_of_rank = usage[workload.template_of_rank]
-        members = groups.all_of(name)
-        if members.shape[1] < workload.ranks:
-            found.append((name, usage_of_rank, members))
-    return found
-
-
-def numbers_of_spanning_groups(lowering: Lowering) -> Any:
-    """Return for each template a number for its order of the groups of all ranks; equal if that is."""
-    spanning = [
-        name
-        for name in sorted({name for used in lowering.used_groups for name in used})
-        if _spans_system(lowering, name)
-    ]
-    known: dict[tuple[int, ...], int] = {}
-    numbers = [
-        known.setdefault(tuple(used.index(name) if name in used else -1 for name in spanning), len(known))
-        for used in lowering.used_groups
-    ]
-    return np.array(numbers, np.int64)
-
-
-def _spans_system(lowering: Lowering, name: str) -> bool:
-    if lowering.groups.is_rule(name):
-        return lowering.workload.group_rules[name].count == lowering.workload.ranks
-    return lowering.groups.spans_system(lowering.groups.row(name, 0))
+    of_line = splitmix64(usage, members.shape[1])
+    for distance, are_pairs, peers in _exchanged(members, pattern):
+        kinds = splitmix64(of_line + np.uint64(are_pairs), distance)
+        yield MessageColumns(members.reshape(-1), peers.reshape(-1), kinds.reshape(-1))

@@ -26,21 +26,23 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from et_sim.basics.unique import unique, unique_rows
 from et_sim.fold.axes import (
     GroupAxes,
     Pattern,
     SystemAxes,
-    numbers_of_spanning_groups,
     patterns_of_axes,
 )
+from et_sim.fold.groups_in_use import PhasesOfCollectives, numbers_of_spanning_groups
+from et_sim.fold.limits import CUSTOM, SHARED_BUS, SWITCHES, UNFOLDED_MODEL, WAYS, limits_of
 from et_sim.fold.path_keys import MessageColumns, PathKeys
 from et_sim.fold.shapes import shapes_of_templates
 from et_sim.memory import NO_SERVER
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.members import Actors
-from et_sim.plan.records import NO_AXIS, Action
+from et_sim.plan.records import NO_AXIS, Action, FoldLimit
 from et_sim.plan.splitmix import splitmix64
 from et_sim.plan.switch_tables import can_be_folded
 
@@ -52,7 +54,7 @@ def sizes_of_ranks(lowering: Lowering) -> Any:
     collectives = lowering.collectives
     if not collectives.have_own_steps:
         return None
-    own = _OwnPrograms(collectives)
+    own = _OwnPrograms(lowering)
     seen = np.zeros(lowering.workload.ranks, np.uint64)
     for template, names in enumerate(lowering.used_groups):
         row = lowering.templates[template]
@@ -82,28 +84,18 @@ def _places(lowering: Lowering, name: str, ranks: Any) -> Any:
 class _OwnPrograms:
     """Signatures of members, by the collective's row."""
 
-    def __init__(self, collectives: Any) -> None:
-        self._collectives, self._plans = collectives.collectives(), collectives.chunk_plans()
-        self._phases, self._tables = collectives.phases(), collectives.programs()
+    def __init__(self, lowering: Lowering) -> None:
+        self._phases, self._tables = PhasesOfCollectives(lowering), lowering.collectives.programs()
         self._of_program: dict[int, Any] = {}
 
     def of_members(self, collective: int) -> Any:
         """Return a number for each member; None if its phases have no steps of members."""
-        programs = [program for program in self._programs(collective) if self._has_own(program)]
+        used = unique(self._phases.of(collective)["program"]).tolist()
+        programs = [program for program in used if self._has_own(program)]
         if not programs:
             return None
         with np.errstate(over="ignore"):
             return sum((self._signature(program) for program in programs), np.uint64(0))
-
-    def _programs(self, collective: int) -> list[int]:
-        row = self._collectives[collective]
-        plan, found = int(row.chunk_plan_first), set()
-        while True:
-            chunk_end, first = self._plans[plan].tolist()
-            found |= set(self._phases["program"][first : first + int(row.phases * row.rotations)].tolist())
-            if chunk_end == row.chunks:
-                return sorted(found)
-            plan += 1
 
     def _has_own(self, program: int) -> bool:
         return bool(self._tables["programs"]["own_steps"][program])
@@ -127,25 +119,48 @@ MOST_ACTORS_PER_RANK = 0.75
 
 def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
     """Return the actors of a workload; `paths` has the path keys of the network model, None: never fold."""
-    ranks = lowering.workload.ranks
-    alone = Actors.one_per_rank(ranks)
-    if paths is None or lowering.customs.are_used or lowering.machine.system.shared_bus is not None:
-        return alone
-    if not _can_fold_switches(lowering, paths):
-        return alone
-    colours = _first_colours(lowering)
-    if len(unique(colours)) == ranks:
-        return alone
+    obstacle = _obstacle(lowering, paths)
+    if paths is None or obstacle is not None:
+        return Actors.one_per_rank(lowering.workload.ranks, () if obstacle is None else (obstacle,))
+    shapes = shapes_of_templates(lowering)
+    colours = _first_colours(lowering, shapes)
     patterns = patterns_of_axes(lowering)
+    actors = Actors.one_per_rank(lowering.workload.ranks)
+    if len(unique(colours)) < len(actors):
+        sights = _sights(lowering, patterns, paths)
+        if not all(sight.can_be_folded() for sight in sights):
+            return replace(actors, limits=(WAYS,))
+        actors = _coarsest(colours, paths, sights) or actors
+    return replace(actors, limits=limits_of(lowering, patterns, shapes, len(actors)))
+
+
+def _obstacle(lowering: Lowering, paths: PathKeys | None) -> FoldLimit | None:
+    """Return the reason why no rank can be folded, whatever it does; None if there is none."""
+    if paths is None:
+        return UNFOLDED_MODEL
+    if lowering.customs.are_used:
+        return CUSTOM
+    if lowering.machine.system.shared_bus is not None:
+        return SHARED_BUS
+    return None if _can_fold_switches(lowering, paths) else SWITCHES
+
+
+Sights = tuple[SystemAxes, GroupAxes, "_PointToPoint"]
+
+
+def _sights(lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: PathKeys) -> Sights:
+    """Return the surroundings of ranks along axes of the system, in groups, and in sends and receives."""
     messages = _PointToPoint(lowering, paths)
     shares_links = paths.messages_queue and (messages.are_any or _cross_axes(lowering, patterns))
     system = SystemAxes(
         lowering, patterns, paths, shares_links=shares_links or paths.shared_links is not None
     )
-    groups = GroupAxes(lowering, patterns, paths)
-    sights = system, groups, messages
-    if not all(sight.can_be_folded() for sight in sights):
-        return alone
+    return system, GroupAxes(lowering, patterns, paths), messages
+
+
+def _coarsest(colours: Any, paths: PathKeys, sights: Sights) -> Actors | None:
+    """Return the fewest actors for ranks of different first colours; None if hardly any two are alike."""
+    system, groups, messages = sights
     while True:
         fixed = splitmix64(groups.seen_paths() + messages.seen_paths() + system.seen_paths(), 5)
 
@@ -158,7 +173,7 @@ def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
 
         classes = _refine_until_stable(colours, refined)
         if classes is None:
-            return alone
+            return None
         if paths.shared_links is None:
             return Actors.of_classes(classes)
         sent = itertools.chain.from_iterable(sight.messages() for sight in sights)
@@ -207,12 +222,12 @@ def _cross_axes(lowering: Lowering, patterns: dict[tuple[int, int], Pattern]) ->
     return in_groups or (len(patterns) > 1 and any(axis >= dimensions for axis, _ in patterns))
 
 
-def _first_colours(lowering: Lowering) -> Any:
+def _first_colours(lowering: Lowering, shapes: Any) -> Any:
     """Return colours by program, groups, pace and start; ranks that share or jointly request memory
     differ.
     """
     ranks = lowering.workload.ranks
-    colours = shapes_of_templates(lowering) * len(lowering.workload.templates)
+    colours = shapes * len(lowering.workload.templates)
     colours += numbers_of_spanning_groups(lowering)
     colours = colours[lowering.workload.template_of_rank]
     shares = (lowering.memory_server != NO_SERVER) | lowering.joint.are_any

@@ -97,15 +97,6 @@ class Axes:
         """
         return row != NO_AXIS and bool(self[row].ring)
 
-    def in_order(self, row: int) -> int:
-        """Return the axis with the same places in ascending order."""
-        axis = self[row]
-        if not axis.ring:
-            return row
-        if axis.in_group:
-            return self._row(axis._replace(ring=()))
-        return next(d for d in self._real if self._rows[d].stride == axis.stride)
-
     def in_one_dimension(self, row: int) -> int:
         """Return the only dimension that has NPUs in place of the axis through all ranks, if there is only
         one.

@@ -261,6 +261,7 @@ def assemble(lowering: Lowering, actors: Actors) -> LoweredPlan:
             )
         ),
         is_folded=actors.is_folded,
+        limits=actors.limits,
         link_classes=actors.link_classes if actors.is_folded else None,
         version_1=_version_1_rules(lowering),
         latest=LONGEST_NS,

@@ -25,6 +25,7 @@ class Actors(Struct, frozen=True, eq=False):
     of_rank: Any  # int32
     representative: Any  # int64, ascending
     link_classes: Any = None  # class of each link, if actors share links; None: all links differ
+    limits: tuple[records.FoldLimit, ...] = ()  # reasons for more actors than different programs
 
     def __len__(self) -> int:
         return len(self.representative)
@@ -35,9 +36,9 @@ class Actors(Struct, frozen=True, eq=False):
         return len(self.representative) < len(self.of_rank)
 
     @staticmethod
-    def one_per_rank(ranks: int) -> Actors:
+    def one_per_rank(ranks: int, limits: tuple[records.FoldLimit, ...] = ()) -> Actors:
         """Return an actor for each rank."""
-        return Actors(np.arange(ranks, dtype=np.int32), np.arange(ranks, dtype=np.int64))
+        return Actors(np.arange(ranks, dtype=np.int32), np.arange(ranks, dtype=np.int64), limits=limits)
 
     @staticmethod
     def of_classes(classes: Any, link_classes: Any = None) -> Actors:

@@ -290,6 +290,13 @@ class UsedGroup(Struct, frozen=True, eq=False):
     members: tuple[int, ...] | GroupRule  # as listed, or a rule that gives each rank's members
 
 
+class FoldLimit(Struct, frozen=True):
+    """A reason why ranks are simulated one by one, and a change with which fewer actors represent them."""
+
+    reason: str
+    remedy: str
+
+
 class LoweredPlan(Struct, frozen=True, eq=False):
     """All tables, and the few scalars that hold for the whole run."""
 
@@ -345,6 +352,7 @@ class LoweredPlan(Struct, frozen=True, eq=False):
     corrections: frozenset[Correction]
     notices: tuple[Notice, ...]  # inputs that were accepted with a remark
     is_folded: bool  # some actor stands for several ranks
+    limits: tuple[FoldLimit, ...]  # reasons for more actors than different programs
     link_classes: Any  # class of each link that messages share: equal numbers, equal links; None: all differ
     version_1: Version1Rules
     latest: int  # the time that no run may pass, in units of time

@@ -24,7 +24,7 @@ from et_sim.plan.host import with_host
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.members import Actors
 from et_sim.plan.mismatches import rules_of
-from et_sim.plan.records import LoweredPlan
+from et_sim.plan.records import FoldLimit, LoweredPlan
 from et_sim.run.unread import DifferentError, FigureReadError, Reads, Unread, merged
 from et_sim.trace import Workload
 from et_sim.trace.preflight import Problem, find_mismatches
@@ -45,9 +45,9 @@ class Plan(Struct, frozen=True, eq=False):
     mismatches: list[Problem] = []  # between ranks, if they were searched for
     start: KeptStart | None = None  # of the last run, if the plan is kept
 
-    def unfolded(self) -> LoweredPlan:
-        """Return the plan with an actor for each rank."""
-        return assemble(self.lowering, Actors.one_per_rank(self.workload.ranks))
+    def unfolded(self, limits: tuple[FoldLimit, ...]) -> LoweredPlan:
+        """Return the plan with an actor for each rank; `limits` are why ranks are not folded."""
+        return assemble(self.lowering, Actors.one_per_rank(self.workload.ranks, limits))
 
     def on(self, machine: Machine) -> Plan:
         """Return the plan for a machine that shares it."""
@@ -103,7 +103,9 @@ def fewest_actors(
     paths = model.path_keys(machine.network, whole=whole)
     actors = fold_ranks(lowering, ByLink(paths) if by_link and paths is not None else paths)
     # The search for ties must not separate ranks that start together.
-    return unfolded if lowering.start_together and len(actors) > 1 else actors
+    if lowering.start_together and len(actors) > 1:
+        return replace(unfolded, limits=actors.limits)
+    return actors
 
 
 class _Case(Struct, eq=False):

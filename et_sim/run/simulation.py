@@ -17,6 +17,7 @@ from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.start import KeptStart
 from et_sim.engine.transport.network_seam import NetworkModel, packets_expected
+from et_sim.fold import TIE
 from et_sim.machine import Machine, Network, Notice, read_machine
 from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.model import LayerSettings, TimeFactors, WhenFull, WorkKind
@@ -302,7 +303,8 @@ def simulated(plan: Plan, model: NetworkModel, watch: Watcher, recorder: Recorde
     is_stalled = outcome is not None and not outcome.is_complete
     if outcome is None or (plan.actors.is_folded and is_stalled and _can_tell_apart(plan.workload)):
         watch.stage(ALONE)
-        outcome = recorder.run(plan.unfolded(), network, model, watch)
+        unfolded = plan.unfolded((TIE,) if outcome is None else ())
+        outcome = recorder.run(unfolded, network, model, watch)
     assert outcome is not None  # only a folded run is given up
     return outcome
 

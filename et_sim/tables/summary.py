@@ -27,7 +27,10 @@ OtherProfile = TypedDict("OtherProfile", {
     "profile": str, "status": str, "makespan_ns": int | None, "reason": str,
     "made_of": NotRequired[Object | None], "measured": bool, "corrections": list[TriedCorrection],
 })
-Folded = TypedDict("Folded", {"actors": int, "ranks": NotRequired[int]})
+FoldLimit = TypedDict("FoldLimit", {"reason": str, "remedy": str})
+Folded = TypedDict("Folded", {
+    "actors": int, "ranks": NotRequired[int], "limits": NotRequired[list[FoldLimit]],
+})
 Uneven = TypedDict("Uneven", {"ranks": int, "links": int, "late_ns": int})
 Job = TypedDict("Job", {
     "name": str, "workload": NotRequired[str], "ranks": int, "npus": str, "placed": NotRequired[str],

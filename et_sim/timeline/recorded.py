@@ -256,6 +256,14 @@ class RecordedRun(Struct, eq=False, dict=True):
         """Return whether the run was stopped because memory was full."""
         return self.until_end is not None
 
+    def _folded(self) -> dict[str, Any]:
+        limits = [{"reason": limit.reason, "remedy": limit.remedy} for limit in self.outcome.plan.limits]
+        return {
+            "actors": self.measurement.source.actors,
+            "ranks": self.workload.ranks,
+            **({"limits": limits} if limits else {}),
+        }
+
     def summary(self) -> Summary:
         """Return the content of summary.json."""
         manifest: Mapping[str, Any] = self.manifest
@@ -269,7 +277,7 @@ class RecordedRun(Struct, eq=False, dict=True):
             "scope": scope(manifest["scope"], self.coverage, self.outcome.messages),
             **{name: manifest[name] for name in OF_PROFILE},
             "software": manifest["software"],
-            "folded": {"actors": self.measurement.source.actors, "ranks": self.workload.ranks},
+            "folded": self._folded(),
             **{name: manifest[name] for name in ("uneven", "time_factors", "detail", "jobs")},
             "out_of_memory": self.out_of_memory.as_dict() if self.out_of_memory else None,
             **({} if self.moved is None else {"spilled": self.moved.as_dict()}),

@@ -64,7 +64,7 @@ def random_case(seed: int, *, in_parts: bool = False) -> Case:
     machine["system"] |= _stragglers(draw, ranks)
     if groups:
         machine["groups"] = {name: list(members) for name, members in groups.items()}
-    program = _program(draw, ranks)
+    program = random_program(draw, ranks)
     variants = draw.choice((1, 1, 2, 3))
     of_rank = _variant_of_ranks(draw, ranks, variants, npus[0])
     traces, template_of = [], []
@@ -76,7 +76,7 @@ def random_case(seed: int, *, in_parts: bool = False) -> Case:
         key = (of_rank[rank], named)
         if key not in known:
             known[key] = len(traces)
-            traces.append(_trace(program, ranks, named, of_rank[rank], pace))
+            traces.append(random_trace(program, ranks, named, of_rank[rank], pace))
         template_of.append(known[key])
     workload = Workload(tuple(traces), np.array(template_of, np.int32), relative_peers=(True,) * len(traces))
     return Case(workload, machine)
@@ -101,7 +101,7 @@ def straggling_case(seed: int) -> Case:
     groups = _parts(draw, npus) if draw.random() < 0.7 else {}
     if groups:
         machine["groups"] = {name: list(members) for name, members in groups.items()}
-    program = _program(draw, ranks)
+    program = random_program(draw, ranks)
     if groups and draw.random() < 0.8:
         program = [step if step.what != "exchange" else Step("instant", step.after, ()) for step in program]
     traces, template_of, known = [], [], dict[tuple[str, ...], int]()
@@ -109,7 +109,7 @@ def straggling_case(seed: int) -> Case:
         named = _groups_of_rank(draw, groups, rank, False, 0)
         if named not in known:
             known[named] = len(traces)
-            traces.append(_trace(program, ranks, named, 0, 0))
+            traces.append(random_trace(program, ranks, named, 0, 0))
         template_of.append(known[named])
     workload = Workload(tuple(traces), np.array(template_of, np.int32), relative_peers=(True,) * len(traces))
     return Case(workload, machine)
@@ -129,13 +129,13 @@ def buffered_case(seed: int) -> Case:
     if groups:
         machine["groups"] = {group: list(members) for group, members in groups.items()}
     scale = draw.choice((1, 100, 1000))
-    program = [_scaled(step, scale) for step in _program(draw, ranks)]
+    program = [_scaled(step, scale) for step in random_program(draw, ranks)]
     traces, template_of, known = [], [], dict[tuple[str, ...], int]()
     for rank in range(ranks):
         named = _groups_of_rank(draw, groups, rank, False, 0)
         if named not in known:
             known[named] = len(traces)
-            traces.append(_trace(program, ranks, named, 0, 0))
+            traces.append(random_trace(program, ranks, named, 0, 0))
         template_of.append(known[named])
     workload = Workload(tuple(traces), np.array(template_of, np.int32), relative_peers=(True,) * len(traces))
     return Case(workload, machine)
@@ -251,7 +251,8 @@ def _groups_of_rank(
     return (mine[0], mine[-1], mine[variant % len(mine)])
 
 
-def _program(draw: Random, ranks: int) -> list[Step]:
+def random_program(draw: Random, ranks: int) -> list[Step]:
+    """Return the steps of a program, and after which earlier ones each begins."""
     steps: list[Step] = []
     chained = draw.choice((0.0, 0.3, 0.7))
     common = draw.choice(SIZES)
@@ -284,7 +285,8 @@ def _variant_of_ranks(draw: Random, ranks: int, variants: int, row: int) -> list
     return [draw.randrange(variants) for _ in range(ranks)]
 
 
-def _trace(program: list[Step], ranks: int, named: tuple[str, ...], variant: int, pace: int) -> Trace:
+def random_trace(program: list[Step], ranks: int, named: tuple[str, ...], variant: int, pace: int) -> Trace:
+    """Return the trace of a program; `named` are its groups."""
     build = TraceBuilder()
     made: list[list[int]] = []
     for number, (what, after, details) in enumerate(program):

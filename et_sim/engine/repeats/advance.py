@@ -19,10 +19,7 @@ from et_sim.plan.records import WaitingOrder
 PRIORITY = int(WaitingOrder.PRIORITY)
 WAITING = 4  # chunks on a picture that wait in a queue, at most
 ENTRIES_OF_WAITING = WAITING + 2
-TAIL, STARTED = (
-    WAITING,
-    WAITING + 1,
-)  # entries behind these: the last waiting chunk, and chunks started so far
+TAIL, STARTED = WAITING, WAITING + 1  # entries behind these: the last waiting chunk, chunks started so far
 ALL = WAITING  # in place of a number of chunks that have started
 
 

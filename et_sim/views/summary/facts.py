@@ -21,6 +21,7 @@ from et_sim.views.summary.rank_table import called, rank_count, rank_entries, ra
 from et_sim.views.summary.sentences import (
     bottleneck_text,
     energy_text,
+    limits_text,
     makespan_text,
     model_text,
     packets_text,
@@ -237,6 +238,7 @@ def facts(run: RunDirectory) -> list[str]:
         ("assumes", software_text(summary.get("software"))),
         ("includes", scope_text(summary.get("scope"))),
         ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
+        ("actors", limits_text(summary)),
         ("jobs", jobs_text(run)),
         ("model", model_text(summary)),
         ("ways", routing_text(summary)),

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.intervals import union
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import groups_of, unique
 from et_sim.basics.units import LONGEST_NS
 from et_sim.views.run.columns import alike, together
 from et_sim.views.run.directory import RunDirectory
@@ -130,7 +130,7 @@ def _units(nodes: IdleNodes, is_whole: bool) -> tuple[Any, Any]:
     works = (nodes.figure != GAP) & (nodes.figure != LAUNCH)
     if not is_whole:
         return nodes.unit, np.flatnonzero(works)
-    unit = np.unique(nodes.actor, return_inverse=True)[1].reshape(-1)
+    unit = groups_of(nodes.actor).of_row
     return unit, np.flatnonzero(works & nodes.on_device[nodes.unit])
 
 
@@ -148,27 +148,20 @@ def _pauses(nodes: IdleNodes, units: Any, chosen: Any, makespan: int) -> tuple[A
     chosen = chosen[nodes.end[chosen] > nodes.moved[chosen]]
     count = int(units.max(initial=NONE)) + 1
     busy = union(units[chosen], nodes.moved[chosen], nodes.end[chosen])
-    order = chosen[np.lexsort((nodes.moved[chosen], units[chosen]))]
     # The first node of each busy interval ends the pause before it.
-    at = np.searchsorted(_moments(units[order], nodes.moved[order]), _moments(busy.owner, busy.start))
+    moments = groups_of(
+        np.concatenate((units[chosen], busy.owner)), np.concatenate((nodes.moved[chosen], busy.start))
+    )
+    ending = chosen[moments.first[moments.of_row[len(chosen) :]]]
     every = np.arange(count)
-    unit = np.concatenate((busy.owner, every))
-    end = np.concatenate((busy.start, np.full(count, makespan)))
-    node = np.concatenate((order[at], np.full(count, NONE)))
-    reached = np.concatenate((busy.end, np.zeros(count, np.int64)))
-    owner = np.concatenate((busy.owner, every))
-    by_end = np.lexsort((node == NONE, end, unit))
-    by_start = np.lexsort((reached, owner))
-    pauses = _Pauses(unit[by_end], reached[by_start], end[by_end], node[by_end])
-    lasting = np.flatnonzero(pauses.end > pauses.start)
-    return busy, _Pauses(*(getattr(pauses, name)[lasting] for name in _Pauses.__struct_fields__))
-
-
-def _moments(unit: Any, time: Any) -> Any:
-    """Return units and times as one column that can be searched."""
-    order = np.empty(len(unit), [("unit", np.int64), ("time", np.int64)])
-    order["unit"], order["time"] = unit, time
-    return order
+    unit, owner = np.concatenate((busy.owner, every)), np.concatenate((every, busy.owner))
+    # A unit's intervals are in the order of time; its first pause begins at 0, its last ends with the run.
+    by_end, by_start = np.argsort(unit, kind="stable"), np.argsort(owner, kind="stable")
+    end = np.concatenate((busy.start, np.full(count, makespan)))[by_end]
+    node = np.concatenate((ending, np.full(count, NONE)))[by_end]
+    start = np.concatenate((np.zeros(count, np.int64), busy.end))[by_start]
+    lasting = np.flatnonzero(end > start)
+    return busy, _Pauses(*(column[lasting] for column in (unit[by_end], start, end, node)))
 
 
 def _walked(nodes: IdleNodes, pauses: _Pauses, window: Window) -> _Charges:

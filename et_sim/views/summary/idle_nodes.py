@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import groups_of
 from et_sim.views.run.columns import coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import TIMES, communicates, spans
@@ -74,7 +75,8 @@ def blocks_of(run: RunDirectory, texts: NodeTexts, is_chosen: Any) -> Iterator[I
         of_chosen = np.flatnonzero(is_chosen[columns["actor"]])
         if not len(of_chosen):
             continue
-        columns = {name: values[of_chosen] for name, values in columns.items()}
+        if len(of_chosen) < len(columns["actor"]):
+            columns = {name: values[of_chosen] for name, values in columns.items()}
         until = int(np.searchsorted(columns["actor"], held[-1]["actor"][-1], side="right")) if held else 0
         if sum(len(block["actor"]) for block in held) >= MOST_ROWS and until < len(of_chosen):
             yield _nodes(_joined([*held, {name: values[:until] for name, values in columns.items()}]), texts)
@@ -109,8 +111,8 @@ def _columns(rows: Any, texts: NodeTexts, makespan: int) -> dict[str, Any]:
 
 def _nodes(columns: dict[str, Any], texts: NodeTexts) -> IdleNodes:
     actor, called = columns["actor"], tuple(texts.called)
-    keys, unit = np.unique(actor * len(called) + columns["row"], return_inverse=True)
-    unit = unit.reshape(-1)
+    groups = groups_of(actor, columns["row"])
+    unit, keys = groups.of_row, (actor * len(called) + columns["row"])[groups.first]
     on_device = np.bincount(unit, ~columns["is_host"], len(keys)) > 0
     is_gap = columns["kind"] == (texts.kinds.index("gap") if "gap" in texts.kinds else NONE)
     host = np.where(columns["is_host"], HOST, STREAM)
@@ -141,9 +143,10 @@ def _work(kind: str | None) -> str:
 
 def _causes(columns: dict[str, Any]) -> Any:
     """Return the index of the node that let each one begin."""
-    distinct, place = np.unique(columns["node"], return_inverse=True)
+    nodes = groups_of(columns["node"])
+    distinct = columns["node"][nodes.first]
     wanted = np.minimum(np.searchsorted(distinct, columns["cause"]), len(distinct) - 1)
-    key, wanted_key = (columns["actor"] * len(distinct) + at for at in (place.reshape(-1), wanted))
+    key, wanted_key = (columns["actor"] * len(distinct) + at for at in (nodes.of_row, wanted))
     order = np.argsort(key, kind="stable")
     at = np.minimum(np.searchsorted(key[order], wanted_key), len(key) - 1)
     cause = order[at]

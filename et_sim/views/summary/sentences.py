@@ -25,6 +25,7 @@ from et_sim.views.summary.rank_table import called
 from et_sim.views.text import share
 
 WORTH_NAMING = 0.05  # share of a time
+MANY_ACTORS = 128  # fewer cost little time
 
 COMPLETE, STALLED, NOT_SIMULATED = "complete", "stalled", "not simulated"
 MOSTLY_SEEN = 0.9  # share of a step's operations: above it, a figure without masked scores adds nothing
@@ -43,6 +44,14 @@ def makespan_text(summary: Summary) -> str:
     if not stalled and other["makespan_ns"] == makespan:
         return f"{text}; the {other['profile']} one gives the same on this network model"
     return f"{text}; {_other(summary, other)}"
+
+
+def limits_text(summary: Summary) -> str:
+    """Return why many actors are simulated, and changes with which fewer would be; empty if few are."""
+    if summary["folded"]["actors"] < MANY_ACTORS:
+        return ""
+    limits = summary["folded"].get("limits", [])
+    return "; ".join(f"{limit['reason']} (fewer actors: {limit['remedy']})" for limit in limits)
 
 
 def _other(summary: Summary, other: OtherProfile) -> str:
