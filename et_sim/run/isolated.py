@@ -31,7 +31,6 @@ from et_sim.run.simulation import (
     prepare,
     simulated_in_memory,
 )
-from et_sim.run.workers import in_order
 from et_sim.trace import Workload
 from et_sim.trace.workload import Job
 
@@ -43,6 +42,8 @@ def isolated_times(
     jobs = task.workload.jobs
     if len(jobs) == 1:
         return [duration_ns(together.outcome, jobs[0])]
+    from et_sim.run.workers import in_order
+
     here = partial(_isolated_time, task, options.fold, watch)
     seconds = together.seconds / len(jobs)
     numbers = range(len(jobs))
