@@ -23,6 +23,7 @@ from et_sim.machine.system_parts import CAPACITY, TRACKS
 from et_sim.network.registry import as_named, check_model, ways_of_messages
 from et_sim.plan.spilled import moved_in
 from et_sim.run.options import INSTEAD, MACHINE, RunOptions
+from et_sim.run.planning import Planner
 from et_sim.run.result import Result
 from et_sim.run.simulation import (
     Change,
@@ -105,11 +106,12 @@ def execute(
     watch: Watcher | None = None,
     output_filter: OutputFilter = EVERYTHING,
     change: Change = unchanged,
+    planner: Planner | None = None,
 ) -> Result:
     """Simulate a run; return it even if ranks never finish.
 
     `output_filter` selects the part of the run that will be written: ranks that the run does not have are
-    refused at once. `change` modifies the machine that was read.
+    refused at once. `change` modifies the machine that was read. `planner` may keep the plans of runs.
     """
     watch = watch or NoWatcher()
     check_model(options.model)
@@ -120,7 +122,7 @@ def execute(
             remedy="give the prefix of trace files, an et_sim.Workload, or a dict of jobs",
         )
     watch.stage("reading machine and traces")
-    task = prepare(workload, options, change)
+    task = prepare(workload, options, change, planner=planner)
     machine, layer_file = task.machine, task.layer_file
     chosen = task.network_model()
     output_filter.check_ranks(task.workload.ranks)
@@ -131,7 +133,7 @@ def execute(
         links=LINKS in details,
         ports=PortRecord() if PORTS in details else None,
     )
-    carried = carry_out(task, options.fold, watch, recorder)
+    carried = carry_out(task, options.fold, watch, recorder, planner)
     lowering, outcome, moves, full = carried.lowering, carried.outcome, carried.moves, carried.full
     until_end = outcome if carried.is_stopped else None
     if full is not None and until_end is not None:

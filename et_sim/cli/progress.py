@@ -22,6 +22,7 @@ Item = TypeVar("Item")
 SILENT_SECONDS = 1.0
 SECONDS_BETWEEN_UPDATES = 0.5
 SECONDS_BETWEEN_LINES = 5.0
+UNTIL_COMPILED = " · interpreted until it is compiled"
 
 
 class Progress:
@@ -33,7 +34,7 @@ class Progress:
         self._share: float | None = None
         self._detail = ""
         self._estimate = Estimate()
-        self._is_compiling = False
+        self._is_compiling = self._is_interpreted = False
         self._line = StatusLine()
         self._lines = CompileStatus("et-sim", self._line)
         self._finished = threading.Event()
@@ -48,7 +49,8 @@ class Progress:
         return self
 
     def compiling(self, form: str) -> None:
-        """Show that machine code for `form` is compiled in the background."""
+        """Show that machine code for `form` is compiled in the background, while a call is interpreted."""
+        self._is_interpreted = True
         self._lines.compiling(form)
 
     def waiting(self, form: str, share: float, seconds: float) -> None:
@@ -89,11 +91,14 @@ class Progress:
         """Show the progress of the engine, which calls this at intervals."""
         share = (done + nodes) / max(expected + all_nodes, 1)
         self._share = share if share <= 1 else None
-        self._estimate.add(share, time.monotonic())
         self._detail = (
             f"simulated {format_ns(now_ns)} · {done:,} of {expected:,} {noun} · "
             f"{nodes:,} of {all_nodes:,} nodes"
         )
+        if self._is_interpreted:  # at another pace than the rest
+            self._detail += UNTIL_COMPILED
+            self._estimate, self._is_interpreted = Estimate(), False
+        self._estimate.add(share, time.monotonic())
 
     def serving(self, now_ns: int, done: int, requests: int, passes: int) -> None:
         """Show the progress of serving: finished requests, and simulated passes."""

@@ -38,7 +38,7 @@ class CompileStatus:
         left = self._estimate.left(seconds) if seconds > 1 else None
         text = f"{self._program}: compiling {what}, {FREQUENCY}"
         ending = "" if left is None else f", about {left:.0f} s left"
-        plain = f"{text}: {share:.0%}{ending}" if seconds > 1 else f"{text} …"
+        plain = f"{text}: {seconds:.0f} s, {share:.0%}{ending}" if seconds > 1 else f"{text} …"
         self._status.show(Status(plain, f"compiling {what}", share, seconds, left, FREQUENCY))
 
     def compiled(self) -> None:

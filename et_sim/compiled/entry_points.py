@@ -1,7 +1,7 @@
 """Functions that Python calls: compiled if their machine code exists, and interpreted for short calls.
 
 Another process makes the code (`worker`), of low priority if the call is short, which is interpreted. A
-longer call waits for the code if that is faster: a call that returns to Python now and then (`lasting`) is
+longer call waits for the code. A call that returns to Python now and then (`lasting`) never waits: it is
 interpreted until the machine code is made, and goes on with it. The environment variable ET_SIM_COMPILE
 changes that: `now` always waits, `background` never does, and `never` neither makes nor uses machine code.
 The results are the same bytes.
@@ -29,7 +29,6 @@ Result = TypeVar("Result")
 CHOICES = ("now", "background", "never")
 SHIPPED_SECONDS = 1.5  # longer interpreted calls make their machine code themselves from shipped bitcode
 SHORT_SECONDS = 4.0  # longer interpreted calls wait for machine code, unless they can go on with it
-MEANWHILE_SECONDS = 60.0  # in calls longer than this, only a few percent could be interpreted during the wait
 
 
 class CompileWatch(Protocol):
@@ -111,6 +110,7 @@ class CompiledEntry(Generic[Parameters, Result]):
         self._seconds = seconds
         self._interpreted: dict[tuple[Any, ...], float] = {}  # estimated seconds of calls so far
         self._native: dict[tuple[Any, ...], Any] = {}
+        self._latest: tuple[Any, Any] | None = None  # tables of the last call, and its machine code
         self._ordered: set[tuple[tuple[Any, ...], bool]] = set()  # signatures, and whether urgently
         self._failed = False
 
@@ -142,7 +142,7 @@ class CompiledEntry(Generic[Parameters, Result]):
             lasts = {"now": math.inf, "background": 0.0}.get(chosen)
             if lasts is None:
                 lasts = self._so_far(seconds, arguments)
-            native = self._made(arguments, lasts, goes_on=seconds is not None)
+            native = self._made(arguments, lasts, goes_on=seconds is not None and chosen != "now")
         return self._interpret(arguments) if native is None else native(*arguments)
 
     def _so_far(self, seconds: _Whole | None, arguments: tuple[Any, ...]) -> float:
@@ -166,8 +166,10 @@ class CompiledEntry(Generic[Parameters, Result]):
 
     def _found(self, arguments: tuple[Any, ...], *, shipped: bool = False) -> Any:
         """Return the machine code for such arguments, or None; with `shipped`, also from shipped bitcode."""
-        from et_sim.compiled.signature import signature_of
+        from et_sim.compiled.signature import is_same_call, reference_to, signature_of
 
+        if self._latest is not None and is_same_call(self._latest[0], arguments):
+            return self._latest[1]
         signature = signature_of(arguments)
         found = self._native.get(signature)
         if found is None:
@@ -176,6 +178,7 @@ class CompiledEntry(Generic[Parameters, Result]):
             found = load(code_path(self.function, signature), signature, shipped=shipped)
             if found is not None:
                 self._native[signature] = found
+        self._latest = None if found is None else (reference_to(arguments[0]), found)
         return found
 
     def _made(self, arguments: tuple[Any, ...], seconds: float, *, goes_on: bool) -> Any:
@@ -186,7 +189,7 @@ class CompiledEntry(Generic[Parameters, Result]):
         if wanted is None:
             return None
         watch = _WATCH.get()
-        if seconds <= (MEANWHILE_SECONDS if goes_on else SHORT_SECONDS):
+        if goes_on or seconds <= SHORT_SECONDS:
             if watch:
                 watch.compiling(self.what)
             return None

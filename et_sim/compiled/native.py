@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from et_sim.compiled.signature import word_types, words_of
+from et_sim.compiled.signature import is_same_call, reference_to, word_types, words_of
 
 HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
 SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -138,10 +138,16 @@ class Native:
         types = [ctypes.c_void_p, ctypes.c_void_p, *word_types(signature)]
         self._call = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(address)
         self._returns = returns
+        self._latest: tuple[Any, list[Any], list[Any]] = (None, [], [])  # tables of the last call, in words
 
     def __call__(self, *arguments: Any) -> Any:
         result, error = ctypes.c_int64(), ctypes.c_void_p()
-        words, alive = words_of(arguments)
+        reference, first, alive = self._latest
+        if is_same_call(reference, arguments):
+            words = [*first, *arguments[1:]]
+        else:
+            words, alive = words_of(arguments)
+            self._latest = reference_to(arguments[0]), words[:1], alive
         status = self._call(ctypes.addressof(result), ctypes.addressof(error), *words)
         del alive
         if status:  # only if compiled with NUMBA_BOUNDSCHECK: nothing else raises errors

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,24 @@ def words_of(arguments: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
     return words, alive
 
 
+def reference_to(first: Any) -> Any:
+    """Return a weak reference to tables that a call begins with; None if there can be none.
+
+    The arrays of tables cannot be exchanged: the same tables have the same signature and words.
+    """
+    try:
+        return weakref.ref(first) if isinstance(first, Tables) else None
+    except TypeError:
+        return None
+
+
+def is_same_call(reference: Any, arguments: tuple[Any, ...]) -> bool:
+    """Return whether a call begins with the tables of a reference, and has only integers besides."""
+    if reference is None or reference() is not arguments[0]:
+        return False
+    return all(type(argument) is int for argument in arguments[1:])
+
+
 def word_types(signature: tuple[Any, ...]) -> list[Any]:
     """Return the C type of every word of such arguments."""
     found: list[Any] = []
@@ -86,7 +105,8 @@ def modules_of(signature: tuple[Any, ...]) -> set[str]:
 
 
 @functools.cache
-def _fields_of(made_by: Any) -> tuple[str, ...]:
+def fields_of(made_by: Any) -> tuple[str, ...]:
+    """Return the names of the fields of a record of `Tables`, in order."""
     return tuple(made_by.__match_args__)
 
 
@@ -98,7 +118,7 @@ def _kind_of(value: Any) -> Any:
         return ArrayKind(plain.dtype, plain.ndim, layout, flags.writeable, flags.aligned)
     if isinstance(value, Tables):
         tables: Any = type(value)
-        fields = [(name, _kind_of(getattr(value, name))) for name in _fields_of(tables)]
+        fields = [(name, _kind_of(getattr(value, name))) for name in fields_of(tables)]
         return TablesKind(tables.__module__, tables.__name__, tuple(fields))
     if isinstance(value, tuple):
         made_by = type(value) if hasattr(value, "_fields") else None
@@ -117,7 +137,7 @@ def _add_words(value: Any, words: list[Any], alive: list[Any]) -> None:
     elif isinstance(value, Tables):
         described: list[int] = []
         tables: Any = type(value)
-        for name in _fields_of(tables):
+        for name in fields_of(tables):
             _add_words(getattr(value, name), described, alive)
         descriptors = (ctypes.c_int64 * len(described))(*described)
         alive.append(descriptors)

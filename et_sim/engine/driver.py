@@ -26,6 +26,7 @@ from et_sim.engine.pools import (
     reserve_per_event,
     without_pools,
 )
+from et_sim.engine.start import KeptStart, Start
 from et_sim.engine.state.resources import with_pool
 from et_sim.engine.state.run import Run, new_run
 from et_sim.engine.state.traffic_tables import new_traffic
@@ -35,7 +36,7 @@ from et_sim.plan.expected import expected_messages
 from et_sim.plan.fractions import in_fractions
 from et_sim.plan.records import LoweredPlan
 
-FEWEST_EVENTS, MOST_EVENTS = 20_000, 1 << 40  # before control returns to Python
+FEWEST_EVENTS, MOST_EVENTS = 4_000, 1 << 40  # before control returns to Python
 SECONDS_BETWEEN_REPORTS = 0.3
 MOST_GROWTH = 8  # of the number of events from one return to the next
 SECONDS_PER_MESSAGE, SECONDS_PER_NODE = 1e-4, 1e-4  # of an interpreted run, roughly
@@ -58,6 +59,7 @@ def run_plan(
     ports: Callable[[Any, Any], None] | None = None,
     alike: int = 1,
     until_ns: int | None = None,
+    kept: KeptStart | None = None,
 ) -> Outcome | None:
     """Simulate a plan until nothing is left to happen.
 
@@ -67,6 +69,8 @@ def run_plan(
 
     With `until_ns`, the run ends when all events up to then have happened.
 
+    `kept` has the start of the plan's last run; a run that records nothing begins from it.
+
     `alike` is the number of such runs: if they are long together, the loop is compiled.
 
     Return None if some actors do not behave like all their ranks (`ties`), so that a plan of ranks must run
@@ -74,31 +78,42 @@ def run_plan(
     """
     check_model(plan, network, model, records=bool(record or messages or links))
     bits, needs = network.fraction_bits, model.needs(network)
-    in_units = in_fractions(plan, bits)
-    if until_ns is not None:
-        in_units = replace(in_units, latest=min(in_units.latest, ((until_ns + 1) << bits) - 1))
-    reserve = reserve_per_event(in_units, needs)
-    resources = model.resources(network, in_units) if record or links or ports else None
-    recorded = None
-    if resources is not None:
-        recorded = with_pool(resources, plan.pool_units, plan.actor_of_rank, plan.actors["rank"])
-    count = len(recorded) if recorded is not None else 0
-    events_at_once = causal_events_per_event(in_units, reserve, needs) if record else 0
-    check_record(events_at_once)
-    run = new_run(
-        in_units,
-        network_tables(model, network, in_units, has_queues=bool(ports), has_causes=bool(record)),
-        new_traffic(reserve.rows if messages else 0, count, links=links, bits=bits),
-        needs.record,
-        resources=count,
-        units=len(plan.pool_units.stage) if count else 0,
-        causal_events_per_event=events_at_once,
-        phases_per_event=reserve.rows if log else 0,
-        in_one_form=model.RECORDS_IN_ONE_FORM,
-    )
-    run = grow_pools(run, reserve, model)
+    is_plain = not (record or log or messages or links or ports) and until_ns is None
+    kept = kept if is_plain else None
+    rules = (bits, needs, model.tables)
+    start, resources, recorded = None, None, None
+    former = None if kept is None else kept.again(rules)
+    is_kept = kept is not None and kept.is_due(rules)
+    if kept is not None and former is not None:
+        tables = network_tables(model, network, former.plan, has_queues=False, has_causes=False)
+        start = kept.restored(former, model.grown(tables, former.reserve.rows))
+    if start is None:
+        in_units = in_fractions(plan, bits)
+        if until_ns is not None:
+            in_units = replace(in_units, latest=min(in_units.latest, ((until_ns + 1) << bits) - 1))
+        reserve = reserve_per_event(in_units, needs)
+        resources = model.resources(network, in_units) if record or links or ports else None
+        if resources is not None:
+            recorded = with_pool(resources, plan.pool_units, plan.actor_of_rank, plan.actors["rank"])
+        count = len(recorded) if recorded is not None else 0
+        events_at_once = causal_events_per_event(in_units, reserve, needs) if record else 0
+        check_record(events_at_once)
+        run = new_run(
+            in_units,
+            network_tables(model, network, in_units, has_queues=bool(ports), has_causes=bool(record)),
+            new_traffic(reserve.rows if messages else 0, count, links=links, bits=bits),
+            needs.record,
+            resources=count,
+            units=len(plan.pool_units.stage) if count else 0,
+            causal_events_per_event=events_at_once,
+            phases_per_event=reserve.rows if log else 0,
+            in_one_form=model.RECORDS_IN_ONE_FORM,
+        )
+        start = Start(in_units, reserve, grow_pools(run, reserve, model, is_ample=not is_kept))
+        if kept is not None and is_kept:
+            start = kept.keep(start)
+    in_units, reserve, run = start.plan, start.reserve, start.run
     packets = packets_expected(model, network, plan)
-    expected = expected_messages(plan) if report else 0
     happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run, packets))
     events, standstill = FEWEST_EVENTS, Standstill()
     while True:
@@ -129,17 +144,17 @@ def run_plan(
             run = grow_pools(run, reserve, model)
         elif report:
             clock = run.clock[0]
-            progress = clock.delivered, expected, "messages"
+            progress = clock.delivered, expected_messages(plan), "messages"
             if model.packets_sent is not None:
                 progress = int(model.packets_sent(run.network)), packets, "packets"
             report(clock.now >> bits, *progress[:2], clock.completed, len(run.nodes), progress[2])
     clock, finish_ns = run.clock[0], np.asarray(run.actors["finish_ns"]) >> bits
     queues = observe.queues_at_end(run, int(clock.now) >> bits, ports) if ports else None
-    if (finish_ns >= 0).all():
+    if (finish_ns >= 0).all() and not is_kept:
         run = without_pools(run)
     return Outcome(
         plan=plan,
-        nodes=in_ns(run.nodes, ("ready_ns", "start_ns", "end_ns", "admitted_ns"), bits),
+        nodes=in_ns(np.asarray(run.nodes), ("ready_ns", "start_ns", "end_ns", "admitted_ns"), bits),
         finish_ns=finish_ns,
         busy_ns=np.asarray(run.actors["busy_ns"]) >> bits,
         end_ns=_last_ns(plan, run) >> bits if until_ns is None else until_ns,

@@ -152,8 +152,11 @@ def _most_groups(plan: LoweredPlan) -> int:
     return int(np.diff(plan.actors["first_member"], append=len(plan.actor_members)).max(initial=1))
 
 
-def grow_pools(run: Run, reserve: Reserve, model: NetworkModel) -> Run:
-    """Return the run with larger pools wherever less than the reserve is left."""
+def grow_pools(run: Run, reserve: Reserve, model: NetworkModel, *, is_ample: bool = True) -> Run:
+    """Return the run with larger pools wherever less than the reserve is left.
+
+    Pools that are not ample suffice for few events, and take little memory.
+    """
     clock = run.clock[0]
     empty = [name for free, name in POOL_OF.items() if clock[free].rows < 0]
     if empty:  # written beyond its end: the reserve is wrong
@@ -162,11 +165,13 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel) -> Run:
     for free, name in POOL_OF.items():
         rows = reserve.collectives if name == "running" else reserve.rows
         if clock[free].rows < rows:
-            changes[name] = grow_pool(getattr(run, name), clock[free], rows)
+            changes[name] = grow_pool(getattr(run, name), clock[free], rows, is_ample=is_ample)
     if clock.chunks_top + reserve.chunks > len(run.chunks):
-        rows = max(2 * len(run.chunks), clock.chunks_top + spare(reserve.chunks), SMALLEST_POOL)
         of_all = len(run.actors) * reserve.chunks // COMPLETIONS_PER_EVENT  # if all ranks start at once
-        of_all += min(EVENTS_AT_A_LOOK * reserve.chunks, MOST_CHUNKS_BESIDE)
+        rows = max(2 * len(run.chunks), clock.chunks_top + 2 * reserve.chunks)
+        if is_ample:
+            rows = max(rows, clock.chunks_top + spare(reserve.chunks), SMALLEST_POOL)
+            of_all += min(EVENTS_AT_A_LOOK * reserve.chunks, MOST_CHUNKS_BESIDE)
         changes["chunks"] = longer(run.chunks, max(rows, min(of_all, MOST_CHUNKS_AT_FIRST)))
     beside = dict(BESIDE)
     if len(run.turns):

@@ -23,7 +23,7 @@ from et_sim.documents.kinds import COUNTS
 from et_sim.machine.collective_library_keys import NAME as LIBRARY
 from et_sim.machine.collective_library_keys import names_library, read_library, without_library
 from et_sim.machine.compute_rules import NAME as COMPUTE
-from et_sim.machine.corrections import DEFAULT, Correction, Profile
+from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.model import (
     Implementations,
     LayerSettings,
@@ -168,15 +168,19 @@ def read_machine(
     corrections: Collection[Correction] = (),
     when_full: str | None = None,
     power: str | None = None,
+    usual_profile: str | None = None,
 ) -> Machine:
     """Read the machine that files (paths) or dicts describe; raise `MachineError`.
 
-    `profile`, `when_full` and `power` override the system file; `corrections` are added to its own.
+    `profile`, `when_full` and `power` override the system file; `corrections` are added to its own. The
+    `usual_profile` is that of a machine whose files name none.
     """
     remarks = Remarks()
     network_source = load(network, MachineFile.NETWORK)
     system_source = load(system, MachineFile.SYSTEM)
     configuration = {"system": as_given(system_source), "network": as_given(network_source)}
+    names_profile = profile is not None or _names_profile(system_source, network_source)
+    profile = profile if names_profile else usual_profile
     if profile is not None:
         system_source = _with_profile(system_source, profile)
     if corrections:
@@ -230,9 +234,19 @@ def read_machine(
             *(pair for source in sources for pair in ((source.place, source.digest), *source.imports)),
             *dict.fromkeys(remarks.inputs),
         ),
-        names_profile=system_value.behaviour.profile is not DEFAULT or "profile" in system_source.content,
+        names_profile=names_profile,
         configuration=configuration,
     )
+
+
+def _names_profile(system: Source, network: Source) -> bool:
+    """Return whether the system file names a profile, or shows by its form that it is of ASTRA-sim 1.0."""
+    return "profile" in system.content or _is_of_1(system, network)
+
+
+def _is_of_1(system: Source, network: Source) -> bool:
+    is_old = is_hierarchy(network.content) or isinstance(network.content.get("topology"), str)
+    return system.is_text or is_version_1(system.content, beside_version_1=is_old)
 
 
 def _check_ranks_exist(key: str, named: Sequence[tuple[range, ...] | None], ranks: int, place: str) -> None:
@@ -371,8 +385,7 @@ def _read_network_and_system(
     """Read both files, each in the version of ASTRA-sim that its content shows."""
     levels = is_hierarchy(network.content)
     overrides: dict[str, list[Any]] = {}
-    is_old = levels or isinstance(network.content.get("topology"), str)
-    if system.is_text or is_version_1(system.content, beside_version_1=is_old):
+    if _is_of_1(system, network):
         from et_sim.machine.version_1 import read_system_1
 
         system_value, layers, overrides = read_system_1(system, remarks)

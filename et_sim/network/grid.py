@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.state.resources import ResourceTable, sendings
@@ -160,6 +161,13 @@ def tables(network: Network) -> GridTables:
         row.bytes_per_ns, row.latency_ns = dimension.bytes_per_ns / units, dimension.latency_ns * units
         row.ports = ports_of(dimension)
     return GridTables(dimensions, speeds)
+
+
+def of_wires(fabric: GridFabric) -> GridFabric:
+    """Return a grid with the same links, and no figures: paths do not depend on these."""
+    dimensions = tuple(replace(dimension, bandwidth=1.0, latency_ns=0.0) for dimension in fabric.dimensions)
+    links = tuple(replace(link, bandwidth=1.0, latency_ns=0.0) for link in fabric.links)
+    return replace(fabric, dimensions=dimensions, links=links)
 
 
 def flights_along(network: Network, along: int, distance: Any, size: Any) -> Any:

@@ -223,7 +223,7 @@ class CollectiveTables:
         sides = self.ways.sides(request.group)
         bandwidths = [dimensions[side.dimension].bandwidth for side in sides[:algorithms]]
         lanes = [
-            OrderedDimension(members.get(number, 1), number in members, bandwidth / bandwidths[0])
+            OrderedDimension(members.get(number, 1), number in members, bandwidth, bandwidths[0])
             for number, bandwidth in enumerate(bandwidths)
         ]
         total = bytes_to_cut(request.size, system.splits, runs)

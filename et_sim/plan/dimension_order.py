@@ -40,7 +40,13 @@ class OrderedDimension(Struct, frozen=True):
 
     members: int
     takes_part: bool
-    speed: float  # bandwidth, as a multiple of that of dimension 0
+    bandwidth: float
+    first_bandwidth: float = 1.0  # of dimension 0
+
+    @property
+    def speed(self) -> float:
+        """Return the bandwidth as a multiple of that of dimension 0."""
+        return self.bandwidth / self.first_bandwidth
 
 
 class DimensionLoad(Struct):

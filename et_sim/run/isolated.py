@@ -19,8 +19,8 @@ from et_sim.jobs.job_file import npus_text
 from et_sim.jobs.merging import only
 from et_sim.machine import Machine
 from et_sim.machine.model import Straggler
-from et_sim.plan.lowering import Lowering
 from et_sim.run.options import RunOptions
+from et_sim.run.planning import plan_of
 from et_sim.run.simulation import (
     Carried,
     Given,
@@ -31,7 +31,6 @@ from et_sim.run.simulation import (
     prepare,
     simulated_in_memory,
 )
-from et_sim.run.workers import in_order
 from et_sim.trace import Workload
 from et_sim.trace.workload import Job
 
@@ -43,6 +42,8 @@ def isolated_times(
     jobs = task.workload.jobs
     if len(jobs) == 1:
         return [duration_ns(together.outcome, jobs[0])]
+    from et_sim.run.workers import in_order
+
     here = partial(_isolated_time, task, options.fold, watch)
     seconds = together.seconds / len(jobs)
     numbers = range(len(jobs))
@@ -58,9 +59,9 @@ def _isolated_time(task: Task, may_fold: bool, watch: Watcher, number: int) -> i
     job = task.workload.jobs[number]
     watch.stage(f"simulating job {job.name} alone")
     workload = only(task.workload, job)
-    lowering = Lowering(workload, _machine_of(task.machine, workload, job))
-    model = task.network_model()
-    _, outcome, _ = simulated_in_memory(workload, lowering, model, may_fold, watch, Recorder())
+    machine, model = _machine_of(task.machine, workload, job), task.network_model()
+    plan = plan_of(workload, machine, model, may_fold=may_fold)
+    _, outcome, _ = simulated_in_memory(plan, model, may_fold, watch, Recorder())
     return duration_ns(outcome, job)
 
 

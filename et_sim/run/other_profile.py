@@ -22,7 +22,8 @@ from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.members import Actors
 from et_sim.plan.records import LoweredPlan
 from et_sim.run.options import RunOptions
-from et_sim.run.simulation import Change, Task, fewest_actors, moves_needed
+from et_sim.run.planning import fewest_actors
+from et_sim.run.simulation import Change, Task, moves_needed
 from et_sim.run.variation import NOT_SIMULATED, REFUSED, Ending, Variations, ending_of
 from et_sim.trace import Workload
 

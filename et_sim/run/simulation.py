@@ -15,10 +15,9 @@ from et_sim.basics.errors import UsageError
 from et_sim.documents.recognise import FileKind, kind_of
 from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
+from et_sim.engine.start import KeptStart
 from et_sim.engine.transport.network_seam import NetworkModel, packets_expected
 from et_sim.fold import TIE
-from et_sim.fold import fold as fold_ranks
-from et_sim.fold.path_keys import ByLink
 from et_sim.machine import Machine, Network, Notice, read_machine
 from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.model import LayerSettings, TimeFactors, WhenFull, WorkKind
@@ -26,17 +25,15 @@ from et_sim.machine.sources import Source
 from et_sim.machine.system_parts import CAPACITY, RESERVED, TRACKS
 from et_sim.network.registry import ModelChoice, choose_model, model_of
 from et_sim.plan.host import KEY as HOST_TIME
-from et_sim.plan.host import with_host
-from et_sim.plan.lowering import Lowering, assemble
-from et_sim.plan.members import Actors
-from et_sim.plan.mismatches import refuse_mismatches, rules_of
+from et_sim.plan.lowering import Lowering
+from et_sim.plan.mismatches import refuse_mismatches
 from et_sim.plan.records import LoweredPlan
 from et_sim.plan.spilled import Spilled, spilled
 from et_sim.run.options import RunOptions
+from et_sim.run.planning import Plan, Planner, plan_of
 from et_sim.timeline import CausalEvents, MessageSpool, Phases, PortRecord
 from et_sim.timeline.out_of_memory import OutOfMemory, TooLarge, out_of_memory
 from et_sim.trace import Workload, read_workload
-from et_sim.trace.preflight import find_mismatches
 from et_sim.trace.tensors import names_tensors
 
 if TYPE_CHECKING:
@@ -105,13 +102,16 @@ def prepare(
     options: RunOptions,
     change: Change = unchanged,
     corrections: Collection[Correction] = (),
+    planner: Planner | None = None,
 ) -> Task:
     """Read the inputs of a run; `change` modifies the machine that was read.
 
     `corrections` are switched on in addition to those of the machine's files.
     """
+    planner = planner or Planner()
     given = options.parts | {"corrections": corrections}
-    profile, machine = options.profile, read_machine(**given, profile=options.profile)
+    usual = (workload.profile or None) if isinstance(workload, Workload) else None
+    profile, machine = options.profile, read_machine(**given, profile=options.profile, usual_profile=usual)
     named_by = NamedBy.OPTION if profile else NamedBy.SYSTEM if machine.names_profile else NamedBy.NO_SOURCE
     if options.isolated and not is_several(workload):
         raise UsageError("--isolated is about several jobs", remedy="run a job file, or leave it out")
@@ -140,13 +140,14 @@ def prepare(
     given_workload = workload
     if workload.profile and named_by is NamedBy.NO_SOURCE:
         profile, named_by = workload.profile, NamedBy.WORKLOAD
-        machine = read_machine(**given, profile=profile)
+        if usual is None:
+            machine = read_machine(**given, profile=profile)
     machine = change(_named(machine, options, tracks=names_tensors(workload)))
     machine = _with_factor(_with_engine(_with_exchanges(machine, workload), workload), workload)
     if options.retime:
         machine = _retiming(machine)
     waits = workload.software is not None and workload.software.host_waits
-    workload, remarks = with_host(workload, *_host_times(workload, machine), waits=waits)
+    workload, remarks = planner.with_host(workload, *_host_times(workload, machine), waits=waits)
     machine = replace(machine, warnings=(*machine.warnings, *remarks))
     if workload.jobs:
         machine = replace(machine, groups=workload.job_groups)
@@ -291,6 +292,7 @@ class Recorder(Struct, frozen=True):
         model: NetworkModel,
         watch: Watcher,
         until_ns: int | None = None,
+        kept: KeptStart | None = None,
     ) -> Outcome | None:
         """Simulate a plan and record it; earlier recordings are dropped."""
         if self.messages is not None:
@@ -308,25 +310,21 @@ class Recorder(Struct, frozen=True):
             messages=self.messages.add if self.messages else None,
             links=self.links,
             until_ns=until_ns,
+            kept=kept,
             ports=self.ports.add if self.ports else None,
         )
 
 
-def simulated(
-    lowering: Lowering, model: NetworkModel, may_fold: bool, watch: Watcher, recorder: Recorder
-) -> Outcome:
-    """Simulate as few actors as behave like all ranks, or every rank by itself if this is not possible."""
-    workload, machine = lowering.workload, lowering.machine
-    network = machine.network_of(has_contention=model.HAS_CONTENTION)
-    may_fold = may_fold and (not recorder.links or model.counts_links(network))
-    actors = fewest_actors(lowering, model, may_fold, by_link=recorder.links)
-    plan = assemble(lowering, actors)
-    watch.stage(announced(packets_expected(model, network, plan)))
-    outcome = recorder.run(plan, network, model, watch)
-    if outcome is None or (actors.is_folded and not outcome.is_complete and _can_tell_apart(workload)):
+def simulated(plan: Plan, model: NetworkModel, watch: Watcher, recorder: Recorder) -> Outcome:
+    """Simulate the actors of a plan, or every rank by itself if they do not behave like all ranks."""
+    network = plan.lowering.machine.network_of(has_contention=model.HAS_CONTENTION)
+    watch.stage(announced(packets_expected(model, network, plan.lowered)))
+    outcome = recorder.run(plan.lowered, network, model, watch, kept=plan.start)
+    is_stalled = outcome is not None and not outcome.is_complete
+    if outcome is None or (plan.actors.is_folded and is_stalled and _can_tell_apart(plan.workload)):
         watch.stage(ALONE)
-        unfolded = Actors.one_per_rank(workload.ranks, (TIE,) if outcome is None else ())
-        outcome = recorder.run(assemble(lowering, unfolded), network, model, watch)
+        unfolded = plan.unfolded((TIE,) if outcome is None else ())
+        outcome = recorder.run(unfolded, network, model, watch)
     assert outcome is not None  # only a folded run is given up
     return outcome
 
@@ -341,21 +339,16 @@ def moves_needed(workload: Workload, lowering: Lowering, outcome: Outcome) -> Sp
 
 
 def simulated_in_memory(
-    workload: Workload,
-    lowering: Lowering,
-    model: NetworkModel,
-    may_fold: bool,
-    watch: Watcher,
-    recorder: Recorder,
+    plan: Plan, model: NetworkModel, may_fold: bool, watch: Watcher, recorder: Recorder
 ) -> tuple[Lowering, Outcome, Spilled | None]:
     """Simulate; if memory gets full, simulate again with tensors in remote memory."""
-    outcome = simulated(lowering, model, may_fold, watch, recorder)
-    moves = moves_needed(workload, lowering, outcome)
+    lowering, outcome = plan.lowering, simulated(plan, model, watch, recorder)
+    moves = moves_needed(plan.workload, lowering, outcome)
     if moves is None:
         return lowering, outcome, None
     watch.stage("simulating again with tensors in remote memory")
-    lowering = Lowering(moves.workload, lowering.machine)
-    return lowering, simulated(lowering, model, may_fold, watch, recorder), moves
+    again = plan_of(moves.workload, lowering.machine, model, may_fold=may_fold, by_link=recorder.links)
+    return again.lowering, simulated(again, model, watch, recorder), moves
 
 
 class Carried(Struct, frozen=True, eq=False):
@@ -373,17 +366,18 @@ class Carried(Struct, frozen=True, eq=False):
         return self.full is not None and self.full.stopped
 
 
-def carry_out(task: Task, may_fold: bool, watch: Watcher, recorder: Recorder) -> Carried:
+def carry_out(
+    task: Task, may_fold: bool, watch: Watcher, recorder: Recorder, planner: Planner | None = None
+) -> Carried:
     """Simulate a task; refuse messages that do not match."""
-    workload, machine = task.workload, task.machine
-    model = task.network_model()
+    machine, model = task.machine, task.network_model()
     begin = time.perf_counter()
     watch.stage("planning")
-    lowering = Lowering(workload, machine)
-    mismatches = find_mismatches(workload, machine.groups, rules_of(machine.system))
-    lowering, outcome, moves = simulated_in_memory(workload, lowering, model, may_fold, watch, recorder)
+    planner = planner or Planner()
+    plan = planner.plan(task.workload, machine, model, may_fold=may_fold, by_link=recorder.links)
+    lowering, outcome, moves = simulated_in_memory(plan, model, may_fold, watch, recorder)
     if outcome.is_complete:  # a stall is explained better by its report
-        refuse_mismatches(mismatches)
+        refuse_mismatches(plan.mismatches)
     full = out_of_memory(outcome, lowering.workload, machine.system.local_memory)
     if full is not None and moves is not None and (node := moves.too_large_on(full.rank)):
         full = replace(full, too_large=TooLarge(*node))
@@ -401,23 +395,6 @@ def announced(packets: int) -> str:
     hint = "; --network-model flow takes less" if seconds >= HOURS_FROM else ""
     speed = f"{time} at half a million in a second, less if they repeat themselves"
     return f"simulating about {packets:,} packets ({speed}{hint})"
-
-
-def fewest_actors(
-    lowering: Lowering, model: NetworkModel, may_fold: bool, *, by_link: bool = False
-) -> Actors:
-    """Return as few actors as may behave like all ranks; `by_link`: they also use equal links."""
-    unfolded = Actors.one_per_rank(lowering.workload.ranks)
-    if not may_fold:
-        return unfolded
-    machine = lowering.machine
-    whole = machine.system.behaviour.corrects(Correction.WHOLE_PATH)
-    paths = model.path_keys(machine.network, whole=whole)
-    actors = fold_ranks(lowering, ByLink(paths) if by_link and paths is not None else paths)
-    # The search for ties must not separate ranks that start together.
-    if lowering.start_together and len(actors) > 1:
-        return replace(unfolded, limits=actors.limits)
-    return actors
 
 
 def _can_tell_apart(workload: Workload) -> bool:

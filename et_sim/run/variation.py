@@ -21,7 +21,6 @@ from et_sim.machine.scaling import figures
 from et_sim.plan.lowering import Lowering
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import Change, Given, NoWatcher, Recorder, Task, carry_out, prepare, unchanged
-from et_sim.run.workers import in_order
 from et_sim.timeline.measurement import Measurement
 
 COMPLETE, STALLED, OUT_OF_MEMORY = "complete", "stalled", "out of memory"
@@ -92,6 +91,8 @@ class Variations:
         self, changes: Sequence[tuple[str, float]], notify: Callable[[str], None]
     ) -> Iterator[Ending]:
         """Yield the results with one figure changed, each, in the order of the changes."""
+        from et_sim.run.workers import in_order  # sockets and processes, which a single run does not need
+
         given = self._given, self.options
         return in_order(_with_figures, given, changes, do=self.with_figure, notify=notify)
 

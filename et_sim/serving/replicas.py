@@ -18,8 +18,8 @@ from et_sim import api
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import format_bytes, plural
 from et_sim.plan.kernel_times import times_of_kernels
-from et_sim.plan.lowering import Lowering
 from et_sim.run.options import RunOptions
+from et_sim.run.planning import plan_of
 from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
 from et_sim.serving.batcher import Policy
 from et_sim.serving.chains import Chains, KernelTimes, has_chains, trials
@@ -235,9 +235,9 @@ class SimulatedTimes(Struct):
 
     def _outcome(self, task: Task, workload: Workload, may_fold: bool = True) -> Any:
         """Simulate a workload on the machine of a task."""
-        may_fold &= self.options.fold
-        lowering = Lowering(workload, task.machine)
-        outcome = simulated(lowering, task.network_model(), may_fold, NoWatcher(), Recorder())
+        model = task.network_model()
+        plan = plan_of(workload, task.machine, model, may_fold=may_fold and self.options.fold)
+        outcome = simulated(plan, model, NoWatcher(), Recorder())
         if not outcome.is_complete:
             raise EtSimError("a forward pass does not complete", remedy="look at it with et-sim make and run")
         return outcome

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from et_sim.basics.errors import EtSimError, InputError
+from et_sim.run.planning import KeptPlans, Planner
 from et_sim.run.workers import WorkerEndedError, WorkerPool, pickled
 from et_sim.sweeps.axes import Values
 from et_sim.sweeps.journal import Finished
@@ -62,6 +63,7 @@ class Evaluator:
         self._space = space
         self._workshop = Workshop(space.folder)
         self._files = space.files()
+        self.planner = KeptPlans()
 
     def row(self, task: PointTask) -> dict[str, Any]:
         """Return the figures of a task's row; refuse a task whose inputs have changed."""
@@ -74,10 +76,14 @@ class Evaluator:
                 "files of a point changed after the sweep began",
                 remedy="sweep again; on a cluster, every worker needs them under the same paths",
             )
-        return evaluate(inputs, self._workshop, task.save)
+        return self.planner.guarded(
+            lambda planner: evaluate(inputs, self._workshop, task.save, planner=planner)
+        )
 
 
-def evaluate(inputs: Inputs, workshop: Workshop, save: str | None = None) -> dict[str, Any]:
+def evaluate(
+    inputs: Inputs, workshop: Workshop, save: str | None = None, *, planner: Planner | None = None
+) -> dict[str, Any]:
     """Return the figures of a row as JSON values; a point that cannot be simulated has a row with the reason.
 
     `save`: the directory for the whole run.
@@ -90,7 +96,7 @@ def evaluate(inputs: Inputs, workshop: Workshop, save: str | None = None) -> dic
         parts: dict[str, Any] = dict(inputs.parts)
         parts |= {name: getattr(inputs, name) for name in ("machine", "model", "profile", "when_full")}
         options = RunOptions(**parts)
-        result = execute(workload, options)
+        result = execute(workload, options, planner=planner)
     except EtSimError as error:
         return refused(error)
     if save is not None:

@@ -5,6 +5,7 @@ Progress is silent for the first second, then a line or a bar that is kept up to
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.files import exists
 from et_sim.basics.terminal import Estimate, Status, StatusLine
 from et_sim.basics.units import parse_ranks
+from et_sim.sweeps.axes import SweepAxis
 from et_sim.sweeps.axes import Values as OfAxes
 from et_sim.sweeps.digests import digest_of
 from et_sim.sweeps.evaluate import COMPLETE, FAILED, REFUSED, Done, Lost, PointTask, Runner, refused
@@ -192,10 +194,10 @@ class State(Struct):
         return [point for point in able if not exists(self._run_folder(point))]
 
     def tasks(self, points: Sequence[Point], *, saves: bool) -> list[PointTask]:
-        """Return tasks for points."""
+        """Return tasks for points; those that share a workload follow each other, so that it is made once."""
         return [
             PointTask(point.digest, point.values, self.model, str(self._run_folder(point)) if saves else None)
-            for point in points
+            for point in _by_workload(points, self.plan.sweep.axes)
         ]
 
     def _run_folder(self, point: Point) -> Path:
@@ -244,6 +246,15 @@ class State(Struct):
 
 def _is_incomplete(result: Done) -> bool:
     return isinstance(result, Lost) or result.row["status"] != COMPLETE
+
+
+def _by_workload(points: Sequence[Point], axes: Sequence[SweepAxis]) -> Iterator[Point]:
+    """Yield points by workload, in the order of the first point of each; a machine may change its plan."""
+    decide = [at for at, axis in enumerate(axes) if axis.field.root in ("workload", "machine")]
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        groups.setdefault(repr([point.values[at] for at in decide]), []).append(point)
+    return itertools.chain.from_iterable(groups.values())
 
 
 def _distinct(points: Iterable[Point]) -> list[Point]:

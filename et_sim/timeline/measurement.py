@@ -158,17 +158,19 @@ class Measurement:
         """
         self._outcome, self._workload, self._until_end = outcome, workload, until_end
         self._accuracy = accuracy
-        self._figures: tuple[Statistics, dict[str, Any], PowerUse] | None = None
+        self._figures: tuple[Statistics, CoverageCounter, PowerUse] | None = None
 
     @property
     def statistics(self) -> Statistics:
         """Return all figures, per actor."""
         return self._measured[0]
 
-    @property
+    @cached_property
     def coverage(self) -> dict[str, Any]:
         """Return the parts of the run that were modelled, replayed, defaulted, instant or not executed."""
-        return self._measured[1]
+        plan = self._outcome.plan
+        total = int((plan.templates["nodes"][plan.actors["template"]] * self.ranks_per_actor).sum())
+        return self._measured[1].as_dict(self._workload, total)
 
     @property
     def power(self) -> PowerUse:
@@ -223,7 +225,7 @@ class Measurement:
         return np.split(ranks, np.cumsum(self.ranks_per_actor)[:-1])
 
     @property
-    def _measured(self) -> tuple[Statistics, dict[str, Any], PowerUse]:
+    def _measured(self) -> tuple[Statistics, CoverageCounter, PowerUse]:
         if self._figures is None:
             for _ in self.blocks():
                 pass
@@ -246,10 +248,8 @@ class Measurement:
                     power.add(rows)
                 yield rows
         if is_new:
-            plan = self._outcome.plan
-            total = int((plan.templates["nodes"][plan.actors["template"]] * self.ranks_per_actor).sum())
             statistics = combine(self._outcome, occupation.figures(), kernels, self._peaks())
-            self._figures = statistics, counter.as_dict(self._workload, total), power
+            self._figures = statistics, counter, power
 
     def changes_of_memory(self) -> Iterator[Changes]:
         """Yield the changes of tracked local memory; their nodes are rows of the plan's table of nodes."""

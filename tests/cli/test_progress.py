@@ -104,8 +104,27 @@ def test_a_run_that_waits_for_machine_code_shows_progress(capsys: pytest.Capture
         shown.waiting("the engine", 0.2, 0.1)
         assert capsys.readouterr().err == ""
         shown.waiting("the engine", 0.25, 6.0)
-        assert capsys.readouterr().err.endswith(": 25%, about 18 s left\n")
+        assert capsys.readouterr().err.endswith(": 6 s, 25%, about 18 s left\n")
         shown.compiled()
+
+
+def test_an_interpreted_run_states_no_time_left_until_its_machine_code_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pace changes with the machine code, so the estimate begins with it."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    shown = Progress()
+
+    def line_at(seconds: float, done: int) -> str:
+        now[0] = seconds
+        shown.report(1500, done, 100, 0, 0)
+        return shown._status(seconds).plain
+
+    for seconds, done in ((10.0, 10), (20.0, 20)):
+        shown.compiling("the engine")
+        assert line_at(seconds, done).endswith("0 of 0 nodes · interpreted until it is compiled")
+    assert line_at(24.0, 60).endswith("60 of 100 messages · 0 of 0 nodes, about 4 s left")
 
 
 def test_background_compilation_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -118,7 +118,7 @@ class PlanTables(Tables, Struct, frozen=True):
     settings: Any
 
 
-class Run(Tables, Struct, frozen=True):
+class Run(Tables, Struct, frozen=True, weakref=True):
     """One run: plan, network and state. Compiled functions take it as their first argument."""
 
     plan: PlanTables

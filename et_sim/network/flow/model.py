@@ -37,7 +37,7 @@ from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_message
 from et_sim.machine.model import GraphFabric, Network, Notice
 from et_sim.machine.transports import Completion, PacketProtocol
-from et_sim.network import link
+from et_sim.network import grid, link
 from et_sim.network.fabric import Wires, is_wired_to_itself
 from et_sim.network.fabrics import fabric_of
 from et_sim.network.flow.records import MESSAGE, ROUTE, SHARED, STATE, USE
@@ -228,6 +228,8 @@ def carried(tables: FlowTables) -> Any:
 
 def path_keys(network: Network, **_: bool) -> LinkPaths | None:
     """Return the keys for folding, which cover links as well as ranks; None: paths differ by message."""
+    if isinstance(network.fabric, GridFabric):
+        network = replace(network, fabric=grid.of_wires(network.fabric))
     links = link.resources_of(network, np.arange(network.ranks))
     hops: Any = link.tables_of(network, np.arange(network.ranks))
     if isinstance(network.fabric, GraphFabric) and len(hops.sent):

@@ -1,0 +1,115 @@
+"""The tables of a run before its first event, kept for further runs of the same plan.
+
+All tables but those of the network follow from the plan. The next run restores them in place and copies its
+own network tables over the former ones, so that compiled code finds everything where it was. The outcome of a
+run is therefore valid until the next run begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from et_sim.compiled.signature import fields_of, signature_of
+from et_sim.compiled.tables_by_reference import Tables
+from et_sim.engine.pools import Reserve
+from et_sim.engine.state.run import Run
+from et_sim.plan.records import LoweredPlan
+
+LARGEST_KEPT = 64 << 20  # bytes; beside a larger run, making its tables takes no time
+OF_RUN = ("plan", "network")
+
+
+class Start(Struct, frozen=True, eq=False):
+    """A run before its first event."""
+
+    plan: LoweredPlan  # in the unit of time of the run
+    reserve: Reserve
+    run: Run
+
+
+class KeptStart:
+    """The start of the latest run of a plan."""
+
+    def __init__(self) -> None:
+        self._rules: Any = None
+        self._start: Start | None = None
+        self._saved: list[tuple[Any, Any]] = []  # arrays of the run, and their contents
+        self._network: tuple[Any, list[Any]] = (None, [])  # the shape of its network's tables; their arrays
+
+    def is_due(self, rules: Any) -> bool:
+        """Return whether a run is worth keeping: the last one had the same rules (its other inputs)."""
+        if self._rules == rules:
+            return True
+        self._rules, self._start = rules, None
+        return False
+
+    def keep(self, start: Start) -> Start:
+        """Keep the start of a run unless it is large, and return it."""
+        state = _arrays([getattr(start.run, name) for name in Run.__struct_fields__ if name not in OF_RUN])
+        network = _copied(start.run.network)
+        is_alike = signature_of((network,)) == signature_of((start.run.network,))
+        if not is_alike or sum(array.nbytes for array in state) > LARGEST_KEPT:
+            return start
+        self._start = replace(start, run=replace(start.run, network=network))
+        self._saved = [(array, array.copy()) for array in state]
+        self._network = _shape(network), _arrays([network])
+        return self._start
+
+    def again(self, rules: Any) -> Start | None:
+        """Return the start for another run with the same rules; its network is still the former one."""
+        return self._start if self._rules == rules else None
+
+    def restored(self, start: Start, network: Tables) -> Start:
+        """Return the kept start with the tables of another network."""
+        for array, content in self._saved:
+            np.copyto(array, content)
+        if self._network[0] == _shape(network):
+            for array, content in zip(self._network[1], _arrays([network]), strict=True):
+                np.copyto(array, content)
+            return start
+        own = _copied(network)
+        self._start = replace(start, run=replace(start.run, network=own))
+        self._network = _shape(own), _arrays([own])
+        return self._start
+
+
+def _arrays(tables: list[Any]) -> list[Any]:
+    """Return the bytes of all arrays of tables, in order."""
+    found: list[Any] = []
+    for value in tables:
+        if isinstance(value, np.ndarray):
+            found.append(np.ndarray.view(value, np.ndarray).reshape(-1).view(np.uint8))
+        elif isinstance(value, Tables):
+            found += _arrays([field for _, field in _fields(value)])
+        elif isinstance(value, tuple):
+            found += _arrays(list(value))
+    return found
+
+
+def _fields(tables: Tables) -> Iterator[tuple[str, Any]]:
+    kind: Any = type(tables)
+    return ((name, getattr(tables, name)) for name in fields_of(kind))
+
+
+def _shape(value: Any) -> Any:
+    """Return all of some tables but the contents of their arrays."""
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape
+    if isinstance(value, Tables):
+        return type(value), *(_shape(field) for _, field in _fields(value))
+    return tuple(map(_shape, value)) if isinstance(value, tuple) else value
+
+
+def _copied(value: Any) -> Any:
+    """Return tables with arrays of their own."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, Tables):
+        kind: Any = type(value)
+        return kind(**{name: _copied(field) for name, field in _fields(value)})
+    return tuple(map(_copied, value)) if type(value) is tuple else value

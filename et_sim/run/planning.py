@@ -1,0 +1,239 @@
+"""The plan of a run: what must happen, and the actors that stand for all ranks; and plans that runs share.
+
+Runs of one workload often differ in figures that only the simulation reads, such as bandwidths. `KeptPlans`
+plans such runs once. No list names these figures: planning runs on a machine in which the figures that differ
+between runs are unreadable (`unread`), and a plan that is complete all the same is that of all these runs.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from et_sim.engine.start import KeptStart
+from et_sim.engine.transport.network_seam import NetworkModel
+from et_sim.fold import fold as fold_ranks
+from et_sim.fold.path_keys import ByLink
+from et_sim.machine import Machine, Notice
+from et_sim.machine.corrections import Correction
+from et_sim.plan.host import with_host
+from et_sim.plan.lowering import Lowering, assemble
+from et_sim.plan.members import Actors
+from et_sim.plan.mismatches import rules_of
+from et_sim.plan.records import FoldLimit, LoweredPlan
+from et_sim.run.unread import DifferentError, FigureReadError, Reads, Unread, merged
+from et_sim.trace import Workload
+from et_sim.trace.preflight import Problem, find_mismatches
+
+MOST_KEPT = 4  # plans, the latest first
+REMARKS = ("configuration", "inputs", "warnings", "defaults")  # of a machine, which differ between any two
+
+Result = TypeVar("Result")
+
+
+class Plan(Struct, frozen=True, eq=False):
+    """The plan of a run."""
+
+    workload: Workload
+    lowering: Lowering
+    actors: Actors
+    lowered: LoweredPlan
+    mismatches: list[Problem] = []  # between ranks, if they were searched for
+    start: KeptStart | None = None  # of the last run, if the plan is kept
+
+    def unfolded(self, limits: tuple[FoldLimit, ...]) -> LoweredPlan:
+        """Return the plan with an actor for each rank; `limits` are why ranks are not folded."""
+        return assemble(self.lowering, Actors.one_per_rank(self.workload.ranks, limits))
+
+    def on(self, machine: Machine) -> Plan:
+        """Return the plan for a machine that shares it."""
+        lowering = copy.copy(self.lowering)
+        lowering.machine = machine
+        return replace(self, lowering=lowering)
+
+
+def plan_of(
+    workload: Workload, machine: Machine, model: NetworkModel, *, may_fold: bool, by_link: bool = False
+) -> Plan:
+    """Return the plan of a workload on a machine; `by_link`: the run records the actors' links."""
+    lowering = Lowering(workload, machine)
+    actors = fewest_actors(lowering, model, may_fold, by_link=by_link)
+    return Plan(workload, lowering, actors, assemble(lowering, actors))
+
+
+def checked_plan(
+    workload: Workload, machine: Machine, model: NetworkModel, *, may_fold: bool, by_link: bool
+) -> Plan:
+    """Return the plan, with messages and collectives that do not match."""
+    plan = plan_of(workload, machine, model, may_fold=may_fold, by_link=by_link)
+    return replace(plan, mismatches=find_mismatches(workload, machine.groups, rules_of(machine.system)))
+
+
+class Planner:
+    """A planner that plans every run by itself."""
+
+    def plan(
+        self, workload: Workload, machine: Machine, model: NetworkModel, *, may_fold: bool, by_link: bool
+    ) -> Plan:
+        """Return the checked plan of a workload on a machine; `by_link`: the run records links."""
+        return checked_plan(workload, machine, model, may_fold=may_fold, by_link=by_link)
+
+    def with_host(
+        self, workload: Workload, launch_ns: float, step_ns: float, *, waits: bool
+    ) -> tuple[Workload, list[Notice]]:
+        """Return the workload with the launches of its host, and remarks (`plan.host.with_host`)."""
+        return with_host(workload, launch_ns, step_ns, waits=waits)
+
+
+def fewest_actors(
+    lowering: Lowering, model: NetworkModel, may_fold: bool, *, by_link: bool = False
+) -> Actors:
+    """Return as few actors as may behave like all ranks; `by_link`: they also use equal links."""
+    unfolded = Actors.one_per_rank(lowering.workload.ranks)
+    if not may_fold:
+        return unfolded
+    machine = lowering.machine
+    if by_link and not model.counts_links(machine.network):
+        return unfolded
+    whole = machine.system.behaviour.corrects(Correction.WHOLE_PATH)
+    paths = model.path_keys(machine.network, whole=whole)
+    actors = fold_ranks(lowering, ByLink(paths) if by_link and paths is not None else paths)
+    # The search for ties must not separate ranks that start together.
+    if lowering.start_together and len(actors) > 1:
+        return replace(unfolded, limits=actors.limits)
+    return actors
+
+
+class _Case(Struct, eq=False):
+    """Runs of one workload that may share plans."""
+
+    workload: Workload
+    rules: tuple[Any, ...]  # the model's functions, and the choices for folding
+    reads: Reads  # of figures that planning needs
+
+
+class _Kept(Struct, eq=False):
+    case: _Case
+    machine: Machine  # the common part of all machines that have the plan
+    plan: Plan
+
+
+class KeptPlans(Planner):
+    """A planner that keeps plans, and finds the runs that share one; `guarded` calls these runs.
+
+    Their outcomes are valid until the next run begins.
+    """
+
+    def __init__(self) -> None:
+        self.made = 0  # plans, for tests
+        self._kept: list[_Kept] = []
+        self._cases: list[_Case] = []
+        self._hosted: list[tuple[Workload, tuple[Any, ...], tuple[Workload, list[Notice]]]] = []
+        self._reads = 0  # of cases that are no longer kept
+
+    def guarded(self, run: Callable[[Planner], Result]) -> Result:
+        """Return the result of a run with kept plans, or without if it reads a figure that they hide."""
+        before = self._all_reads()
+        try:
+            result = run(self)
+        except (FigureReadError, Exception):
+            if self._all_reads() == before:
+                raise
+        else:
+            if self._all_reads() == before:
+                return result
+        return run(Planner())
+
+    def _all_reads(self) -> int:
+        return self._reads + sum(case.reads.count for case in self._cases)
+
+    def plan(
+        self, workload: Workload, machine: Machine, model: NetworkModel, *, may_fold: bool, by_link: bool
+    ) -> Plan:
+        """Return the plan of a workload on a machine, which may be that of an earlier machine."""
+        case = self._case(workload, (model.tables, model.path_keys, may_fold, by_link))
+        for kept in self._kept:
+            if kept.case is case and _common(kept.machine, machine, case) is kept.machine:
+                self._use(kept)
+                return kept.plan.on(machine)
+        return self._made(case, machine, model, may_fold=may_fold, by_link=by_link).on(machine)
+
+    def with_host(
+        self, workload: Workload, launch_ns: float, step_ns: float, *, waits: bool
+    ) -> tuple[Workload, list[Notice]]:
+        """Return the workload with the launches of its host, and remarks; the same one for the same times."""
+        times = (launch_ns, step_ns, waits)
+        for given, known, hosted in self._hosted:
+            if given is workload and known == times:
+                return hosted
+        hosted = super().with_host(workload, launch_ns, step_ns, waits=waits)
+        self._hosted = [(workload, times, hosted), *self._hosted[: MOST_KEPT - 1]]
+        return hosted
+
+    def _case(self, workload: Workload, rules: tuple[Any, ...]) -> _Case:
+        for case in self._cases:
+            if case.workload is workload and case.rules == rules:
+                return case
+        case = _Case(workload, rules, Reads())
+        self._reads += sum(old.reads.count for old in self._cases[MOST_KEPT - 1 :])
+        self._cases = [case, *self._cases[: MOST_KEPT - 1]]
+        self._kept = [kept for kept in self._kept if kept.case in self._cases]
+        return case
+
+    def _made(
+        self, case: _Case, machine: Machine, model: NetworkModel, *, may_fold: bool, by_link: bool
+    ) -> Plan:
+        """Make a plan for as many machines as possible: this one, and those of a kept plan."""
+        hidden = replace(machine, **{name: Unread(f".{name}", case.reads.note) for name in REMARKS})
+        how: dict[str, Any] = {"may_fold": may_fold, "by_link": by_link}
+        for kept in [kept for kept in self._kept if kept.case is case]:
+            while (common := _common(kept.machine, hidden, case)) is not None:
+                known = len(case.reads.paths)
+                plan = self._without_reads(case, common, model, how)
+                if plan is not None:
+                    kept.plan, kept.machine = plan, common
+                    self._use(kept)
+                    return plan
+                if len(case.reads.paths) == known:
+                    break
+        plan = self._without_reads(case, hidden, model, how)
+        if plan is None:  # it reads remarks
+            self.made += 1
+            return checked_plan(case.workload, machine, model, **how)
+        self._use(_Kept(case, hidden, plan))
+        return plan
+
+    def _without_reads(
+        self, case: _Case, machine: Machine, model: NetworkModel, how: dict[str, Any]
+    ) -> Plan | None:
+        """Return the plan on a machine with unreadable figures; None if it depends on one of them."""
+        before = case.reads.count
+        try:
+            plan = checked_plan(case.workload, machine, model, **how)
+        except (FigureReadError, Exception):
+            if case.reads.count == before:
+                raise
+            return None
+        if case.reads.count != before:
+            return None
+        self.made += 1
+        return replace(plan, start=KeptStart())
+
+    def _use(self, used: _Kept) -> None:
+        """Put a plan before all others, the last of which is dropped if they are too many."""
+        if self._kept and self._kept[0] is used:
+            return
+        self._kept = [used, *(kept for kept in self._kept if kept is not used)][:MOST_KEPT]
+
+
+def _common(first: Machine, second: Machine, case: _Case) -> Machine | None:
+    """Return the common part of two machines; None if planning reads figures in which they differ."""
+    try:
+        common: Machine = merged(first, second, case.reads)
+    except DifferentError:
+        return None
+    return common
