@@ -92,6 +92,7 @@ class Setting(Struct, frozen=True):
     cold: int = 0
     every: float = 0.0  # between planned interruptions; 0: none
     maintenance: float = 0.0  # the length of each
+    nodes: int = 1
 
     @property
     def rate(self) -> float:
