@@ -18,7 +18,12 @@ MOST_EVENTS = 200_000_000  # of all months together
 
 
 def goodput(
-    given: Path | dict[str, Any], *, days: float, runs: int, seed: int = 0, known: dict[str, int] | None = None
+    given: Path | dict[str, Any],
+    *,
+    days: float,
+    runs: int,
+    seed: int = 0,
+    known: dict[str, int] | None = None,
 ) -> Goodput:
     """Return the months of a job: a file, or a dict with its keys; `known` are steps simulated before."""
     job, place, remarks = read_spec(given) if isinstance(given, dict) else read_job(given)

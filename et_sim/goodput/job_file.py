@@ -64,7 +64,9 @@ span = partial(key, SPAN, unit="s")
 class PartSpec(Struct, frozen=True):
     """A kind of part that fails."""
 
-    name: str = text("Name of the kind of part, such as `gpu`; one of the preset's is changed.", required=True)
+    name: str = text(
+        "Name of the kind of part, such as `gpu`; one of the preset's is changed.", required=True
+    )
     rate: float | None = number(
         "Failures for 1,000 node-days. 0 leaves the part out.", None, maximum=1e6, name="per-1000-node-days"
     )
@@ -87,7 +89,9 @@ class PartSpec(Struct, frozen=True):
 class EarlySpec(Struct, frozen=True):
     """Additional failures of a young machine."""
 
-    factor: float = number("The rate at the beginning, as a multiple of the later rate.", required=True, minimum=1)
+    factor: float = number(
+        "The rate at the beginning, as a multiple of the later rate.", required=True, minimum=1
+    )
     decay: float = span("Time in which the excess falls to 1/e.", required=True, above_minimum=True)
 
 
@@ -121,7 +125,9 @@ class MemorySpec(Struct, frozen=True):
     stall: float = span("Time for which steps stand still.", 0.0)
     load: float = span("Time to load them.", 0.0)
     copies: int = count(
-        "Copies of each part, on different nodes; as many lost nodes at a time may lose all of them.", 2, minimum=1
+        "Copies of each part, on different nodes; as many lost nodes at a time may lose all of them.",
+        2,
+        minimum=1,
     )
 
 
@@ -134,18 +140,23 @@ class CheckpointSpec(Struct, frozen=True):
         above_minimum=True,
     )
     how: str = choice(
-        "Whether steps wait until the checkpoint is written.", SYNCHRONOUS, choices=(SYNCHRONOUS, ASYNCHRONOUS)
+        "Steps wait until a checkpoint is written (synchronous), or go on (asynchronous).",
+        SYNCHRONOUS,
+        choices=(SYNCHRONOUS, ASYNCHRONOUS),
     )
     bytes: int | None = key(
-        SIZE, "Size of a checkpoint; without the key: weights and optimizer states of the plan.", None, unit="bytes"
+        SIZE,
+        "Size of a checkpoint; without the key: weights and optimizer states of the plan.",
+        None,
+        unit="bytes",
     )
-    storage: float = key(
-        BANDWIDTH_WITH_UNIT, "Bandwidth of the storage, for all ranks together.", 2000.0
-    )
+    storage: float = key(BANDWIDTH_WITH_UNIT, "Bandwidth of the storage, for all ranks together.", 2000.0)
     stall: float | None = span(
         "Time for which steps stand still; without the key: the time to write if synchronous, else 0.", None
     )
-    memory: MemorySpec | None = section("Copies in the memory of peers. Without the key: none.", None, of=MemorySpec)
+    memory: MemorySpec | None = section(
+        "Copies in the memory of peers. Without the key: none.", None, of=MemorySpec
+    )
 
 
 class SparesSpec(Struct, frozen=True):
@@ -174,10 +185,16 @@ class JobSpec(Struct, frozen=True):
     step: float | None = span("Time of a step, in place of a simulated one.", None, above_minimum=True)
     tokens_of_step: int | None = count("Tokens of a step, with `step`.", None, minimum=1, needs="step")
     gpus: int | None = count("GPUs of the job, with `step`.", None, minimum=1, needs="step")
-    gpus_of_node: int | None = count("GPUs of a node; without the key: those of the machine, or 8.", None, minimum=1)
-    tokens: float | None = number("Tokens of the whole job, for the days until it finishes.", None, above_minimum=True)
+    gpus_of_node: int | None = count(
+        "GPUs of a node; without the key: those of the machine, or 8.", None, minimum=1
+    )
+    tokens: float | None = number(
+        "Tokens of the whole job, for the days until it finishes.", None, above_minimum=True
+    )
     price: float | None = number(
-        "The price of a GPU for an hour; without the key: that of the machine.", None, name="price-per-gpu-hour"
+        "The price of a GPU for an hour; without the key: that of the machine.",
+        None,
+        name="price-per-gpu-hour",
     )
     failures: FailuresSpec = section("Failures.", FailuresSpec(), of=FailuresSpec)
     recovery: RecoverySpec = section("The times of a restart.", RecoverySpec(), of=RecoverySpec)

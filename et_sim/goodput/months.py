@@ -233,7 +233,7 @@ class _Follower:
             state.is_corrupt[rows] = True
 
     def _slow(self, rows: Any, now: Any, part: Any) -> None:
-        """Slow the steps down, at the present place in the cycle; a second slow node changes nothing."""
+        """Make steps slower from the present place in the cycle; a second slow node changes nothing."""
         state = self._state
         is_new = ~np.isfinite(state.eviction[rows])
         rows, now, part = rows[is_new], now[is_new], part[is_new]
@@ -358,7 +358,9 @@ class _Follower:
         rows, now = rows[is_training], now[is_training]
         if len(rows):
             owner = state.owner[rows]
-            self._restart(rows, now, owner, self._save(rows, now), np.zeros(len(rows), np.int64), counts=False)
+            self._restart(
+                rows, now, owner, self._save(rows, now), np.zeros(len(rows), np.int64), counts=False
+            )
 
     def _restart(
         self, rows: Any, now: Any, part: Any, phases: Any, lost: Any, *, counts: bool = True

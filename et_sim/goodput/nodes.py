@@ -15,7 +15,6 @@ class Nodes:
     def __init__(self, setting: Setting, months: int) -> None:
         self._hot, self._cold_time = setting.hot, setting.recovery.cold
         self._spares = np.zeros((months, setting.hot + setting.cold))
-        self._most = max((part.nodes for part in setting.parts), default=0)
         self.missing = np.full((months, len(setting.fewer)), np.inf)
 
     def next_return(self) -> Any:
@@ -38,29 +37,47 @@ class Nodes:
 
         Candidates are spares and the repaired nodes themselves; a lost node takes the place of the spare.
         """
-        if not len(rows) or not self._most:
-            return np.zeros(len(rows))
-        spares = self._spares[rows]
-        ready = np.maximum(spares, now[:, None])
+        wait = np.zeros(len(rows))
+        is_lost = lost > 0
+        if is_lost.any():
+            wait[is_lost] = self._replace(rows[is_lost], now[is_lost], lost[is_lost], repair[is_lost])
+        return wait
+
+    def _replace(self, rows: Any, now: Any, lost: Any, repair: Any) -> Any:
+        """Replace at least one node of each month."""
+        ready = np.maximum(self._spares[rows], now[:, None])
         ready[:, self._hot :] += self._cold_time
         repaired = now + repair
-        is_lost = np.arange(self._most) < lost[:, None]
+        most = int(lost.max())
+        if most == 1:
+            return self._replace_one(rows, now, ready, repaired)
+        is_lost = np.arange(most) < lost[:, None]
         candidates = np.concatenate([ready, np.where(is_lost, repaired[:, None], np.inf)], axis=1)
-        order = np.argsort(candidates, axis=1, kind="stable")
-        rank = np.argsort(order, axis=1, kind="stable")
+        rank = np.argsort(np.argsort(candidates, axis=1, kind="stable"), axis=1, kind="stable")
         chosen = rank < lost[:, None]
-        width = spares.shape[1]
-        self._spares[rows] = np.where(chosen[:, :width], repaired[:, None], spares)
-        taken = np.where(chosen, candidates, -np.inf)
-        return self._wait(rows, now, taken)
+        width = ready.shape[1]
+        self._spares[rows] = np.where(chosen[:, :width], repaired[:, None], self._spares[rows])
+        return self._wait(rows, now, np.where(chosen, candidates, -np.inf))
+
+    def _replace_one(self, rows: Any, now: Any, ready: Any, repaired: Any) -> Any:
+        """Replace one node of each month."""
+        if not ready.shape[1]:
+            return self._wait(rows, now, repaired[:, None])
+        spare = ready.argmin(axis=1)
+        first = ready[np.arange(len(rows)), spare]
+        is_spare = first <= repaired
+        self._spares[rows[is_spare], spare[is_spare]] = repaired[is_spare]
+        return self._wait(rows, now, np.minimum(first, repaired)[:, None])
 
     def _wait(self, rows: Any, now: Any, taken: Any) -> Any:
         """Return the wait until no more nodes are missing than the job can do without."""
         missing = self.missing[rows]
         allowed = missing.shape[1]
+        if not allowed:
+            return np.maximum(taken.max(axis=1) - now, 0.0)
         due = np.concatenate([np.where(np.isfinite(missing), missing, -np.inf), taken], axis=1)
         due = -np.sort(-due, axis=1)
-        wait = np.maximum(due[:, allowed] - now, 0.0) if due.shape[1] > allowed else np.zeros(len(rows))
+        wait = np.maximum(due[:, allowed] - now, 0.0)
         still = due[:, :allowed]
         self.missing[rows] = np.where(still > (now + wait)[:, None], still, np.inf)
         return wait

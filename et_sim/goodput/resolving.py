@@ -112,7 +112,8 @@ def _known_parts(job: JobSpec) -> dict[str, PartSpec]:
         return {}
     known = PRESETS[job.failures.preset]
     return {
-        part.name: PartSpec(part.name, known.rate(part), part.nodes, effect=part.effect) for part in known.parts
+        part.name: PartSpec(part.name, known.rate(part), part.nodes, effect=part.effect)
+        for part in known.parts
     }
 
 
@@ -121,9 +122,7 @@ def _merged(known: PartSpec | None, given: PartSpec) -> PartSpec:
     if known is None:
         return given
     names = PartSpec.__struct_fields__
-    values = {
-        name: getattr(known if getattr(given, name) is None else given, name) for name in names
-    }
+    values = {name: getattr(known if getattr(given, name) is None else given, name) for name in names}
     return PartSpec(**values)
 
 

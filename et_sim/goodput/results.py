@@ -95,7 +95,9 @@ class Goodput(Struct, frozen=True, eq=False):
                 "price": price,
                 "currency": step.currency,
                 "price_per_million_tokens": None if price is None else price / float(tokens.mean()) * 1e6,
-                "price_of_spare": None if step.price is None else step.price * step.gpus_of_node * outcome.days * 24,
+                "price_of_spare": None
+                if step.price is None
+                else step.price * step.gpus_of_node * outcome.days * 24,
             },
             "notes": list(step.notes),
             "not_simulated": list(NOT_SIMULATED),
@@ -145,9 +147,7 @@ class Goodput(Struct, frozen=True, eq=False):
         names = [column.name for column in MONTHS.columns if column.name.endswith("_s")]
         figures |= {name: lost[:, cause] for name, cause in zip(names, Loss, strict=True)}
         rows = [
-            (percent, month, *part)
-            for percent, (month, course) in outcome.courses.items()
-            for part in course
+            (percent, month, *part) for percent, (month, course) in outcome.courses.items() for part in course
         ]
         columns = list(zip(*rows, strict=True)) if rows else [()] * 5
         kinds = (np.int32, np.int64, np.float64, np.float64, np.int64)

@@ -112,7 +112,9 @@ def _of_run(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
     summary, manifest = run.summary, run.manifest
     throughput = summary["throughput"]
     if summary["status"] != "complete" or throughput is None:
-        raise place.fault("the run has no complete step with tokens", "make its workload with et-sim make", key="run")
+        raise place.fault(
+            "the run has no complete step with tokens", "make its workload with et-sim make", key="run"
+        )
     name = (manifest.get("command") or {}).get("machine")
     costs = manifest.get("costs") or {}
     step = JobStep(
@@ -155,12 +157,16 @@ def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
     folder = Path(place.place).parent
     if isinstance(job.workload, str):
         raise place.fault(
-            "a workload in files is simulated by et-sim run", 'name the directory of its run with "run"', key="workload"
+            "a workload in files is simulated by et-sim run",
+            'name the directory of its run with "run"',
+            key="workload",
         )
     recipe = for_machine(job.workload, job.machine)
     if not is_language_model(recipe):
         raise place.fault(
-            "only language models have tokens and checkpoints here", 'give "make: llm", or a "run"', key="workload"
+            "only language models have tokens and checkpoints here",
+            'give "make: llm", or a "run"',
+            key="workload",
         )
     model, plan = model_and_plan(recipe, folder)
     known = preset(job.machine)

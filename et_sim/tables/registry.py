@@ -37,7 +37,7 @@ TABLES = (
 
 # Tables that et-sim serve writes beside a manifest and a summary.
 SERVING_TABLES = (REQUESTS, ITERATIONS)
-# Those of et-sim goodput.
+# Tables that et-sim goodput writes beside a manifest and a summary.
 GOODPUT_TABLES = (MONTHS, COURSES)
 
 

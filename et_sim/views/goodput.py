@@ -11,7 +11,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.basics.files import is_file
 from et_sim.basics.units import format_bytes, plural
 from et_sim.tables.registry import MANIFEST, SUMMARY
-from et_sim.views.text import fact, fact_lines
+from et_sim.views.text import fact_lines
 
 GOODPUT = "goodput"  # key of the manifest
 _MOST_PARTS = 8
@@ -62,8 +62,15 @@ def _quantiles(figure: Mapping[str, Any], form: Any) -> str:
 
 def summary_lines(summary: Mapping[str, Any], width: int) -> list[str]:
     """Return the printed lines."""
-    lines = [fact_line for fact_line in fact_lines(_facts(summary), width)]
-    return [*lines, "", *_time_lines(summary), "", *_part_lines(summary), "", *_change_lines(summary)]
+    return [
+        *fact_lines(_facts(summary), width),
+        "",
+        *_time_lines(summary),
+        "",
+        *_part_lines(summary),
+        "",
+        *_change_lines(summary),
+    ]
 
 
 def _facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -130,7 +137,7 @@ def _cost_text(costs: Mapping[str, Any]) -> str:
 
 def _time_lines(summary: Mapping[str, Any]) -> list[str]:
     time = summary["time"]
-    rows = [(name, share) for name, share in time.items() if share]
+    rows = [(name, share) for name, share in time.items() if abs(share) > 1e-9]
     shown = [f"{name:<26}{percent(share):>9}" for name, share in rows]
     return [f"{'time goes to':<26}{'share':>9}", *shown, f"{'sum':<26}{percent(sum(time.values())):>9}"]
 
@@ -140,7 +147,8 @@ def _part_lines(summary: Mapping[str, Any]) -> list[str]:
     rows = [row for row in rows if row["interruptions"] or row["share"]]
     lines = [f"{'interruptions by part':<26}{'each month':>12}{'time':>9}"]
     lines += [
-        f"{row['part']:<26}{row['interruptions']:>12.1f}{percent(row['share']):>9}" for row in rows[:_MOST_PARTS]
+        f"{row['part']:<26}{row['interruptions']:>12.1f}{percent(row['share']):>9}"
+        for row in rows[:_MOST_PARTS]
     ]
     rest = rows[_MOST_PARTS:]
     if rest:
