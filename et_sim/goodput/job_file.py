@@ -71,16 +71,16 @@ class PartSpec(Struct, frozen=True):
         "Failures for 1,000 node-days. 0 leaves the part out.", None, maximum=1e6, name="per-1000-node-days"
     )
     nodes: int | None = count(
-        "Nodes that a failure takes away until they are repaired: 0 for software, 1 for a part of a node, the "
-        "nodes of a rack for its power or switch.",
+        "Nodes that a failure takes away until they are repaired: 0 for software, 1 for a part of a node, "
+        "the nodes of a rack for its power or switch.",
         None,
         maximum=1024,
     )
     detection: float | None = span("Time until the failure is noticed.", None)
     repair: float | None = span("Time until the nodes are usable again.", None)
     effect: str | None = choice(
-        "The effect: the step stops; it is slower by `slower` until the node is replaced after `detection`; or "
-        "it computes wrong values until `detection`, and goes back to a checkpoint from before.",
+        "The effect: the step stops; it is slower by `slower` until the node is replaced after `detection`; "
+        "or it computes wrong values until `detection`, and goes back to a checkpoint from before.",
         None,
         choices=(ENDS, SLOWS, CORRUPTS),
     )

@@ -71,7 +71,7 @@ class _State:
 def follow(
     setting: Setting, events: Arrivals, horizon: float, goal: float = 0.0, *, record: bool = False
 ) -> Months:
-    """Follow months until the horizon, or until a goal of steps is reached; `record` keeps the first's course."""
+    """Follow months until the horizon or a goal of steps; `record` keeps the course of the first month."""
     return _Follower(setting, events, horizon, goal, record=record).run()
 
 
@@ -255,7 +255,7 @@ class _Follower:
         elapsed = at - state.begin[rows]
         cycles = np.floor(elapsed / whole)
         rest = elapsed - cycles * whole
-        self._leave_cycles(rows, at, cycles, whole, cycle)
+        self._leave_cycles(rows, at, cycles, cycle)
         kept, stored = self._point(rows, cycles * cycle.copies * cycle.steps), self._stored(rows, done)
         self._restore(rows, kept)
         state.stored.seconds[rows], state.stored.steps[rows] = stored
@@ -264,7 +264,7 @@ class _Follower:
         state.extra[rows] += inside.step_seconds * (1 - after / before)
         state.begin[rows] = at - place_at_other_speed(cycle, before, after, rest)
 
-    def _leave_cycles(self, rows: Any, at: Any, cycles: Any, whole: Any, cycle: Cycle) -> None:
+    def _leave_cycles(self, rows: Any, at: Any, cycles: Any, cycle: Cycle) -> None:
         """Charge the restart and the checkpoints of whole cycles, which are over."""
         state = self._state
         stalls = cycle.copies * cycle.memory_stall + cycle.storage_stall

@@ -71,7 +71,8 @@ class Simulator(Struct):
 def step_of(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
     """Return the step that a job names."""
     if job.step is not None:
-        assert job.tokens_of_step is not None and job.gpus is not None
+        assert job.tokens_of_step is not None
+        assert job.gpus is not None
         step = JobStep(job.step, job.tokens_of_step, job.gpus, GPUS_OF_NODE, "given")
         step = replace(step, **_unsimulated(job, step))
     elif job.run is not None:
@@ -116,7 +117,7 @@ def _of_run(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
             "the run has no complete step with tokens", "make its workload with et-sim make", key="run"
         )
     name = (manifest.get("command") or {}).get("machine")
-    costs = manifest.get("costs") or {}
+    costs: dict[str, Any] = manifest.get("costs") or {}
     step = JobStep(
         summary["makespan_ns"] / NS_PER_SECOND,
         throughput["tokens"],
@@ -153,7 +154,8 @@ def _with_slow_node(system: Mapping[str, Any], gpus: int, factor: float) -> dict
 
 def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
     """Return the step of a recipe or of workload files on a machine by name."""
-    assert job.machine is not None and job.workload is not None
+    assert job.machine is not None
+    assert job.workload is not None
     folder = Path(place.place).parent
     if isinstance(job.workload, str):
         raise place.fault(
