@@ -51,7 +51,8 @@ def arrivals(setting: Setting, months: Any, horizon: float, seed: int) -> Arriva
             parts.append(parts[-1])
             since.append(of_part)
     if setting.every:
-        planned = setting.every * np.arange(1, int(horizon / setting.every) + 1, dtype=np.float64)
+        count = int(horizon / setting.every + 0.5)
+        planned = setting.every * (np.arange(count) + 0.5)  # the first one in the middle of the first period
         shape = len(months), len(planned)
         times.append(np.broadcast_to(planned, shape))
         parts.append(np.full(shape, len(setting.parts), np.int32))
