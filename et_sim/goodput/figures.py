@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from et_sim.goodput.arrivals import Arrivals, arrivals
 from et_sim.goodput.formulas import spares_for
-from et_sim.goodput.months import Months, follow
+from et_sim.goodput.months import Months, follow, follow_each
 from et_sim.goodput.presets import DAY
 from et_sim.goodput.resolving import Resolved, with_interval
 from et_sim.goodput.setting import LOSSES, Loss, Setting
@@ -82,7 +82,9 @@ def evaluate(resolved: Resolved, checkpoints: Any, days: float, runs: int, seed:
 
     centre = _interval(resolved.setting)
     candidates = {_interval(changed): changed for changed in (at_interval(centre * f) for f in FACTORS)}
-    intervals = [(seconds, *compare.mean(candidates[seconds])) for seconds in sorted(candidates)]
+    tried = sorted(candidates)
+    of_each = compare.goodput([candidates[seconds] for seconds in tried])
+    intervals = [(seconds, *_mean_and_error(values)) for seconds, values in zip(tried, of_each, strict=True)]
     setting = resolved.setting
     if not resolved.interval_is_given:
         setting = candidates[max(intervals, key=lambda entry: entry[1])[0]]
@@ -115,15 +117,16 @@ class _Comparison:
     def __init__(self, events: Arrivals, horizon: float) -> None:
         self._events, self._horizon = events, horizon
 
-    def goodput(self, setting: Setting) -> Any:
-        """Return the goodput of each month."""
-        months = follow(setting, self._events, self._horizon)
-        return months.steps * setting.step / months.clock
+    def goodput(self, settings: Sequence[Setting]) -> Any:
+        """Return the goodput of each setting (a row) and month."""
+        months = follow_each(settings, self._events, self._horizon)
+        return (months.steps * settings[0].step / months.clock).reshape(len(settings), -1)
 
-    def mean(self, setting: Setting) -> tuple[float, float]:
-        """Return the mean goodput, and half of its 95 % interval."""
-        figures = spread(self.goodput(setting))
-        return figures.mean, figures.mean_high - figures.mean
+
+def _mean_and_error(values: Any) -> tuple[float, float]:
+    """Return a mean, and half of its 95 % interval."""
+    figures = spread(values)
+    return figures.mean, figures.mean_high - figures.mean
 
 
 def _changes(setting: Setting, compare: _Comparison, storage: Callable[[float], Setting]) -> list[Change]:
@@ -141,13 +144,11 @@ def _changes(setting: Setting, compare: _Comparison, storage: Callable[[float], 
     changed["search and drain in half the time"] = replace(
         setting, recovery=replace(recovery, drain=recovery.drain / 2)
     )
-    before = compare.goodput(setting)
-    result = []
-    for name, other in changed.items():
-        after = compare.goodput(other)
-        more = spread(after - before)
-        result.append(Change(name, float(after.mean()), more.mean, more.mean_high - more.mean))
-    return result
+    before, *of_each = compare.goodput([setting, *changed.values()])
+    return [
+        Change(name, float(after.mean()), *_mean_and_error(after - before))
+        for name, after in zip(changed, of_each, strict=True)
+    ]
 
 
 def _faster_storage(setting: Setting, checkpoints: Any, write: float, factor: float) -> Setting:

@@ -10,15 +10,16 @@ a job can go back to is such a pair.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from et_sim.goodput.arrivals import Arrivals
-from et_sim.goodput.cycles import place_at_other_speed, progress, time_for
+from et_sim.goodput.cycles import Cycles, columns_of, place_at_other_speed, progress, time_for
 from et_sim.goodput.nodes import Nodes
-from et_sim.goodput.setting import PHASES, Cycle, Loss, Setting
+from et_sim.goodput.setting import PHASES, Loss, Setting
 
 
 class Point(NamedTuple):
@@ -48,9 +49,10 @@ class Months(Struct, frozen=True):
 class _State:
     """The state of all months since the last interruption."""
 
-    def __init__(self, setting: Setting, months: int) -> None:
+    def __init__(self, settings: Sequence[Setting], of_each: int) -> None:
+        setting, months = settings[0], len(settings) * of_each
         zero = np.zeros(months)
-        self.nodes = Nodes(setting, months)
+        self.nodes = Nodes(settings, of_each)
         self.since = zero.copy()  # of the restart
         self.phases = np.zeros((months, PHASES))
         self.begin = zero.copy()  # of training, as if the first cycle had begun then
@@ -72,18 +74,29 @@ def follow(
     setting: Setting, events: Arrivals, horizon: float, goal: float = 0.0, *, record: bool = False
 ) -> Months:
     """Follow months until the horizon or a goal of steps; `record` keeps the course of the first month."""
-    return _Follower(setting, events, horizon, goal, record=record).run()
+    return _Follower([setting], events, horizon, goal, record=record).run()
+
+
+def follow_each(settings: Sequence[Setting], events: Arrivals, horizon: float) -> Months:
+    """Follow the same months in each of some settings, which differ in checkpoints, restarts and spares.
+
+    The results have the months of the first setting, then those of the second, …
+    """
+    columns = (np.tile(getattr(events, name), (len(settings), 1)) for name in Arrivals.__struct_fields__)
+    return _Follower(settings, Arrivals(*columns), horizon, 0.0, record=False).run()
 
 
 class _Follower:
     """The work of `follow`."""
 
     def __init__(
-        self, setting: Setting, events: Arrivals, horizon: float, goal: float, *, record: bool
+        self, settings: Sequence[Setting], events: Arrivals, horizon: float, goal: float, *, record: bool
     ) -> None:
+        setting, of_each = settings[0], len(events.time) // len(settings)
         months, parts = len(events.time), len(setting.parts) + 1
         self._setting, self._events, self._horizon, self._goal = setting, events, horizon, goal
-        self._state = _State(setting, months)
+        self._state = _State(settings, of_each)
+        self._cycles, self._recovery = columns_of(settings, of_each)
         self._next = np.zeros(months, np.int64)
         self._running = np.ones(months, np.bool_)
         self._clock, self._lost = np.zeros(months), np.zeros((months, len(Loss)))
@@ -142,13 +155,13 @@ class _Follower:
         """Return the times at which the goal is reached without further events."""
         state = self._state
         left = np.maximum(self._goal - state.restored.steps[rows], 0) / state.share[rows]
-        return state.begin[rows] + time_for(self._setting.cycle, state.step[rows], left)
+        return state.begin[rows] + time_for(self._cycles.of(rows), state.step[rows], left)
 
     def _trained(self, rows: Any, now: Any) -> Any:
         """Return the progress of training since the last restart."""
         state = self._state
         elapsed = np.maximum(now - state.begin[rows], 0.0)
-        return progress(self._setting.cycle, state.step[rows], elapsed)
+        return progress(self._cycles.of(rows), state.step[rows], elapsed)
 
     def _point(self, rows: Any, steps: Any) -> Point:
         """Return the kept steps of a state in which some steps of training are kept."""
@@ -244,14 +257,14 @@ class _Follower:
         slower = np.maximum(state.step, self._setting.slow_step)
         if len(training):
             done = self._trained(training, at)
-            cycle, before = self._setting.cycle, state.step[training]
+            cycle, before = self._cycles.of(training), state.step[training]
             self._restart_cycle(training, at, done, before, slower[training], cycle)
         state.step[rows] = slower[rows]
 
-    def _restart_cycle(self, rows: Any, at: Any, done: Any, before: Any, after: Any, cycle: Cycle) -> None:
+    def _restart_cycle(self, rows: Any, at: Any, done: Any, before: Any, after: Any, cycle: Cycles) -> None:
         """Begin the count of time anew at the present cycle, as if it had passed at another speed."""
         state = self._state
-        whole = cycle.copies * (cycle.steps * before + cycle.memory_stall) + cycle.storage_stall
+        whole = cycle.copies * cycle.steps * before + cycle.stalls
         elapsed = at - state.begin[rows]
         cycles = np.floor(elapsed / whole)
         rest = elapsed - cycles * whole
@@ -264,12 +277,11 @@ class _Follower:
         state.extra[rows] += inside.step_seconds * (1 - after / before)
         state.begin[rows] = at - place_at_other_speed(cycle, before, after, rest)
 
-    def _leave_cycles(self, rows: Any, at: Any, cycles: Any, cycle: Cycle) -> None:
+    def _leave_cycles(self, rows: Any, at: Any, cycles: Any, cycle: Cycles) -> None:
         """Charge the restart and the checkpoints of whole cycles, which are over."""
         state = self._state
-        stalls = cycle.copies * cycle.memory_stall + cycle.storage_stall
         self._lost[rows, :PHASES] += state.phases[rows]
-        self._lost[rows, Loss.CHECKPOINT] += cycles * stalls
+        self._lost[rows, Loss.CHECKPOINT] += cycles * cycle.stalls
         self._lost_by_part[rows, state.owner[rows]] += state.phases[rows].sum(axis=1)
         if self._record and rows[0] == 0:
             self._note_course(state.phases[0], float(at[0]), float(state.since[0]))
@@ -277,11 +289,11 @@ class _Follower:
 
     def _fail(self, rows: Any, now: Any, part: Any) -> None:
         """Stop the step; go back to the newest copy that survives."""
-        state, recovery = self._state, self._setting.recovery
+        state, recovery = self._state, self._recovery
         done = self._trained(rows, now)
         spent = self._spent(rows, now, done)
         stored, nodes = self._stored(rows, done), self._nodes_of[part]
-        in_memory = self._setting.cycle.survives >= nodes
+        in_memory = self._cycles.survives[rows] >= nodes
         point = self._point(rows, done.copied).where(in_memory, stored)
         self._lose(rows, part, Loss.STEPS, spent - point.seconds)
         state.stored.seconds[rows], state.stored.steps[rows] = stored
@@ -290,8 +302,8 @@ class _Follower:
         self._restore(rows, point)
         phases = np.zeros((len(rows), PHASES))
         phases[:, Loss.DETECTION] = self._detection_of[part]
-        phases[:, Loss.DRAIN] = recovery.drain
-        phases[:, Loss.LOAD] = np.where(in_memory, recovery.memory_load, recovery.load)
+        phases[:, Loss.DRAIN] = recovery.drain[rows]
+        phases[:, Loss.LOAD] = np.where(in_memory, recovery.memory_load[rows], recovery.load[rows])
         self._restart(rows, now, part, phases, nodes)
 
     def _lose(self, rows: Any, part: Any, cause: Loss, seconds: Any) -> None:
@@ -313,8 +325,8 @@ class _Follower:
         self._restore(rows, clean)
         self._clear(rows, now)
         phases = np.zeros((len(rows), PHASES))
-        phases[:, Loss.DRAIN] = self._setting.recovery.drain
-        phases[:, Loss.LOAD] = self._setting.recovery.load
+        phases[:, Loss.DRAIN] = self._recovery.drain[rows]
+        phases[:, Loss.LOAD] = self._recovery.load[rows]
         self._restart(rows, now, part, phases, self._nodes_of[part])
 
     def _save(self, rows: Any, now: Any) -> Any:
@@ -328,8 +340,8 @@ class _Follower:
         state.stored.seconds[rows], state.stored.steps[rows] = stored
         self._restore(rows, point)
         phases = np.zeros((len(rows), PHASES))
-        phases[:, Loss.CHECKPOINT] = np.where(is_training, self._setting.recovery.write, 0.0)
-        phases[:, Loss.LOAD] = self._setting.recovery.load
+        phases[:, Loss.CHECKPOINT] = np.where(is_training, self._recovery.write[rows], 0.0)
+        phases[:, Loss.LOAD] = self._recovery.load[rows]
         return phases
 
     def _maintain(self, rows: Any, now: Any, part: Any) -> None:
@@ -366,12 +378,12 @@ class _Follower:
         self, rows: Any, now: Any, part: Any, phases: Any, lost: Any, *, counts: bool = True
     ) -> None:
         """Begin a restart with these phases; others are added."""
-        state, recovery = self._state, self._setting.recovery
+        state, recovery = self._state, self._recovery
         wait = state.nodes.replace(rows, now, lost, self._repair_of[part])
         state.ready[rows] = np.maximum(state.ready[rows], now + wait)
-        phases[:, Loss.SCHEDULE] = recovery.schedule
-        phases[:, Loss.START] = recovery.start
-        phases[:, Loss.WARM_UP] = recovery.warm_up
+        phases[:, Loss.SCHEDULE] = recovery.schedule[rows]
+        phases[:, Loss.START] = recovery.start[rows]
+        phases[:, Loss.WARM_UP] = recovery.warm_up[rows]
         before = now + phases[:, : Loss.REPAIR].sum(axis=1)
         phases[:, Loss.REPAIR] = np.maximum(state.ready[rows] - before, 0.0)
         state.since[rows], state.phases[rows] = now, phases

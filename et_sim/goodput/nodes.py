@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,15 @@ from et_sim.goodput.setting import Setting
 class Nodes:
     """The times at which spare nodes are usable, and at which missing nodes return."""
 
-    def __init__(self, setting: Setting, months: int) -> None:
-        self._hot, self._cold_time = setting.hot, setting.recovery.cold
-        self._spares = np.zeros((months, setting.hot + setting.cold))
-        self.missing = np.full((months, len(setting.fewer)), np.inf)
+    def __init__(self, settings: Sequence[Setting], months: int) -> None:
+        """Create the nodes of as many months of each setting."""
+        width = max(each.hot + each.cold for each in settings)
+        number = np.arange(width)
+        usable = [np.where(number < each.hot + each.cold, 0.0, np.inf) for each in settings]
+        delay = [np.where(number < each.hot, 0.0, each.recovery.cold) for each in settings]
+        self._spares = np.repeat(np.array(usable), months, axis=0)
+        self._delay = np.repeat(np.array(delay), months, axis=0)
+        self.missing = np.full((len(settings) * months, len(settings[0].fewer)), np.inf)
 
     def next_return(self) -> Any:
         """Return the time of each month at which a missing node returns; infinite without one."""
@@ -46,7 +52,7 @@ class Nodes:
     def _replace(self, rows: Any, now: Any, lost: Any, repair: Any) -> Any:
         """Replace at least one node of each month."""
         ready = np.maximum(self._spares[rows], now[:, None])
-        ready[:, self._hot :] += self._cold_time
+        ready += self._delay[rows]
         repaired = now + repair
         most = int(lost.max())
         if most == 1:

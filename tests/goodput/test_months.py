@@ -13,7 +13,7 @@ from reference import kept_and_lost
 
 from et_sim.goodput import formulas
 from et_sim.goodput.arrivals import Arrivals, arrivals, failure_times
-from et_sim.goodput.months import Months, follow
+from et_sim.goodput.months import Months, follow, follow_each
 from et_sim.goodput.setting import Cycle, Loss, Part, Recovery, Setting
 
 DAY = 86400.0
@@ -246,8 +246,36 @@ def test_each_second_of_a_month_has_one_cause(seed: int) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("block", range(2))
 def test_each_second_of_many_months_has_one_cause(block: int) -> None:
-    for seed in range(100 * (block + 1), 100 * (block + 1) + 10):
+    for seed in range(100 * (block + 1), 100 * (block + 1) + 7):
         _check_sums(seed, 10)
+
+
+def _check_follow_each(seed: int) -> None:
+    draw = random.Random(seed)
+    first = _random_setting(draw)
+    others = [_random_setting(draw) for _ in range(3)]
+    settings = [
+        first,
+        *(replace(first, cycle=o.cycle, recovery=o.recovery, hot=o.hot, cold=o.cold) for o in others),
+    ]
+    events = arrivals(first, np.arange(3), 8 * DAY, seed)
+    together = follow_each(settings, events, 8 * DAY)
+    for number, setting in enumerate(settings):
+        alone, rows = follow(setting, events, 8 * DAY), slice(3 * number, 3 * number + 3)
+        assert (together.steps[rows] == alone.steps).all()
+        assert (together.lost[rows] == alone.lost).all()
+        assert (together.events[rows] == alone.events).all()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_months_of_several_settings_at_once_are_those_of_each(seed: int) -> None:
+    _check_follow_each(seed)
+
+
+@pytest.mark.deep
+def test_months_of_many_settings_at_once_are_those_of_each() -> None:
+    for seed in range(100, 104):
+        _check_follow_each(seed)
 
 
 def _check_second_simulator(seed: int) -> None:
@@ -271,7 +299,7 @@ def test_a_second_simulator_gives_the_same_months(seed: int) -> None:
 
 @pytest.mark.deep
 def test_a_second_simulator_gives_the_same_months_of_many_jobs() -> None:
-    for seed in range(10, 60):
+    for seed in range(10, 35):
         _check_second_simulator(seed)
 
 
