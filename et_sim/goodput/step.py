@@ -116,7 +116,8 @@ def _of_run(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
         raise place.fault(
             "the run has no complete step with tokens", "make its workload with et-sim make", key="run"
         )
-    name = (manifest.get("command") or {}).get("machine")
+    command = manifest.get("command")
+    name = command.get("machine") if command else None
     costs: dict[str, Any] = manifest.get("costs") or {}
     step = JobStep(
         summary["makespan_ns"] / NS_PER_SECOND,
@@ -128,7 +129,7 @@ def _of_run(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
         currency=costs.get("currency", "USD"),
     )
     unsimulated = _unsimulated(job, step)
-    if _is_slowed(job) and (command := manifest.get("command")):
+    if _is_slowed(job) and command:
         configuration = manifest["configuration"]
         system = _with_slow_node(configuration["system"], step.gpus_of_node, job.failures.slower)
         options = RunOptions(
