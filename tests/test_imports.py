@@ -91,7 +91,15 @@ ALLOWED: dict[str, set[str]] = {
     },
     "doctor": {"api", "fold.path_keys", "machine", "network.registry", "run", "trace"},
     "reference_texts": set(),
-    "reference_page": {"jobs", "machine", "reference_texts", "sweeps", "trace", "workloads"},
+    "reference_page": {
+        "goodput.job_file",
+        "jobs",
+        "machine",
+        "reference_texts",
+        "sweeps",
+        "trace",
+        "workloads",
+    },
     "glossary": set(),
     "explain": {"glossary", "machine", "reference_page", "reference_texts", "tables", "views.summary.parts"},
     "cli": {
