@@ -19,6 +19,17 @@ from et_sim import reference_texts as texts
 from et_sim.basics.lazy_names import loaded
 from et_sim.documents.keys import Key, keys_of, show
 from et_sim.documents.keys_without_effect import UNUSED_KEYS
+from et_sim.goodput.job_file import (
+    CheckpointSpec,
+    EarlySpec,
+    FailuresSpec,
+    JobSpec,
+    MaintenanceSpec,
+    MemorySpec,
+    PartSpec,
+    RecoverySpec,
+    SparesSpec,
+)
 from et_sim.jobs.job_file import JobEntry
 from et_sim.machine.accuracy import ACCURACY_KEYS, DEFAULTS, EXCHANGES, OPERATIONS, TERM_KEYS
 from et_sim.machine.collective_library_keys import LIBRARY_KEYS
@@ -67,6 +78,7 @@ PAGES = {  # titles of further pages, and their sections
         "Keys of manifests, software and job files",
         ("Workload manifest", "Software", "Job file"),
     ),
+    "configuration-goodput.md": ("Keys of long jobs", ("Long job",)),
     "configuration-sweep.md": ("Keys of sweeps and searches", ("Sweep",)),
 }
 WHOLE = ("unit", "default", "allowed", "meaning", "in the reference")
@@ -261,6 +273,15 @@ TABLES = (
     KeyTable("software", texts.SOFTWARE, keys_of(Software), DEFAULTED),
     *_software_parts(),
     KeyTable("entry of jobs, in the job file", texts.JOBS, keys_of(JobEntry)),
+    KeyTable("long job", texts.GOODPUT, keys_of(JobSpec), DEFAULTED),
+    KeyTable("failures of a long job", texts.FAILURES, keys_of(FailuresSpec), DEFAULTED),
+    KeyTable("part of a long job", texts.PARTS, keys_of(PartSpec)),
+    KeyTable("early of a long job", texts.EARLY, keys_of(EarlySpec)),
+    KeyTable("recovery of a long job", texts.RECOVERY, keys_of(RecoverySpec), DEFAULTED),
+    KeyTable("checkpoints of a long job", texts.CHECKPOINTS, keys_of(CheckpointSpec), DEFAULTED),
+    KeyTable("memory of a long job", texts.COPIES, keys_of(MemorySpec)),
+    KeyTable("spares of a long job", texts.SPARES, keys_of(SparesSpec), DEFAULTED),
+    KeyTable("maintenance of a long job", texts.MAINTENANCE, keys_of(MaintenanceSpec)),
     KeyTable("sweep", texts.SWEEP, keys_of(SweepSpec)),
     KeyTable("base of a sweep", texts.BASE, keys_of(BaseSpec)),
     KeyTable("axis of a sweep", texts.AXES, keys_of(AxisSpec)),

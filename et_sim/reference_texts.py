@@ -306,6 +306,44 @@ SOFTWARE_PARTS = """
 The keys of `{name}`:
 """
 
+GOODPUT = """
+## Long job
+
+The keys of the file of [et-sim goodput](goodput.md):
+"""
+
+FAILURES = """
+The keys of `failures`:
+"""
+
+PARTS = """
+Each entry of `parts`:
+"""
+
+EARLY = """
+The keys of `early`:
+"""
+
+RECOVERY = """
+The keys of `recovery`, in the order of a restart:
+"""
+
+CHECKPOINTS = """
+The keys of `checkpoints`:
+"""
+
+COPIES = """
+The keys of `memory`, of checkpoints:
+"""
+
+SPARES = """
+The keys of `spares`:
+"""
+
+MAINTENANCE = """
+The keys of `maintenance`:
+"""
+
 SWEEP = """
 ## Sweep
 

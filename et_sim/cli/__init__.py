@@ -37,6 +37,7 @@ COMMANDS = {
         "run": "simulate a workload on a machine",
         "check": "find what would go wrong, without running",
         "serve": "serve requests that arrive over time: time to first token, time per token, throughput",
+        "goodput": "follow a long job through failures: tokens, lost time, checkpoints, spares",
         "demo": "simulate a bundled example",
     },
     "look at results": {

@@ -72,11 +72,14 @@ class Options(Command):
 
 def run(options: Options) -> int:
     """Print one view of a run, or the view of a sweep or a serving."""
+    from et_sim.views.goodput import is_goodput
     from et_sim.views.run.directory import is_serving
     from et_sim.views.sweep.directory import is_sweep
 
     if is_sweep(options.directory):
         _show_sweep(options)
+    elif is_goodput(options.directory):
+        _show_goodput(options)
     elif is_serving(options.directory):
         _show_serving(options)
     else:
@@ -169,6 +172,23 @@ def present(view: View, run: RunDirectory, part: Selection, options: FormOptions
         from et_sim.views.text import terminal_width
 
         show(view.text(run, part, terminal_width()))
+
+
+def _show_goodput(options: Options) -> None:
+    """Print or draw the months of a job."""
+    _refuse_views(options, "is what et-sim goodput wrote", "leave it out")
+    from et_sim.views.goodput import goodput_text, read_summary
+    from et_sim.views.text import terminal_width
+
+    if _is_drawn(options):
+        from et_sim.views.drawing.months import months_picture
+        from et_sim.views.drawing.scene import write_picture
+
+        write_picture(months_picture(options.directory), options.svg, options.png)
+    elif options.json:
+        print(json.dumps(read_summary(options.directory), indent=2, ensure_ascii=False))
+    else:
+        show(goodput_text(options.directory, terminal_width()))
 
 
 def _show_serving(options: Options) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.tables.collective_tables import LAYERS, PATH, PEERS, PHASES
 from et_sim.tables.declaration import Table
+from et_sim.tables.goodput_tables import COURSES, MONTHS
 from et_sim.tables.network_tables import FLOWS, LINKS, MESSAGES, PAUSES, PORTS, QUEUES, RESOURCES
 from et_sim.tables.rank_tables import ACTORS, GROUPS, ITERATIONS, JOBS, MEMORY, REQUESTS, TIMELINE
 
@@ -36,6 +37,8 @@ TABLES = (
 
 # Tables that et-sim serve writes beside a manifest and a summary.
 SERVING_TABLES = (REQUESTS, ITERATIONS)
+# Tables that et-sim goodput writes beside a manifest and a summary.
+GOODPUT_TABLES = (MONTHS, COURSES)
 
 
 def all_tables() -> tuple[Table, ...]:
@@ -45,7 +48,7 @@ def all_tables() -> tuple[Table, ...]:
 
 def table_named(name: str) -> Table:
     """Return the table of a name, or raise."""
-    tables = {table.name: table for table in (*all_tables(), *SERVING_TABLES)}
+    tables = {table.name: table for table in (*all_tables(), *SERVING_TABLES, *GOODPUT_TABLES)}
     if name not in tables:
         remedy = did_you_mean(name, tuple(tables)) or f"tables: {', '.join(tables)}"
         raise UsageError(f"there is no table {name!r}", remedy=remedy)
@@ -63,5 +66,6 @@ def needed_files() -> tuple[str, ...]:
 
 
 def all_files() -> tuple[str, ...]:
-    """Return the files that the directory of a run, or a serving, may hold."""
-    return (MANIFEST, SUMMARY, STALL, KEPT, *(table.file for table in (*all_tables(), *SERVING_TABLES)))
+    """Return the files that the directory of a run, a serving, or a job's months may hold."""
+    every = (*all_tables(), *SERVING_TABLES, *GOODPUT_TABLES)
+    return (MANIFEST, SUMMARY, STALL, KEPT, *(table.file for table in every))

@@ -30,6 +30,7 @@ LONG = (
     *(
         "extending.md",
         "first-steps.md",
+        "goodput.md",
         "inference.md",
         "machines.md",
         "memory.md",

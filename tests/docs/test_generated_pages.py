@@ -34,7 +34,7 @@ def test_the_committed_page_is_the_generated_one(
 
 def test_the_committed_pages_of_keys_are_the_generated_ones() -> None:
     pages = reference_page.configuration_pages()
-    assert len(pages) == 5
+    assert len(pages) == 6
     for name, text in pages.items():
         assert (REPOSITORY / "docs" / name).read_text(encoding="utf-8") == text, (
             "run: python -m et_sim.reference_page docs"

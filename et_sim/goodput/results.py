@@ -1,0 +1,190 @@
+"""Results of months as a directory: summary, manifest and tables, all or nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import Struct, to_builtins
+
+from et_sim.documents.keys import Remarks
+from et_sim.goodput.figures import Outcome, loss_shares, spread
+from et_sim.goodput.formulas import best_interval, least_loss
+from et_sim.goodput.job_file import JobSpec
+from et_sim.goodput.presets import DAY, PRESETS
+from et_sim.goodput.setting import LOSSES, Loss
+from et_sim.goodput.step import JobStep
+from et_sim.tables.goodput_tables import COURSES, MONTHS
+from et_sim.tables.registry import MANIFEST, SUMMARY
+from et_sim.timeline.arrow_tables import FilledTable
+from et_sim.timeline.content import Texts, whole
+from et_sim.timeline.writer import new_folder, write_json, write_table
+from et_sim.version import __version__
+
+STEPS_KEPT = "steps_ns"  # key of the manifest: simulated steps by the digest of their inputs
+NOT_SIMULATED = (
+    "variation of steps",
+    "failures within a step",
+    "traffic of checkpoints beside that of steps",
+    "convergence after a corruption",
+    "queues of other jobs",
+)
+
+
+class Goodput(Struct, frozen=True, eq=False):
+    """A job's months with their inputs."""
+
+    job: JobSpec
+    step: JobStep
+    outcome: Outcome
+    remarks: Remarks
+    known: dict[str, int]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the content of summary.json."""
+        outcome, step = self.outcome, self.step
+        setting, rate = outcome.setting, outcome.setting.rate
+        steps, hours = outcome.months.steps, outcome.days * 24 * step.gpus
+        spare_gpus = (setting.hot + setting.cold) * step.gpus_of_node
+        interval = setting.cycle.steps * setting.cycle.copies * setting.step
+        stall = setting.cycle.storage_stall
+        price = None if step.price is None else step.price * (hours + outcome.days * 24 * spare_gpus)
+        tokens = steps * step.tokens
+        return {
+            "days": outcome.days,
+            "months": len(steps),
+            "seed": outcome.seed,
+            "step": {
+                "source": step.source,
+                "seconds": step.seconds,
+                "tokens": step.tokens,
+                "gpus": step.gpus,
+                "nodes": step.nodes,
+                "replicas_less": [list(pair) for pair in step.fewer],
+                "slow_node_seconds": step.slow or None,
+            },
+            "goodput": to_builtins(spread(outcome.goodput), str_keys=True),
+            "effective": to_builtins(spread(outcome.effective), str_keys=True),
+            "tokens": to_builtins(spread(tokens), str_keys=True),
+            "finish_days": None
+            if outcome.finish_days is None
+            else to_builtins(spread(outcome.finish_days), str_keys=True),
+            "interruptions": {
+                "unplanned": float(outcome.months.events[:, :-1].sum(axis=1).mean()),
+                "planned": float(outcome.months.events[:, -1].mean()),
+                "hours_between_failures": 1 / rate / 3600 if rate else None,
+            },
+            "time": loss_shares(outcome),
+            "parts": self._parts(),
+            "checkpoints": {
+                "bytes": outcome.resolved.bytes,
+                "write_seconds": outcome.resolved.write_seconds,
+                "interval_seconds": interval,
+                "interval_is_given": outcome.resolved.interval_is_given,
+                "first_order_seconds": best_interval(rate, stall) if rate and stall else None,
+                "first_order_loss": least_loss(rate, stall) if rate and stall else None,
+                "intervals": [list(entry) for entry in outcome.intervals],
+            },
+            "changes": [to_builtins(change) for change in outcome.changes],
+            "spares_for_95_percent": outcome.spares,
+            "costs": {
+                "gpu_hours": hours,
+                "spare_gpu_hours": outcome.days * 24 * spare_gpus,
+                "price": price,
+                "currency": step.currency,
+                "price_per_million_tokens": None if price is None else price / float(tokens.mean()) * 1e6,
+                "price_of_spare": None
+                if step.price is None
+                else step.price * step.gpus_of_node * outcome.days * 24,
+            },
+            "notes": list(step.notes),
+            "not_simulated": list(NOT_SIMULATED),
+        }
+
+    def _parts(self) -> list[dict[str, Any]]:
+        """Return the interruptions and the lost time of each kind of part, the worst first."""
+        months, setting = self.outcome.months, self.outcome.setting
+        whole_time = float(months.clock.sum())
+        names = [*(part.name for part in setting.parts), "planned"]
+        rows = [
+            {
+                "part": name,
+                "interruptions": float(months.events[:, number].mean()),
+                "share": float(months.lost_by_part[:, number].sum()) / whole_time,
+            }
+            for number, name in enumerate(names)
+        ]
+        return sorted(rows, key=lambda row: (-row["share"], row["part"]))
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the content of run.json."""
+        preset = self.job.failures.preset
+        return {
+            "et_sim": __version__,
+            "goodput": to_builtins(self.job),
+            "source": PRESETS[preset].source if preset else None,
+            STEPS_KEPT: self.known,
+            "warnings": to_builtins(self.remarks.warnings),
+            "defaults": to_builtins(self.remarks.defaults),
+        }
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """Return the columns of the tables."""
+        outcome, lost = self.outcome, self.outcome.months.lost
+        count = len(outcome.goodput)
+        finish = np.full(count, np.nan) if outcome.finish_days is None else outcome.finish_days
+        figures = {
+            "month": np.arange(count, dtype=np.int64),
+            "goodput": outcome.goodput,
+            "effective": outcome.effective,
+            "steps": outcome.months.steps,
+            "tokens": outcome.months.steps * self.step.tokens,
+            "interruptions": outcome.months.events.sum(axis=1),
+            "finish_days": finish,
+        }
+        names = [column.name for column in MONTHS.columns if column.name.endswith("_s")]
+        figures |= {name: lost[:, cause] for name, cause in zip(names, Loss, strict=True)}
+        rows = [
+            (percent, month, *part) for percent, (month, course) in outcome.courses.items() for part in course
+        ]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * 5
+        kinds = (np.int32, np.int64, np.float64, np.float64, np.int64)
+        percent, month, begin, end, cause = (
+            np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)
+        )
+        courses = {
+            "percent": percent,
+            "month": month,
+            "begin_s": begin,
+            "end_s": end,
+            "activity": Texts(cause + 1, ("steps", *LOSSES)),
+        }
+        return {MONTHS.name: figures, COURSES.name: courses}
+
+    def write(self, target: Path) -> None:
+        """Write the directory."""
+        manifest = self.manifest()
+        text, tables = json.dumps(manifest, ensure_ascii=False), self.tables()
+        with new_folder(target) as (draft, _):
+            for table in (MONTHS, COURSES):
+                filled = FilledTable(table, whole(tables[table.name]), text)
+                write_table(draft / table.file, filled.schema, filled.batches())
+            write_json(self.summary(), draft / SUMMARY)
+            write_json(manifest, draft / MANIFEST)
+
+
+def known_steps(target: Path) -> dict[str, int]:
+    """Return the simulated steps that a directory of an earlier command keeps."""
+    try:
+        manifest = json.loads((target / MANIFEST).read_text(encoding="utf-8"))
+        steps = manifest[STEPS_KEPT]
+        return {str(key): int(value) for key, value in steps.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def horizon_days(seconds: float) -> float:
+    """Return seconds as days."""
+    return seconds / DAY

@@ -1,0 +1,210 @@
+"""Goodput of jobs: their files, their steps, summaries, tables and pictures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from et_sim.basics.errors import EtSimError
+from et_sim.cli import main
+from et_sim.goodput.goodput import goodput
+from et_sim.goodput.job_file import seconds_of
+from et_sim.goodput.presets import DAY, PRESETS
+from et_sim.goodput.results import Goodput
+from et_sim.goodput.step import Simulator
+from et_sim.views.drawing.months import shares_of_columns
+
+JOB: dict[str, Any] = {
+    "step": "10s",
+    "tokens-of-step": 1_000_000,
+    "gpus": 64,
+    "failures": {"parts": [{"name": "gpu", "per-1000-node-days": 200, "nodes": 1, "repair": "6h"}]},
+    "checkpoints": {"stall": "20s"},
+}
+SMALL = {
+    "make": "llm",
+    "model": "llama3-8b",
+    "layers": 1,
+    "sequence": 256,
+    "plan": {"tp": 8, "dp": 2, "micro-batches": 1},
+}
+
+
+def months_of(job: dict[str, Any], days: float = 10, runs: int = 20, seed: int = 1) -> Goodput:
+    return goodput(job, days=days, runs=runs, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30s", 30.0), ("1.5 min", 90.0), ("3h", 10800.0), ("54d", 54 * DAY), (7, 7.0), ("250ms", 0.25)],
+)
+def test_times_have_units(text: Any, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["-3s", "3 weeks", "", None, True, "1e99d", [3]])
+def test_other_values_are_no_times(text: Any) -> None:
+    assert seconds_of(text) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"sparse": {}}, ['"sparse"', "spares"]),
+        ({"spares": {"hott": 1}}, ['"hott"', "hot"]),
+        ({"failures": {"preset": "llama4"}}, ['"llama4"', "llama3-2024"]),
+        ({"failures": {"parts": [{"name": "gpu"}]}}, ["gpu", "per-1000-node-days"]),
+        ({"checkpoints": {}}, ["checkpoint", "bytes"]),
+        ({"run": "there.run"}, ["names run and step"]),
+        ({"checkpoints": {"stall": "2 weeks"}}, ['"2 weeks"', "10min"]),
+    ],
+)
+def test_a_wrong_job_is_refused_with_a_remedy(change: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(EtSimError) as refused:
+        months_of(JOB | change)
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_the_counts_of_llama_3_are_those_of_its_table() -> None:
+    preset = PRESETS["llama3-2024"]
+    assert sum(part.failures for part in preset.parts) == 419
+    assert preset.planned == 47
+    hours = 54 * 24 * 16_384 / sum(part.failures for part in preset.parts)
+    assert hours == pytest.approx(50_677, abs=1)
+
+
+def test_the_rates_of_rsc_1_are_an_interval_of_1_80_hours_at_16384_gpus() -> None:
+    job = JOB | {"gpus": 16_384, "failures": {"preset": "rsc-1"}}
+    summary = months_of(job, days=1, runs=2).summary()
+    assert summary["interruptions"]["hours_between_failures"] == pytest.approx(1.80, abs=0.005)
+
+
+def test_the_rates_of_llama_3_are_an_interval_of_3_09_hours() -> None:
+    job = JOB | {"gpus": 16_384, "failures": {"preset": "llama3-2024"}}
+    summary = months_of(job, days=1, runs=2).summary()
+    assert summary["interruptions"]["hours_between_failures"] == pytest.approx(3.09, abs=0.005)
+
+
+def test_the_causes_add_up_to_all_of_the_time() -> None:
+    summary = months_of(JOB).summary()
+    assert sum(summary["time"].values()) == pytest.approx(1, abs=1e-12)
+    assert summary["time"]["kept steps"] == pytest.approx(summary["goodput"]["mean"], abs=1e-12)
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        months_of(JOB, seed=seed).write(tmp_path / name)
+    files = {name: _content(tmp_path / name) for name in "abc"}
+    assert files["a"] == files["b"]
+    assert files["a"] != files["c"]
+    assert set(files["a"]) == {"run.json", "summary.json", "months.arrow", "courses.arrow"}
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+
+
+def test_more_months_leave_the_first_ones_unchanged() -> None:
+    job = JOB | {"checkpoints": {"stall": "20s", "interval": "1h"}}
+    few, many = (months_of(job, runs=runs).outcome.goodput for runs in (5, 20))
+    assert (many[:5] == few).all()
+    assert len(set(many.tolist())) == 20
+
+
+def test_the_best_interval_is_near_that_of_the_first_order() -> None:
+    checkpoints = months_of(JOB, days=30, runs=40).summary()["checkpoints"]
+    best, first = checkpoints["interval_seconds"], checkpoints["first_order_seconds"]
+    assert 0.49 < best / first < 2.05
+    values = {seconds: value for seconds, value, _ in checkpoints["intervals"]}
+    assert values[best] == max(values.values())
+
+
+def test_tokens_and_days_to_finish_agree() -> None:
+    job = JOB | {"failures": {}, "tokens": 8640 * 1_000_000, "checkpoints": {"stall": 0}}
+    summary = months_of(job, days=1).summary()
+    assert summary["tokens"]["mean"] == 8640 * 1_000_000
+    assert summary["finish_days"]["mean"] == 1
+
+
+@pytest.mark.deep
+def test_copies_in_memory_take_a_job_of_85_percent_to_more_than_95() -> None:
+    job = JOB | {
+        "gpus": 16_384,
+        "failures": {"preset": "rsc-1"},
+        "recovery": {"drain": "3min", "load": "30s"},
+        "spares": {"hot": 32},
+        "checkpoints": {"stall": "30s"},
+    }
+    memory = {"interval": "1min", "load": "5s"}
+    copies = {"how": "asynchronous", "bytes": "5.68TB", "memory": memory}
+    stored = months_of(job, runs=12).summary()["goodput"]["mean"]
+    copied = months_of(job | {"checkpoints": copies}, runs=12).summary()["goodput"]["mean"]
+    assert 0.84 < stored < 0.87
+    assert 0.95 < copied < 0.98
+
+
+def test_each_degraded_state_is_simulated_once_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    slow = {"name": "thermal", "per-1000-node-days": 5, "effect": "slows", "detection": "1h"}
+    job = {
+        "workload": SMALL,
+        "machine": "h100-dgx:16",
+        "elastic": 1,
+        "failures": {"parts": [slow], "slower": 2},
+    }
+    first = months_of(job, days=1, runs=2)
+    step = first.step
+    assert len(first.known) == 3
+    assert step.seconds < step.slow < 2.01 * step.seconds
+    assert step.fewer[0][0] <= step.seconds
+    assert step.fewer[0][1] == 0.5
+    assert step.tokens == 256 * 2
+    simulator = Simulator(dict(first.known))
+    again = goodput(job, days=1, runs=2, seed=1, known=simulator.known)
+    assert again.known == first.known
+    assert again.step == step
+
+
+def test_the_command_writes_shows_and_draws_months(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.yml").write_text(json.dumps(JOB), encoding="utf-8")
+    assert main(["goodput", "job.yml", "--days", "5", "--runs", "10"]) == 0
+    printed = capsys.readouterr().out
+    assert main(["inspect", "job.goodput"]) == 0
+    assert capsys.readouterr().out.strip() in printed
+    assert main(["inspect", "job.goodput", "--svg", "months.svg"]) == 0
+    drawn = Path("months.svg").read_text(encoding="utf-8")
+    assert drawn.startswith("<svg")
+    assert all(f">{name}<" in drawn for name in ("p10", "p50", "p90"))
+    assert main(["goodput", "job.yml", "--days", "5", "--runs", "10", "--json"]) == 0
+    capsys.readouterr()
+    assert main(["inspect", "job.goodput", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["months"], summary["days"]) == (10, 5)
+    with pa.memory_map("job.goodput/months.arrow") as source:
+        assert pa.ipc.open_file(source).read_all().num_rows == 10
+
+
+def test_unknown_keys_are_refused_with_their_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.yml").write_text("step: 3s\ntokens-of-step: 8\ngpus: 8\nelastik: 1\n", encoding="utf-8")
+    assert main(["goodput", "job.yml"]) == 2
+    error = capsys.readouterr().err
+    assert "job.yml: line 4" in error
+    assert "elastic" in error
+
+
+def test_columns_of_a_strip_are_filled_by_their_shares() -> None:
+    begin, end = np.array([0.0, 2.5, 9.0]), np.array([1.0, 3.5, 10.0])
+    assert shares_of_columns(begin, end, 10.0, 5).tolist() == pytest.approx([0.5, 0.5, 0, 0, 0.5])
+    assert not shares_of_columns(begin[:0], end[:0], 10.0, 5).any()
