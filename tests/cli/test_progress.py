@@ -111,7 +111,7 @@ def test_a_run_that_waits_for_machine_code_shows_progress(capsys: pytest.Capture
 def test_an_interpreted_run_states_no_time_left_until_its_machine_code_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The pace changes with the machine code, so the estimate begins with it."""
+    """Check that the estimate begins with the machine code, which changes the pace."""
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     shown = Progress()

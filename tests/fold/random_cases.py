@@ -194,7 +194,7 @@ def _machine(draw: Random, npus: list[int]) -> dict[str, Any]:
 
 
 def graph_under(draw: Random, npus: list[int]) -> dict[str, Any]:
-    """A graph under these dimensions."""
+    """Return a graph under these dimensions."""
     ranks = int(np.prod(npus))
     rate = {"bandwidth": draw.choice(("1GB/s", "50GB/s", "33GB/s")), "latency": draw.choice((0, 10, 500))}
     graphs: list[dict[str, Any]] = [

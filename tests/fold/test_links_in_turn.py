@@ -18,7 +18,7 @@ GRIDS = ((2, 2), (4, 2), (3, 3), (4, 3), (2, 4), (8, 2), (4, 4))
 
 
 def case_in_turn(seed: int) -> Case:
-    """The random case of a seed on graphs or grids whose links carry one message at a time."""
+    """Return the random case of a seed on graphs or grids whose links carry one message at a time."""
     draw = Random(seed)
     if draw.random() < 0.3:
         return _alike(draw)
@@ -38,13 +38,13 @@ def _graph(draw: Random, npus: list[int]) -> dict[str, Any]:
 
 
 def leaves(npus: int, count: int, spines: int, routing: str = "spread") -> dict[str, Any]:
-    """Leaves with so many NPUs each, and spines."""
+    """Return leaves with so many NPUs each, and spines."""
     shape = {"generator": "leaf-spine", "npus-per-leaf": npus, "leaves": count, "spines": spines}
     return {"graph": shape | SPEED, "routing": routing}
 
 
 def _alike(draw: Random) -> Case:
-    """The same collectives on all ranks of leaves and spines."""
+    """Return the same collectives on all ranks of leaves and spines."""
     npus = list(draw.choice(GRIDS))
     build, last = TraceBuilder(), []
     for number in range(draw.randint(1, 4)):
@@ -89,7 +89,7 @@ def test_each_place_in_a_leaf_is_simulated_once_for_all_leaves(model: str) -> No
 
 @pytest.mark.parametrize("shape", ["Ring", "Switch", "FullyConnected"])
 def test_ranks_that_send_through_the_links_of_others_are_folded(shape: str) -> None:
-    """Each rank sends to the one in the next column and row."""
+    """Check ranks that send to the one in the next column and row."""
     traces = []
     for rank in range(16):
         build, (row, column) = TraceBuilder(), divmod(rank, 4)
@@ -107,12 +107,12 @@ def test_ranks_that_send_through_the_links_of_others_are_folded(shape: str) -> N
 
 
 def test_links_that_a_message_crosses_early_and_late_are_separated() -> None:
-    """Its way leads through other NPUs, whose links carry it as well as its own, but later."""
+    """Check a message whose way leads through other NPUs, whose links carry it as well as its own, but later."""
     assert_same(519)
 
 
 def test_equal_groups_whose_messages_meet_on_a_link_are_distinguished() -> None:
-    """Four pairs of ranks cross the link between two leaves at once."""
+    """Check four pairs of ranks that cross the link between two leaves at once."""
     case = case_in_turn(738)
     assert actors_of(case) > 1
     assert_same(738)

@@ -35,7 +35,7 @@ from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_message
-from et_sim.machine.model import GraphFabric, Network, Notice
+from et_sim.machine.model import GraphFabric, GridFabric, Network, Notice
 from et_sim.machine.transports import Completion, PacketProtocol
 from et_sim.network import grid, link
 from et_sim.network.fabric import Wires, is_wired_to_itself
