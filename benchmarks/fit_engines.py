@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,7 @@ def parts() -> list[Part]:
     found = []
     for table in ("h200_decode_attention_vllm", "h100_decode_attention_trt"):
         for cache, kind in (("bfloat16", DECODE_ATTENTION), ("fp8", f"{DECODE_ATTENTION} fp8")):
-            found.append(
-                Part(table, kind, lambda w, c=cache: w[7] == c, lambda w: int(w[2]) in HEADS, ATTENTION)
-            )
+            found.append(Part(table, kind, partial(_has, 7, cache), lambda w: int(w[2]) in HEADS, ATTENTION))
     latent = (*ATTENTION, "efficiency")
     found.append(
         Part("h200_mla_decode_sgl", LATENT_ATTENTION, lambda _: True, lambda w: int(w[2]) in HEADS, latent)
@@ -69,19 +68,24 @@ def parts() -> list[Part]:
     kinds = {"bfloat16": "grouped_gemm", "fp8": "grouped_gemm fp8", "fp8_block": GROUPED_BLOCKS}
     for dtype, kind in kinds.items():
         found.append(
-            Part("h200_moe_trt", kind, lambda w, d=dtype: w[8] == d, lambda w: int(w[7]) in RANKS, EXPERTS)
+            Part("h200_moe_trt", kind, partial(_has, 8, dtype), lambda w: int(w[7]) in RANKS, EXPERTS)
         )
     narrow = (*EXPERTS, "memory_efficiency", "part")
     found.append(
         Part(
             "h200_moe_trt",
             GROUPED_NARROW,
-            lambda w: w[8] == "w4a16_mxfp4",
+            partial(_has, 8, "w4a16_mxfp4"),
             lambda w: int(w[7]) in RANKS,
             narrow,
         )
     )
     return found
+
+
+def _has(place: int, word: str, words: Sequence[str]) -> bool:
+    """Return whether a shape has a word at a place."""
+    return words[place] == word
 
 
 class Kernels:
@@ -91,7 +95,9 @@ class Kernels:
         self.kind = kind
         job: Any = rows[0].job
         self.kinds = dict(ENGINE_KERNELS[job.engine])
-        self.system = at_full_clock(read_system_alone(preset(machine_named(rows[0].hardware)).system))
+        machine = machine_named(rows[0].hardware)
+        assert machine is not None
+        self.system = at_full_clock(read_system_alone(preset(machine).system))
         build, counts = TraceBuilder(), []
         for row in rows:
             job = row.job
@@ -105,12 +111,13 @@ class Kernels:
         """Return the times of rows with changed constants."""
         entry = self.kinds[self.kind]
         kinds = {**self.kinds, self.kind: changed(entry, changes)}
-        rules = tuple(
-            replace(rule, settings=replace(rule.settings, kinds={**rule.settings.kinds, **kinds}))
-            for rule in self.system.compute
-        )
-        times = kernel_times(compute_model(replace(self.system, compute=rules)))
-        return np.add.reduceat(times(self.trace, np.arange(len(self.trace)), 0), self.first) / 1000
+        rules = []
+        for rule in self.system.compute:
+            settings: Any = rule.settings
+            rules.append(replace(rule, settings=replace(settings, kinds={**settings.kinds, **kinds})))
+        times = kernel_times(compute_model(replace(self.system, compute=tuple(rules))))
+        ns: np.ndarray = np.add.reduceat(times(self.trace, np.arange(len(self.trace)), 0), self.first)
+        return ns / 1000
 
 
 def changed(entry: KernelKind, changes: Mapping[str, float]) -> KernelKind:
@@ -165,7 +172,8 @@ def fit_kernels(part: Part, rows: Sequence[Row]) -> None:
 
     def residuals(values: np.ndarray) -> np.ndarray:
         found = few.us(dict(zip(part.names, values.tolist(), strict=True)))
-        return np.log(found / measured[is_fitted])
+        logarithms: np.ndarray = np.log(found / measured[is_fitted])
+        return logarithms
 
     start = [constant(entry, name) for name in part.names]
     found = fitted(residuals, start, ["efficiency" in name or name == "part" for name in part.names])
@@ -185,14 +193,18 @@ def fit_all_reduces(engine: str, rows: Sequence[Row]) -> None:
 
     names = ("latency", "peer", "second_shot", "share")
     known = ENGINE_ALL_REDUCES[engine]
+
+    def with_constants(values: np.ndarray) -> EngineAllReduce:
+        return replace(known, **dict(zip(names, values.tolist(), strict=True)))
+
     found = fitted(
-        lambda values: np.log(us(EngineAllReduce(*values, known.eager)) / measured)[is_fitted],
+        lambda values: np.log(us(with_constants(values)) / measured)[is_fitted],
         [getattr(known, name) for name in names],
         [name == "share" for name in names],
     )
     print(f"all-reduces of {engine}")
     show("constants of et-sim", us(known) / measured, is_fitted)
-    show("constants fitted here", us(EngineAllReduce(*found.tolist(), known.eager)) / measured, is_fitted)
+    show("constants fitted here", us(with_constants(found)) / measured, is_fitted)
     constants = zip(names, found.tolist(), strict=True)
     print("  " + json.dumps({name: float(f"{value:.4g}") for name, value in constants}))
 

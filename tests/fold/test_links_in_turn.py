@@ -107,7 +107,7 @@ def test_ranks_that_send_through_the_links_of_others_are_folded(shape: str) -> N
 
 
 def test_links_that_a_message_crosses_early_and_late_are_separated() -> None:
-    """Check a message whose way leads through other NPUs, whose links carry it as well as its own, but later."""
+    """Check a message through other NPUs, whose links carry it as its own ones do, but later."""
     assert_same(519)
 
 
