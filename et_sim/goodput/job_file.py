@@ -57,7 +57,7 @@ def _span_forms(described: Any) -> str:
 
 
 SPAN = ValueKind("time span", _span_forms, _span)
-INPUT = of_type("file or object", "the path of a file, or an object with its keys", str, dict)
+RECIPE = of_type("recipe", 'an object with its keys; a run of files is named by "run"', dict)
 span = partial(key, SPAN, unit="s")
 
 
@@ -214,8 +214,8 @@ class JobSpec(Struct, frozen=True):
     """The whole file."""
 
     run: str | None = text("The directory of a run of the step, from et-sim run.", None)
-    workload: str | dict[str, Any] | None = key(
-        INPUT, "The step's workload, a file or a recipe as of sweeps, which is simulated.", None
+    workload: dict[str, Any] | None = key(
+        RECIPE, "A recipe of the step's workload, as of sweeps, which is simulated.", None
     )
     machine: str | None = text("The machine of the workload by its name.", None)
     when_full: str | None = text("The treatment of a step that needs more memory than there is.", None)

@@ -27,12 +27,7 @@ class Resolved(Struct, frozen=True):
 
 def resolve(job: JobSpec, step: JobStep, place: Section) -> Resolved:
     """Return the setting of a job."""
-    known, specs = _known_parts(job), {part.name: part for part in job.failures.parts}
-    merged = {**known, **{name: _merged(known.get(name), spec) for name, spec in specs.items()}}
-    parts = tuple(_part(spec, job, step) for spec in merged.values() if spec.rate)
-    for name, spec in merged.items():
-        if spec.rate is None:
-            raise place.fault(f'the part "{name}" has no rate', 'give "per-1000-node-days"', key="failures")
+    parts = _parts(job, step, place)
     write, size = _write_seconds(job.checkpoints, step, place)
     load = job.recovery.load
     memory = job.checkpoints.memory
@@ -66,6 +61,16 @@ def resolve(job: JobSpec, step: JobStep, place: Section) -> Resolved:
     interval = job.checkpoints.interval
     first = first_interval(setting, job.checkpoints, write) if interval is None else interval
     return Resolved(with_interval(setting, job.checkpoints, write, first), write, size, interval is not None)
+
+
+def _parts(job: JobSpec, step: JobStep, place: Section) -> tuple[Part, ...]:
+    """Return the parts that fail: those of the preset, with changes, and further ones."""
+    known, given = _known_parts(job), {part.name: part for part in job.failures.parts}
+    merged = {**known, **{name: _merged(known.get(name), spec) for name, spec in given.items()}}
+    for name, spec in merged.items():
+        if spec.rate is None:
+            raise place.fault(f'the part "{name}" has no rate', 'give "per-1000-node-days"', key="failures")
+    return tuple(_part(spec, job, step) for spec in merged.values() if spec.rate)
 
 
 def with_interval(setting: Setting, spec: CheckpointSpec, write: float, interval: float) -> Setting:

@@ -13,7 +13,7 @@ from et_sim.documents.keys import Remarks
 from et_sim.goodput.figures import Outcome, loss_shares, spread
 from et_sim.goodput.formulas import best_interval, least_loss
 from et_sim.goodput.job_file import JobSpec
-from et_sim.goodput.presets import DAY, PRESETS
+from et_sim.goodput.presets import PRESETS
 from et_sim.goodput.setting import LOSSES, Loss
 from et_sim.goodput.step import JobStep
 from et_sim.tables.goodput_tables import COURSES, MONTHS
@@ -45,16 +45,10 @@ class Goodput(Struct, frozen=True, eq=False):
     def summary(self) -> dict[str, Any]:
         """Return the content of summary.json."""
         outcome, step = self.outcome, self.step
-        setting, rate = outcome.setting, outcome.setting.rate
-        steps, hours = outcome.months.steps, outcome.days * 24 * step.gpus
-        spare_gpus = (setting.hot + setting.cold) * step.gpus_of_node
-        interval = setting.cycle.steps * setting.cycle.copies * setting.step
-        stall = setting.cycle.storage_stall
-        price = None if step.price is None else step.price * (hours + outcome.days * 24 * spare_gpus)
-        tokens = steps * step.tokens
+        rate, tokens = outcome.setting.rate, outcome.months.steps * step.tokens
         return {
             "days": outcome.days,
-            "months": len(steps),
+            "months": len(tokens),
             "seed": outcome.seed,
             "step": {
                 "source": step.source,
@@ -78,29 +72,40 @@ class Goodput(Struct, frozen=True, eq=False):
             },
             "time": loss_shares(outcome),
             "parts": self._parts(),
-            "checkpoints": {
-                "bytes": outcome.resolved.bytes,
-                "write_seconds": outcome.resolved.write_seconds,
-                "interval_seconds": interval,
-                "interval_is_given": outcome.resolved.interval_is_given,
-                "first_order_seconds": best_interval(rate, stall) if rate and stall else None,
-                "first_order_loss": least_loss(rate, stall) if rate and stall else None,
-                "intervals": [list(entry) for entry in outcome.intervals],
-            },
+            "checkpoints": self._checkpoints(),
             "changes": [to_builtins(change) for change in outcome.changes],
             "spares_for_95_percent": outcome.spares,
-            "costs": {
-                "gpu_hours": hours,
-                "spare_gpu_hours": outcome.days * 24 * spare_gpus,
-                "price": price,
-                "currency": step.currency,
-                "price_per_million_tokens": None if price is None else price / float(tokens.mean()) * 1e6,
-                "price_of_spare": None
-                if step.price is None
-                else step.price * step.gpus_of_node * outcome.days * 24,
-            },
+            "costs": self._costs(float(tokens.mean())),
             "notes": list(step.notes),
             "not_simulated": list(NOT_SIMULATED),
+        }
+
+    def _checkpoints(self) -> dict[str, Any]:
+        """Return the figures of checkpoints."""
+        outcome, setting = self.outcome, self.outcome.setting
+        rate, stall = setting.rate, setting.cycle.storage_stall
+        return {
+            "bytes": outcome.resolved.bytes,
+            "write_seconds": outcome.resolved.write_seconds,
+            "interval_seconds": setting.cycle.steps * setting.cycle.copies * setting.step,
+            "interval_is_given": outcome.resolved.interval_is_given,
+            "first_order_seconds": best_interval(rate, stall) if rate and stall else None,
+            "first_order_loss": least_loss(rate, stall) if rate and stall else None,
+            "intervals": [list(entry) for entry in outcome.intervals],
+        }
+
+    def _costs(self, tokens: float) -> dict[str, Any]:
+        """Return GPU-hours and prices; `tokens` are those of a month in the mean."""
+        step, hours = self.step, self.outcome.days * 24
+        spares = (self.outcome.setting.hot + self.outcome.setting.cold) * step.gpus_of_node
+        price = None if step.price is None else step.price * hours * (step.gpus + spares)
+        return {
+            "gpu_hours": hours * step.gpus,
+            "spare_gpu_hours": hours * spares,
+            "price": price,
+            "currency": step.currency,
+            "price_per_million_tokens": None if price is None or not tokens else price / tokens * 1e6,
+            "price_of_spare": None if step.price is None else step.price * step.gpus_of_node * hours,
         }
 
     def _parts(self) -> list[dict[str, Any]]:
@@ -183,8 +188,3 @@ def known_steps(target: Path) -> dict[str, int]:
         return {str(key): int(value) for key, value in steps.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-
-
-def horizon_days(seconds: float) -> float:
-    """Return seconds as days."""
-    return seconds / DAY

@@ -19,7 +19,10 @@ from et_sim.goodput.job_file import JobSpec
 from et_sim.machine.presets import preset
 from et_sim.run.options import RunOptions
 from et_sim.sweeps.recipes import for_machine, is_language_model, make, model_and_plan
+from et_sim.version import __version__
 from et_sim.views import open_run
+from et_sim.workloads.training.operations import tokens_of
+from et_sim.workloads.training.plan import Plan
 
 GPUS_OF_NODE = 8  # without a machine by name
 Known = dict[str, int]  # simulated steps by the digest of their inputs, in ns
@@ -55,7 +58,7 @@ class Simulator(Struct):
 
     def nanoseconds(self, workload: Any, options: RunOptions, inputs: Mapping[str, Any], folder: Path) -> int:
         """Return the time of a step with these inputs."""
-        text = json.dumps(inputs, sort_keys=True, default=str)
+        text = json.dumps({**inputs, "et_sim": __version__}, sort_keys=True, default=str)
         key = hashlib.sha256(text.encode()).hexdigest()[:16]
         if key not in self.known:
             made = make(workload, folder) if isinstance(workload, Mapping) else workload
@@ -97,7 +100,7 @@ def _unsimulated(job: JobSpec, step: JobStep) -> dict[str, Any]:
     if job.elastic:
         replicas = max(step.replicas, step.nodes if step.replicas == 1 else 1)
         found["fewer"] = _shares([step.seconds] * job.elastic, replicas)
-        found["notes"] += ("fewer replicas were not simulated: their steps take as long",)
+        found["notes"] += ("fewer replicas were not simulated: steps take as long, and a replica is a node",)
     return found
 
 
@@ -154,25 +157,11 @@ def _with_slow_node(system: Mapping[str, Any], gpus: int, factor: float) -> dict
 
 
 def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
-    """Return the step of a recipe or of workload files on a machine by name."""
+    """Return the step of a recipe on a machine by name."""
     assert job.machine is not None
-    assert job.workload is not None
-    folder = Path(place.place).parent
-    if isinstance(job.workload, str):
-        raise place.fault(
-            "a workload in files is simulated by et-sim run",
-            'name the directory of its run with "run"',
-            key="workload",
-        )
-    recipe = for_machine(job.workload, job.machine)
-    if not is_language_model(recipe):
-        raise place.fault(
-            "only language models have tokens and checkpoints here",
-            'give "make: llm", or a "run"',
-            key="workload",
-        )
+    folder, known = Path(place.place).parent, preset(job.machine)
+    recipe = _recipe(job, place)
     model, plan = model_and_plan(recipe, folder)
-    known = preset(job.machine)
     if known.npus != plan.ranks:
         raise UsageError(
             f"the machine {job.machine} has {known.npus:,} NPUs, and the plan has {plan.ranks:,} ranks",
@@ -186,16 +175,15 @@ def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
         inputs = {"workload": of, "machine": name, "system": system, "when_full": job.when_full}
         return simulator.nanoseconds(of, options, inputs, folder) / NS_PER_SECOND
 
-    fewer = []
-    for missing in range(1, min(job.elastic, plan.data - 1) + 1):
-        given = {key: value for key, value in recipe["plan"].items() if key != "global-batch"}
-        smaller = {**given, "dp": plan.data - missing, "micro-batches": plan.micro_batches}
-        fewer.append(seconds({**recipe, "plan": smaller}, plan_of_ranks(plan.ranks, plan.data, missing)))
+    fewer = [
+        seconds(_with_fewer(recipe, plan, missing), plan.ranks // plan.data * (plan.data - missing))
+        for missing in range(1, min(job.elastic, plan.data - 1) + 1)
+    ]
     slowed = _with_slow_node(known.system, known.node, job.failures.slower)
     costs = known.system.get("costs", {})
     return JobStep(
         seconds(recipe, plan.ranks),
-        _tokens(model, plan),
+        tokens_of(model, plan),
         plan.ranks,
         known.node,
         f"{model.name} on {known.text}",
@@ -208,13 +196,21 @@ def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
     )
 
 
-def plan_of_ranks(ranks: int, replicas: int, missing: int) -> int:
-    """Return the ranks of a job without some of its replicas."""
-    return ranks // replicas * (replicas - missing)
+def _recipe(job: JobSpec, place: Section) -> Mapping[str, Any]:
+    """Return the recipe of a language model that a job names."""
+    assert job.workload is not None
+    recipe = for_machine(job.workload, job.machine)
+    if not is_language_model(recipe):
+        raise place.fault(
+            "only language models have tokens and checkpoints here",
+            'give "make: llm", or a "run"',
+            key="workload",
+        )
+    return recipe
 
 
-def _tokens(model: Any, plan: Any) -> int:
-    """Return the tokens of a step."""
-    from et_sim.workloads.training.operations import tokens_of
-
-    return tokens_of(model, plan)
+def _with_fewer(recipe: Mapping[str, Any], plan: Plan, missing: int) -> dict[str, Any]:
+    """Return a recipe without some replicas; the others have as many micro-batches as before."""
+    given = {key: value for key, value in recipe["plan"].items() if key != "global-batch"}
+    changed = {"dp": plan.data - missing, "micro-batches": plan.micro_batches}
+    return {**recipe, "plan": {**given, **changed}}

@@ -128,9 +128,11 @@ def _cost_text(costs: Mapping[str, Any]) -> str:
         hours += f" and {costs['spare_gpu_hours']:,.0f} of spares"
     if costs["price"] is None:
         return hours
-    currency = costs["currency"]
+    currency, per_million = costs["currency"], costs["price_per_million_tokens"]
+    if per_million is None:
+        return f"{hours}: {costs['price']:,.0f} {currency}"
     return (
-        f"{hours}: {costs['price']:,.0f} {currency}, {costs['price_per_million_tokens']:.4g} {currency} per"
+        f"{hours}: {costs['price']:,.0f} {currency}, {per_million:.4g} {currency} per"
         f" million tokens; a spare node: {costs['price_of_spare']:,.0f} {currency}"
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import et_sim
 from et_sim.basics.errors import EtSimError
 from et_sim.cli import main
 from et_sim.goodput.goodput import goodput
@@ -17,6 +18,7 @@ from et_sim.goodput.job_file import seconds_of
 from et_sim.goodput.presets import DAY, PRESETS
 from et_sim.goodput.results import Goodput
 from et_sim.goodput.step import Simulator
+from et_sim.sweeps.recipes import make
 from et_sim.views.drawing.months import shares_of_columns
 
 JOB: dict[str, Any] = {
@@ -208,3 +210,16 @@ def test_columns_of_a_strip_are_filled_by_their_shares() -> None:
     begin, end = np.array([0.0, 2.5, 9.0]), np.array([1.0, 3.5, 10.0])
     assert shares_of_columns(begin, end, 10.0, 5).tolist() == pytest.approx([0.5, 0.5, 0, 0, 0.5])
     assert not shares_of_columns(begin[:0], end[:0], 10.0, 5).any()
+
+
+def test_the_step_of_a_run_is_that_of_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    result = et_sim.simulate(make(SMALL, tmp_path), machine="h100-dgx:16")
+    result.save(tmp_path / "step.run")
+    job = JOB | {"run": str(tmp_path / "step.run"), "elastic": 1}
+    for name in ("step", "tokens-of-step", "gpus"):
+        del job[name]
+    step = months_of(job, days=1, runs=2).step
+    assert step.seconds == result.makespan_ns / 1e9
+    assert (step.tokens, step.gpus) == (512, 16)
+    assert step.notes == ("fewer replicas were not simulated: steps take as long, and a replica is a node",)
