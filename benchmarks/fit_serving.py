@@ -2,10 +2,9 @@
 
     python benchmarks/fit_serving.py serving.csv --engine vllm [--most 16] [--cache DIRECTORY]
 
-A cell is a model on a GPU. Figures are fitted to all rows of campaign B whose cache is not full; five times,
-a fifth of the cells is left out and predicted with figures fitted to the others (the folds follow from the
-names of cells). TPOT of campaign A is printed, too. `--most` limits the requests under way, so that a fit takes
-minutes.
+A cell is a model on a GPU. Figures are fitted to the rows of campaign B whose cache is not full; five
+times, a fifth of the cells is left out and predicted with figures fitted to the others. `--most` and
+`--every` limit the requests under way and the rows, so that a fit takes minutes.
 
 While figures are fitted, passes are simulated on a grid of batches only: tokens of prompts by a factor of
 2^(1/4), with straight lines between, contexts by steps of 512 tokens. Nothing is written but the table and
@@ -29,6 +28,7 @@ from msgspec.structs import replace
 from scipy.optimize import least_squares
 
 from et_sim.basics.errors import EtSimError
+from et_sim.machine.presets import preset
 from et_sim.serving import serve as serving
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
@@ -38,6 +38,7 @@ from et_sim.validation.serving_rows import ServedRow, read_servings
 from et_sim.validation.servings import is_full, served
 from et_sim.workloads import Batch, Segment, read_model
 from et_sim.workloads.inference.batch import AttentionSight, GroupBatches, sights
+from et_sim.workloads.inference.numbers import unpacks_weights
 
 FOLDS = 5
 OCTAVE = 4  # points of the grid of tokens
@@ -48,8 +49,8 @@ FIGURES = {  # path: least, most, scale
     "host.layer": (0.0, 1e5, 2e4),
     "host.pass": (0.0, 1e7, 1e6),
     "host.prompt-pass": (0.0, 5e7, 1e7),
-    "host.before": (0.0, 5e7, 1e7),
     "prompt-factor": (0.8, 2.0, 1.0),
+    "unpacking-factor": (0.8, 3.0, 1.0),
     "token-factor": (0.8, 1.5, 1.0),
 }
 
@@ -116,6 +117,9 @@ class Course:
         with_prompts = {each.start_ns for each in outcome.iterations if each.prefill_tokens}
         ends = np.array([0, *(end for _, end in passes)])
         self.layers = read_model(row.case.model).layers
+        types = ",".join(preset(row.case.machine).peaks)
+        self.unpacks = unpacks_weights(read_model(row.case.model), replace(row.case.plan, computes=types))
+        self.request = engine.host.before_ns + engine.host.after_ns
         self.device = np.array(device_ns, float)
         self.has_prompts = np.array([start in with_prompts for start, _ in passes])
         of, after = outcome.requests(), round(engine.host.after_ns)
@@ -127,13 +131,15 @@ class Course:
 
     def errors(self, figures: Sequence[float]) -> tuple[float, float]:
         """Return the logarithms of predicted by measured times: of TPOT and of TTFT."""
-        eager, layer, of_pass, of_prompts, request, prompt_factor, token_factor = figures
+        eager, layer, of_pass, of_prompts, prompt_factor, unpacking_factor, token_factor = figures
+        if self.unpacks:
+            prompt_factor *= unpacking_factor
         device = self.device * np.where(self.has_prompts, prompt_factor, token_factor) + self.layers * layer
         took = (
             np.where(self.has_prompts, np.maximum(device, self.layers * eager) + of_prompts, device) + of_pass
         )
         ends = np.concatenate([[0.0], np.cumsum(took)])
-        first = ends[self.first] - ends[self.arrival] + 2 * request * (self.arrival == 0)
+        first = ends[self.first] - ends[self.arrival] + self.request * (self.arrival == 0)
         each = (ends[self.finish] - ends[self.first]) / self.further
         tpot, ttft = self.row.tpot_ms or 1.0, self.row.ttft_ms or 1.0
         return math.log(each.mean() / 1e6 / tpot), math.log(first.mean() / 1e6 / ttft)
@@ -175,18 +181,22 @@ class Bench:
 
 
 def changed(engine: Engine, figures: Sequence[float]) -> Engine:
-    """Return the engine with figures; a request takes as long before as after."""
-    eager, layer, of_pass, of_prompts, request, prompt_factor, token_factor = figures
+    """Return the engine with figures."""
+    eager, layer, of_pass, of_prompts, prompt_factor, unpacking_factor, token_factor = figures
     host = replace(
         engine.host,
         eager_layer_ns=eager,
         layer_ns=layer,
         pass_ns=of_pass,
         prompt_pass_ns=of_prompts,
-        before_ns=request,
-        after_ns=request,
     )
-    return replace(engine, host=host, prompt_factor=prompt_factor, token_factor=token_factor)
+    return replace(
+        engine,
+        host=host,
+        prompt_factor=prompt_factor,
+        unpacking_factor=unpacking_factor,
+        token_factor=token_factor,
+    )
 
 
 def errors_of(courses: Sequence[Course], figures: Sequence[float]) -> np.ndarray[Any, Any]:
@@ -195,7 +205,7 @@ def errors_of(courses: Sequence[Course], figures: Sequence[float]) -> np.ndarray
 
 
 def fitted(courses: Sequence[Course], first: Sequence[float]) -> list[float]:
-    """Return figures with the least errors; large ones count less, and a request keeps its time."""
+    """Return figures with the least errors; large ones count less."""
     scales = np.array([scale for _, _, scale in FIGURES.values()])
     weights = np.array([1.0, FIRST_TOKEN_WEIGHT])
 
@@ -248,16 +258,14 @@ def main() -> None:
             rows.setdefault(row.case, row)
     figures = [
         *(engine.host.eager_layer_ns, engine.host.layer_ns, engine.host.pass_ns, engine.host.prompt_pass_ns),
-        *(engine.host.before_ns, engine.prompt_factor, engine.token_factor),
+        *(engine.prompt_factor, engine.unpacking_factor, engine.token_factor),
     ]
     courses: list[Course] = []
     for _ in range(1 if given.no_fit else given.rounds):
         found = [bench.course(row, changed(engine, figures)) for row in rows.values()]
         courses = [course for course in found if course is not None and not course.is_full]
-        print(
-            f"{len(courses)} rows, {time.process_time() - begin:.0f} s: {percent(errors_of(courses, figures))}",
-            flush=True,
-        )
+        took = time.process_time() - begin
+        print(f"{len(courses)} rows, {took:.0f} s: {percent(errors_of(courses, figures))}", flush=True)
         if not given.no_fit:
             figures = fitted(courses, figures)
             print(percent(errors_of(courses, figures)), figures_line(figures), flush=True)
@@ -294,9 +302,8 @@ def print_left_out(courses: Sequence[Course], figures: Sequence[float]) -> None:
         table = np.concatenate(left)
         low, high = np.exp(np.quantile(-table, [0.1, 0.9], axis=0))
         print("left out:", percent(table))
-        print(
-            f"80 %: measured by predicted: TPOT {low[0]:.3f} to {high[0]:.3f}, TTFT {low[1]:.3f} to {high[1]:.3f}"
-        )
+        for name, *ends in zip(("TPOT", "TTFT"), low, high, strict=True):
+            print(f"80 %: measured by predicted {name}: {ends[0]:.3f} to {ends[1]:.3f}")
 
 
 if __name__ == "__main__":

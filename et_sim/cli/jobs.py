@@ -40,9 +40,9 @@ USUAL = {"layers": 24, "hidden": 2048, "sequence": 2048, "vocabulary": 51_200}
 HEAD_SIZE = 64
 # Options of a plan for other jobs than training a language model.
 _OF_SERVING = (
-    *("tp", "pp", "ep", "stage-layers"),
+    *("tp", "pp", "ep", "stage-layers", "expert-exchange", "expert-nodes", "node-ranks", "dispatch"),
     *("value-bytes", "value-type", "products", "tflops", "memory-gbps"),
-    *("dp", *(_NUMBERS := ("expert-products", "cache-type", "computes"))),
+    *("dp", *(_NUMBERS := ("expert-products", "redundant-experts", "cache-type", "computes"))),
 )
 _OF_INFERENCE = (*_OF_SERVING, "order", "batch")
 _OF_REPLICATED = (

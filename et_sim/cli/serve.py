@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 
 Time = Annotated[float | None, Option(parse=parse_time_ns, least=1)]
+DECODE_OPTIONS = {"decode_tp": "tensor", "decode_dp": "data", "decode_ep": "expert", "decode_pp": "pipeline"}
 REPLICA = OptionGroup("the model, and a replica of it")
 SERVING = OptionGroup("how requests are served")
 MACHINE = OptionGroup("the machine")
@@ -83,6 +84,9 @@ class Options(ReplicaOptions):
         SERVING,
     ] = None
     decode_tp: Annotated[int | None, "--tp of a decode replica (default: that of all)", SERVING] = None
+    decode_dp: Annotated[int | None, "--dp of a decode replica, likewise", SERVING] = None
+    decode_ep: Annotated[int | None, "--ep of a decode replica, likewise", SERVING] = None
+    decode_pp: Annotated[int | None, "--pp of a decode replica, likewise", SERVING] = None
     engine: Annotated[
         str,
         "vllm, trtllm or sglang, with :VERSION or not, or a file: batching, memory, host (default: vllm)",
@@ -168,7 +172,7 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
         plan=plan,
         replicas=replicas,
         prefill_replicas=prefill,
-        decode_plan=None if options.decode_tp is None else replace(plan, tensor=options.decode_tp),
+        decode_plan=replace(plan, **changed) if (changed := _of_decode(options)) else None,
         policy=policy,
         context_step=options.context_step,
         memory_share=options.memory_share,
@@ -198,13 +202,21 @@ def _policy(options: Options, engine: Engine) -> Policy:
     return replace(own, **given)
 
 
+def _of_decode(options: Options) -> dict[str, int]:
+    """Return the fields of the plan that decode replicas have apart."""
+    values = {field: getattr(options, name) for name, field in DECODE_OPTIONS.items()}
+    return {field: value for field, value in values.items() if value is not None}
+
+
 def _replicas(options: Options) -> tuple[int, int]:
     """Return the number of replicas that generate tokens, and of those only for prompts."""
     prefill, decode, both = options.prefill_replicas, options.decode_replicas, options.replicas
     if prefill is None and decode is None:
-        if options.decode_tp is not None:
+        for field in _of_decode(options):
+            name = next(option for option, named in DECODE_OPTIONS.items() if named == field)
             raise UsageError(
-                "--decode-tp requires separate decode replicas", remedy="give --decode-replicas, too"
+                f"--{name.replace('_', '-')} requires separate decode replicas",
+                remedy="give --decode-replicas, too",
             )
         return both or 1, 0
     if both is not None:

@@ -293,8 +293,8 @@ class Shape(Struct, frozen=True):
             batch, _, key_heads, _, keys, *widths = self.numbers
             cached = cached_elements(batch, key_heads, keys, *widths)
             operation = replace(operation, elements=operation.elements - cached, other_bytes=cached)
-        form = GROUPED_FORMS.get(self.kernel, "") if self.kind == "grouped_gemm" else operation.form
-        return replace(operation.times(self.count), kernel=self.kernel, form=form)
+        own = GROUPED_FORMS.get(self.kernel, "") if self.kind == "grouped_gemm" else operation.form
+        return replace(operation.times(self.count), kernel=self.kernel, form=own)
 
 
 def read_shape(text: str, place: str) -> Shape:

@@ -30,14 +30,9 @@ from et_sim.trace import Workload
 from et_sim.trace.workload import MadeFor
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.batch import Batch, GroupBatches, check, sights
-from et_sim.workloads.inference.forward import (
-    ReplicaPlace,
-    make_replica,
-    make_transfer,
-    replica_program,
-    run_by,
-)
+from et_sim.workloads.inference.forward import make_replica, replica_program, run_by
 from et_sim.workloads.inference.memory import CacheUnits, SequenceCache, weight_bytes_of_stage
+from et_sim.workloads.inference.transfers import ReplicaPlace, make_transfer
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.rank import Program
 from et_sim.workloads.training.plan import Plan

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import FieldError, UsageError
 from et_sim.machine import Machine, read_machine
 from et_sim.machine.roofline import ANY
 from et_sim.machine.system import peaks_of
@@ -35,7 +35,7 @@ from et_sim.tables.summary import Scope
 from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
 from et_sim.workloads.inference.batch import check, check_length, sights
-from et_sim.workloads.inference.numbers import check_cache_type
+from et_sim.workloads.inference.numbers import check_cache_type, unpacks_weights
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
@@ -107,7 +107,7 @@ def serve(
         setup.context_step,
         report_progress,
         sights(model),
-        setup.engine,
+        setup.engine.unpacking() if unpacks_weights(model, setup.plan) else setup.engine,
         model.layers,
     )
     cluster.serve(requests, traffic.concurrency, traffic.warm_up)
@@ -141,6 +141,11 @@ def serve(
 
 def _on_machine(model: Model, plan: Plan, machine: Machine, options: RunOptions) -> Plan:
     """Return the plan with the datatypes that the machine multiplies in; refuse a cache in others."""
+    if plan.data > 1 and model.experts is None:
+        raise FieldError(
+            f"`data` is {plan.data}, but {model.name} has no experts that groups of ranks could share",
+            remedy="give more replicas in place of it",
+        )
     types = tuple(sorted(set(peaks_of(machine.system)) - {ANY}))
     check_cache_type(model, plan, types, options.machine or "the machine")
     return plan if plan.computes or not types else replace(plan, computes=",".join(types))

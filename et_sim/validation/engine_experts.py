@@ -9,6 +9,8 @@ The kernels are two grouped products and the activation between them; their laun
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from et_sim.basics.kernel_names import BLOCK_SCALES, NARROW_WEIGHTS
@@ -59,7 +61,7 @@ def loads_of_rank(tokens: int, chosen: int, experts: int, ranks: int, loads: str
     return [int(row) for row in mine if row] or [1]
 
 
-def _power_law(tokens: int, total: int, experts: int, alpha: float) -> np.ndarray:
+def _power_law(tokens: int, total: int, experts: int, alpha: float) -> Any:
     """Return whole loads of all experts, which add up to all choices, each at most all tokens."""
     most = max(HIGHEST * tokens, 1.0001) ** (1 - alpha) - 1
     drawn = (most * (np.arange(experts) + 0.5) / experts + 1) ** (1 / (1 - alpha))

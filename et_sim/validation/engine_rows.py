@@ -90,7 +90,8 @@ def _experts(kind: str, words: list[str], _: str) -> Collective:
     kernels, ranks = EXCHANGES[kind], NODE * nodes
     each = 2 if words[0] == "combine" else 1 + SCALE
     size = round(tokens * copies(kernels, chosen, ranks) * hidden * each)
-    return Collective("all_to_all", size, ranks, nodes, expert_exchange=kernels)
+    limit = _size(words[6]) if len(words) > 6 else 0
+    return Collective("all_to_all", size, ranks, nodes, expert_exchange=kernels, processors=limit)
 
 
 def _size(word: str) -> int:

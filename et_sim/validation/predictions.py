@@ -238,6 +238,7 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
 def _exchanges_of(job: Collective) -> dict[str, Any]:
     """Return the keys of a library for the exchanges of an engine."""
     given = {"engine": job.engine, "eager": int(job.eager), "expert-exchange": job.expert_exchange}
+    given["most-processors"] = job.processors
     return {name: value for name, value in given.items() if value}
 
 

@@ -47,6 +47,7 @@ class Collective(Struct, frozen=True):
     engine: str = ""  # inference engine with exchanges of its own
     eager: bool = False  # it launches them outside a graph
     expert_exchange: str = ""  # kernels by which tokens reach their experts
+    processors: int = 0  # of a collective; 0: as many as it uses
 
 
 class TrainingStep(Struct, frozen=True):

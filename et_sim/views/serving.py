@@ -45,7 +45,7 @@ class Slice(Struct, frozen=True):
 def summary_lines(summary: ServingSummary, width: int) -> list[str]:
     """Return the printed lines."""
     facts_of_run = (("in short", in_short(summary)), ("includes", scope_text(summary.get("scope"))))
-    bands = [fact(*of) for of in _bands(summary)]
+    bands = fact_lines(_bands(summary), width) if summary.get("bands") else []
     before, after = ([fact(*of) for of in facts] for facts in (_outcome(summary), _setting(summary)))
     return [
         *fact_lines(facts_of_run, width),

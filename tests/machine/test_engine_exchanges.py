@@ -18,6 +18,7 @@ from et_sim.basics.errors import MachineError, TraceError
 from et_sim.cli import main
 from et_sim.machine.collective_library import Call, Library
 from et_sim.machine.collective_library.engines import ENGINE_ALL_REDUCES, ONE_SHOT, TWO_SHOTS, copies
+from et_sim.machine.collective_library.engines import EXPERT_EXCHANGES as EXPERT_EXCHANGE_OF
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_machine
 from et_sim.trace.workload import MadeFor
@@ -105,6 +106,32 @@ def test_tokens_reach_experts_no_faster_than_links_and_cards_carry_them(kernels:
         assert times[-1] > least + 10
     assert times == sorted(times)
     assert library(ranks=ranks).choice(Call("all_to_all", ranks, nodes, MIB)).time_us not in times
+
+
+def test_few_processors_carry_in_proportion_less_and_low_latency_kernels_are_not_limited() -> None:
+    call, times = Call("all_to_all", 8, 1, 256 * MIB), {}
+    for kernels in EXPERT_EXCHANGES:
+        for limit in (0, 38, 19, 10, 5):
+            found = library(expert_exchange=kernels, most_processors=limit)
+            times[kernels, limit] = found.choice(call).time_us
+    assert times[DEEPEP, 0] == times[DEEPEP, 38] == times[DEEPEP, 19]
+    latency = EXPERT_EXCHANGE_OF[DEEPEP].latency
+    assert math.isclose(times[DEEPEP, 5] - latency, 2 * (times[DEEPEP, 10] - latency))
+    assert len({times[LOW_LATENCY, limit] for limit in (0, 38, 19, 10, 5)}) == 1
+
+
+def test_eager_passes_wait_for_the_launch_of_every_kernel() -> None:
+    model, batches = replace(read_model("llama3-8b"), layers=1), [Batch.of([Segment(1, 100)])]
+    times = [
+        et_sim.simulate(
+            make_inference(model, Plan(), batches, run_by("vllm", eager=eager, launch_ns=launch_ns)),
+            machine="h200-dgx:1",
+        ).makespan_ns
+        for eager, launch_ns in ((False, 0), (False, 10**6), (True, 0), (True, 10**6))
+    ]
+    kernels = make_inference(model, Plan(), batches).nodes
+    assert times[0] == times[1] == times[2]
+    assert kernels * 10**6 < times[3] < kernels * 10**6 + times[0]
 
 
 def test_a_token_travels_once_for_each_expert_or_for_each_rank_that_has_one() -> None:
@@ -196,7 +223,8 @@ def test_a_pass_takes_the_exchanges_of_its_engine_and_keeps_them_in_files(tmp_pa
     model, batches = replace(read_model("llama3-8b"), layers=1), [Batch.of([Segment(1, 100)])]
     times = {
         name: et_sim.simulate(
-            make_inference(model, Plan(tensor=8), batches, name and run_by(name)), machine="h200-dgx:8"
+            make_inference(model, Plan(tensor=8), batches, run_by(name) if name else None),
+            machine="h200-dgx:8",
         ).makespan_ns
         for name in (None, *ENGINES)
     }

@@ -106,3 +106,8 @@ def test_a_cache_in_a_type_that_the_machine_lacks_is_refused() -> None:
             Setup(plan=Plan(cache_type="fp8")),
             RunOptions(machine="a100-dgx-80gb:1"),
         )
+
+
+def test_groups_without_experts_to_share_are_refused() -> None:
+    with pytest.raises(UsageError, match="no experts that groups of ranks could share"):
+        served(decoder(sequence=4096), (0, 10, 1), plan=Plan(data=2))

@@ -20,8 +20,8 @@ from et_sim.serving.requests import Request
 from et_sim.serving.results import Objectives, Serving
 from et_sim.serving.serve import Setup, serve
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, read_model
-from et_sim.workloads.inference.forward import ReplicaPlace, make_transfer, messages
 from et_sim.workloads.inference.memory import cache_bytes, cache_bytes_of_stage, weight_bytes_of_stage
+from et_sim.workloads.inference.transfers import ReplicaPlace, make_transfer, messages
 from et_sim.workloads.models.model import Attention
 
 MACHINE = RunOptions(machine="h100-dgx:2")

@@ -15,8 +15,8 @@ from et_sim.serving.requests import Request
 from et_sim.trace import Trace
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, make_training, read_model
 from et_sim.workloads.inference.batch import AttentionSight, sights
-from et_sim.workloads.inference.forward import ReplicaPlace, make_transfer, messages
 from et_sim.workloads.inference.memory import SequenceCache, cache_bytes, matrices, weight_bytes_of_stage
+from et_sim.workloads.inference.transfers import ReplicaPlace, make_transfer, messages
 from et_sim.workloads.models.configuration import model_of
 from et_sim.workloads.models.model import Index
 
@@ -174,3 +174,32 @@ def test_stages_without_a_cache_do_not_limit_it() -> None:
     assert {cache.bytes(1) for cache in caches} > {0}
     assert np.sum([cache.bytes(77) for cache in caches]) == SequenceCache.of(model, Plan()).bytes(77)
     assert decoder().recurrence is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llama3-8b",
+        "gpt-oss-20b",
+        "deepseek-v3",
+        "qwen3-next-80b",
+        "nemotron-h-8b",
+        "llama4-scout",
+        "gemma3-4b",
+    ],
+)
+@pytest.mark.parametrize("tensor", [1, 2, 4, 8])
+def test_products_of_a_pass_are_the_matrices_that_a_rank_keeps(name: str, tensor: int) -> None:
+    """Compare columns and inner sides, layer by layer; products of experts are other kernels."""
+    model, plan = read_model(name), Plan(tensor=tensor, products="values")
+    trace = one_pass(model, Segment(9), plan=plan)
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for number, shape in zip(trace.name.tolist(), trace.layer_shape.tolist(), strict=True):
+        words = trace.layer_shapes[shape].split()
+        if words and words[0] == "gemm":
+            where, _, product = trace.names[number].rpartition(" layer ")[2].partition(" ")
+            found[where, product] = int(words[2]), int(words[3])
+    for layer in range(model.layers):
+        for matrix in matrices(model, plan, layer):
+            if not matrix.name.startswith("experts"):
+                assert found[str(layer), matrix.name] == (matrix.outputs, matrix.inputs)

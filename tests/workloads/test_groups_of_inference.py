@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from math import comb
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from machines import network, system
 from msgspec.structs import replace
 from training_jobs import decoder, moved, rows_named, with_experts
@@ -15,10 +18,12 @@ from et_sim.basics.errors import UsageError
 from et_sim.trace import Trace, Workload
 from et_sim.trace.preflight import find_problems
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference
+from et_sim.workloads.exchange_names import EXCHANGES
 from et_sim.workloads.inference.batch import GroupBatches
-from et_sim.workloads.inference.forward import ReplicaPlace, make_replica, messages
+from et_sim.workloads.inference.forward import make_replica
 from et_sim.workloads.inference.memory import cache_bytes, weight_bytes_of_stage
 from et_sim.workloads.inference.ranks import experts_on_rank
+from et_sim.workloads.inference.transfers import ReplicaPlace, messages
 
 EMPTY = Batch.of([])
 
@@ -72,7 +77,7 @@ def test_each_rank_has_a_share_of_some_experts(expert: int, count: int, width: i
     """Show that without an expert axis, this is tensor parallelism: a share of all experts."""
     trace = made(Plan(tensor=4, expert=expert), Batch.of([Segment(1, 5)] * 64)).trace(0)
     shapes = {trace.layer_shapes[shape] for shape in trace.layer_shape[rows_named(trace, "experts down")]}
-    assert shapes == {f"gemm 16 64 {width} x {count}"}
+    assert shapes == {f"grouped_gemm 64 {width} 16 x {count}"}
 
 
 def test_ranks_of_a_group_add_the_outputs_of_their_experts() -> None:
@@ -171,6 +176,50 @@ def test_passes_that_do_not_fit_the_groups_are_refused(
         made(plan, *groups, model=model)
 
 
+def test_tokens_go_once_to_each_node_of_their_experts() -> None:
+    batch, size = Batch.of([Segment(1, 5)] * 8), 64 * 2
+    plan = Plan(data=8, expert=8, node_ranks=4, expert_exchange="deepep")
+    parts = moved(made(plan, batch).trace(0))
+    of_node = 1 - comb(4, 2) / comb(8, 2)  # a token uses experts of a node, which has half of them
+    assert parts["expert-rail", "all_to_all"] == 3 * 2 * round(8 * 2 * of_node) * size
+    assert parts["expert-node", "all_to_all"] == 3 * 2 * 8 * 2 * size  # two of eight ranks, an expert each
+    assert "expert" not in {group for group, _ in parts}
+    for exchange in ("hierarchical", "deepep"):
+        workload = make_replica(
+            with_experts(), replace(plan, expert_exchange=exchange), batch, first=8, ranks=16
+        )
+        assert times(workload, 16)[8:].min() > 0
+
+
+def test_tokens_are_sent_in_fewer_bits_and_come_back_as_values() -> None:
+    batch = Batch.of([Segment(1, 5)] * 8)
+    for plan in (
+        Plan(data=4, expert=4),
+        Plan(data=4, expert=2),
+        Plan(data=4, expert=4, expert_exchange="deepep"),
+    ):
+        before, after = (moved(made(one, batch).trace(0)) for one in (plan, replace(plan, dispatch="fp8")))
+        cast = 64 + 2  # a scale for 32 values
+        for key, total in before.items():
+            if key[1] == "all_to_all":
+                assert after[key] * 2 * 64 * 2 == total * (cast + 64 * 2)
+            elif key[0] == "expert-tensor":
+                assert after[key] * 128 == total * (cast if key[1] == "all_gather" else 128)
+
+
+def test_copies_of_experts_fill_ranks_that_do_not_divide_them() -> None:
+    model, segments = with_experts(), [Segment(1, 5)] * 64
+    with pytest.raises(UsageError, match="8 is not a multiple of 3"):
+        made(Plan(data=3, expert=3), Batch.of(segments))
+    plan = Plan(data=3, expert=3, redundant_experts=1)
+    trace = made(plan, Batch.of(segments)).trace(0)
+    shapes = {trace.layer_shapes[shape] for shape in trace.layer_shape[rows_named(trace, "experts up")]}
+    assert shapes == {f"grouped_gemm 256 64 {-(-64 * 3 * 2 // 9)} x 3"}
+    one = model.experts.expert.weights(64) * 2 if model.experts else 0
+    more = [weight_bytes_of_stage(model, one, 0) for one in (plan, Plan(data=4, expert=4))]
+    assert more[0] - more[1] == 3 * one
+
+
 def test_operations_of_groups_add_up() -> None:
     loads = [Batch.of([Segment(7)]), Batch.of([Segment(1, 9)] * 8), Batch.of([Segment(3, 4)]), EMPTY]
     plan = Plan(data=4, expert=4)
@@ -186,3 +235,54 @@ def test_operations_of_groups_add_up() -> None:
     ]
     assert attention == alone
     assert np.unique([of_experts(workload.trace(rank))[0] for rank in range(4)]).size == 1
+
+
+@st.composite
+def passes(draw: st.DrawFn) -> tuple[Plan, tuple[Batch, ...]]:
+    """Draw a plan of groups, and a batch for each of them, some of which are empty or equal."""
+    tensor, data = draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, 2, 4]))
+    expert = draw(st.sampled_from([one for one in (1, 2, 4, 8) if (tensor * data) % one == 0]))
+    exchange = draw(st.sampled_from(EXCHANGES if data > 1 and expert > 1 else EXCHANGES[:1]))
+    plan = Plan(
+        tensor=tensor,
+        data=data,
+        expert=expert,
+        pipeline=draw(st.sampled_from([1, 2])),
+        expert_exchange=exchange,
+        node_ranks=draw(st.sampled_from([2, 4, 8])),
+        dispatch=draw(st.sampled_from(["values", "fp8"])) if expert > 1 else "values",
+        products=draw(st.sampled_from(["", "fp8", "int4"])) if expert == 1 else "",
+    )
+    segment = st.builds(Segment, st.integers(1, 9), st.integers(0, 20))
+    loads = st.lists(segment, max_size=3).map(Batch.of)
+    known = draw(
+        st.lists(loads, min_size=1, max_size=3).filter(lambda every: any(one.tokens for one in every))
+    )
+    chosen = tuple(draw(st.sampled_from(known)) for _ in range(data))
+    return plan, chosen if any(one.tokens for one in chosen) else (Batch.of([Segment(3)]),) * data
+
+
+@given(passes())
+@settings(max_examples=6)
+def test_passes_of_groups_end_when_they_end_rank_by_rank(case: tuple[Plan, tuple[Batch, ...]]) -> None:
+    check_folding(*case)
+
+
+@pytest.mark.deep
+@given(passes())
+@settings(max_examples=80)
+def test_passes_of_many_groups_end_when_they_end_rank_by_rank(
+    case: tuple[Plan, tuple[Batch, ...]],
+) -> None:
+    check_folding(*case)
+
+
+def check_folding(plan: Plan, batches: tuple[Batch, ...]) -> None:
+    """Compare a folded and an unfolded pass."""
+    workload = made(plan, *batches) if plan.data > 1 else made(plan, batches[0])
+    dims = ["FullyConnected", "Switch"], [2, plan.ranks // 2]
+    dims = dims if plan.ranks > 2 else (["FullyConnected"], [plan.ranks])
+    machine = {"system": system("ring", len(dims[0])), "network": network(*dims)}
+    folded, unfolded = (run(workload, **machine, fold=fold) for fold in (True, False))
+    assert folded.summary()["status"] == "complete"
+    assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()

@@ -346,7 +346,8 @@ class Library(Struct, frozen=True):
         link = wires.line_rate * (group.ppn - 1 if wires.is_mesh else 1)
         within = size * (group.ppn - 1) / group.ranks
         between = size * (group.ranks - group.fewest) / group.ranks if group.nodes > 1 else 0.0
-        time = own.time_us(within, between, message[LibraryProtocol.SIMPLE], link, self._rail(group))
+        limit = self.most_processors
+        time = own.time_us(within, between, message[LibraryProtocol.SIMPLE], link, self._rail(group), limit)
         return LibraryChoice(PAIRS, LibraryProtocol.SIMPLE, self.rings(group).count, time, time)
 
     def _curve(self, call: Call) -> ChoiceCurve:

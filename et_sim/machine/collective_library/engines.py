@@ -58,7 +58,7 @@ class EngineAllReduce(Struct, frozen=True):
 # `eager` is the median of sizes below 64 KiB; that of TensorRT-LLM is an estimate, as vLLM's.
 ENGINE_ALL_REDUCES: Mapping[str, EngineAllReduce] = MappingProxyType(
     {
-        SGLANG: EngineAllReduce(2.37, 0.135, 5.59, 0.680, 29.7),
+        SGLANG: EngineAllReduce(2.353, 0.138, 3.93, 0.658, 29.7),
         TRTLLM: EngineAllReduce(2.60, 0.081, 15.8, 0.615, 20.8),
         VLLM: EngineAllReduce(4.44, 0.048, 2.93, 0.641, 20.8),
     }
@@ -70,18 +70,25 @@ class ExpertExchange(Struct, frozen=True):
 
     latency: float  # us
     share: float  # of the bandwidth of a GPU's links
+    processors: int = 0  # for that share; fewer carry in proportion less. 0: any number
 
-    def time_us(self, within: float, between: float, message: float, link: float, rail: float) -> float:
-        """Return the time of bytes within the node and between nodes; `message`: a latency, 0 on one node."""
+    def time_us(
+        self, within: float, between: float, message: float, link: float, rail: float, processors: int = 0
+    ) -> float:
+        """Return the time of bytes within the node and between nodes.
+
+        `message` is a latency, 0 on one node; `processors` are those that it takes, 0: as many as it uses.
+        """
         outside = between / rail / 1000 if between else 0.0
-        return self.latency + message + max(within / (1000 * self.share * link), outside)
+        part = min(processors / self.processors, 1.0) if processors and self.processors else 1.0
+        return self.latency + message + max(within / (1000 * self.share * part * link), outside)
 
 
 # Fitted to 8 GPUs of H200 and hidden sizes of 2,048, 5,120 and 6,144, with 4 or more of 128 or more experts
-# (ai-dynamo/aiconfigurator 095f58a51c, Apache-2.0: DeepEP in SGLang 0.5.12; normal: 20 and 24 processors);
+# (ai-dynamo/aiconfigurator 095f58a51c, Apache-2.0: DeepEP in SGLang 0.5.12; normal: 12 to 24 processors);
 # other hidden sizes were left out (docs/collectives.md).
 EXPERT_EXCHANGES: Mapping[str, ExpertExchange] = MappingProxyType(
-    {DEEPEP: ExpertExchange(32.5, 0.587), LOW_LATENCY: ExpertExchange(10.1, 0.532)}
+    {DEEPEP: ExpertExchange(30.6, 0.591, 19), LOW_LATENCY: ExpertExchange(10.1, 0.532)}
 )
 
 

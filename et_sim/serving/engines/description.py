@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.engine_names import ENGINES
 from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key
@@ -134,6 +135,11 @@ class Engine(Struct, frozen=True):
     memory: EngineMemory = section("The rule of the cache's memory.", EngineMemory(), of=EngineMemory)
     host: EngineHost = section("Times of the host.", EngineHost(), of=EngineHost)
     prompt_factor: float = _factor("Factor on the times of passes that have prompts.", 1.0, stated=True)
+    unpacking_factor: float = _factor(
+        "Further factor on passes that have prompts, if products unpack weights of less than 8 bits.",
+        1.0,
+        stated=True,
+    )
     token_factor: float = _factor("Factor on the times of passes without prompts.", 1.0, stated=True)
     errors: EngineErrors | None = section(
         "Ratios of measured to simulated times of rows that no figure is fitted to.", None, of=EngineErrors
@@ -153,6 +159,10 @@ class Engine(Struct, frozen=True):
                 f"allowed: at most {self.MOST_FITTED}",
                 key="fitted",
             )
+
+    def unpacking(self) -> Engine:
+        """Return the engine for a model whose products unpack weights of less than 8 bits."""
+        return replace(self, prompt_factor=self.prompt_factor * self.unpacking_factor, unpacking_factor=1.0)
 
     def padded(self, segments: Sequence[Segment]) -> Sequence[Segment]:
         """Return the segments of a pass, with unused places of the graph that launches it."""

@@ -185,10 +185,18 @@ def _check_shares(model: Model, plan: Plan) -> None:
     if experts is None:
         if plan.expert > 1:
             raise FieldError(f"{model.name} has no experts", remedy="leave `expert` out")
+        if plan.redundant_experts:
+            raise FieldError(f"{model.name} has no experts", remedy="leave `redundant_experts` out")
         return
     if plan.expert_skew:
         raise FieldError("`expert_skew` is for training", remedy="leave `expert_skew` out")
-    _check_share("experts", experts.count, plan.expert, "expert-parallel ranks")
+    copied = experts.count + plan.redundant_experts
+    if copied % plan.expert:
+        more = -experts.count % plan.expert
+        raise FieldError(
+            f"experts: {copied} is not a multiple of {plan.expert}, the number of expert-parallel ranks",
+            remedy=f"choose a number that divides {copied}, or give {more} `redundant_experts`",
+        )
     sharers = expert_sharers(plan)
     _check_share("the width of an expert", experts.expert.width, sharers, "ranks that share every expert")
 

@@ -85,15 +85,18 @@ def matrices(model: Model, plan: Plan, layer: int) -> Iterator[Matrix]:
 def layer_bytes(model: Model, plan: Plan, layer: int) -> int:
     """Return the bytes of a layer's weights on a rank; routers are whole, biases shared by tensor ranks."""
     numbers, whole = LayerNumbers.of(model, plan, layer), Plan()
-    size = router = 0
-    if model.experts is not None and model.has_experts(layer):
-        router = model.experts.router_weights(model.hidden)
+    size = router = biases = mine = 0
+    if (experts := model.experts) is not None and model.has_experts(layer):
+        router = experts.router_weights(model.hidden)
+        each = experts.expert.biases(model.hidden)
+        local, sharers = experts_on_rank(experts, plan)
+        biases, mine = experts.count * each, local * -(-each // sharers)
     for matrix in matrices(model, plan, layer):
         size += matrix.copies * numbers.stored_bytes(matrix.name, matrix.outputs, matrix.inputs)
     products = sum(matrix.weights for matrix in matrices(model, whole, layer))
     norms = model.norms_of_layer(layer)
-    others = model.layer_weights(layer) - norms - router - products  # biases, and norms of attention
-    return size + (norms + router + -(-others // plan.tensor)) * plan.value_bytes
+    others = model.layer_weights(layer) - norms - router - products - biases  # with norms of attention
+    return size + (norms + router + mine + -(-others // plan.tensor)) * plan.value_bytes
 
 
 def weight_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:

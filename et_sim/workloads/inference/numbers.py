@@ -22,6 +22,8 @@ from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import AS_VALUES, Plan
 from et_sim.workloads.training.value_types import CACHE_BITS
 
+FEWEST_MULTIPLIED = 8  # bits that all devices with formats of few bits multiply in
+
 
 class LayerNumbers(Struct, frozen=True):
     """The numbers of one layer's products with weights."""
@@ -91,3 +93,12 @@ def check_cache_type(model: Model, plan: Plan, types: Collection[str], device: s
             f"keys and values are cached in {word} by {source}, but {device} computes in {', '.join(types)}",
             remedy="give `cache_type` values, or choose another machine",
         )
+
+
+def unpacks_weights(model: Model, plan: Plan) -> bool:
+    """Return whether products have weights of less than 8 bits that the device does not multiply in."""
+    return any(
+        form.bits < FEWEST_MULTIPLIED and not form.is_computed(plan.types)
+        for layer in range(model.layers)
+        for _, form in LayerNumbers.of(model, plan, layer).formats.products
+    )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from et_sim.basics.errors import FieldError
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.models.model import Experts, Model
-from et_sim.workloads.training.expert_plan import EXPERT_TENSOR
+from et_sim.workloads.training.expert_plan import EXPERT_NODE, EXPERT_RAIL, EXPERT_TENSOR
 from et_sim.workloads.training.plan import DATA, EXPERT, PIPELINE, TENSOR, Plan
 
 REPLICA = "replica"
@@ -24,8 +24,8 @@ def expert_sharers(plan: Plan) -> int:
 
 
 def experts_on_rank(experts: Experts, plan: Plan) -> tuple[int, int]:
-    """Return the experts of a rank, and the ranks that share each of them."""
-    return experts.count // plan.expert, expert_sharers(plan)
+    """Return the experts of a rank, copies included, and the ranks that share each of them."""
+    return (experts.count + plan.redundant_experts) // plan.expert, expert_sharers(plan)
 
 
 def with_sharers(model: Model, plan: Plan) -> Plan:
@@ -45,6 +45,8 @@ def axes_of_replicas(plan: Plan, replicas: int) -> Axes:
     """Return the axes of equal replicas, one after the other."""
     sizes = {TENSOR: plan.tensor, DATA: plan.data, PIPELINE: plan.pipeline, REPLICA: replicas}
     axes = Axes(**sizes)
-    if plan.spreads_experts:
+    if plan.data > 1 and plan.spreads_experts:
         axes = axes.split(TENSOR, DATA, **{EXPERT_TENSOR: plan.expert_tensor, EXPERT: plan.expert})
+        within = plan.places_of_experts.on_node
+        axes = axes.split(EXPERT, **{EXPERT_NODE: within, EXPERT_RAIL: plan.expert // within})
     return axes

@@ -183,9 +183,13 @@ class FeedForward(Struct, frozen=True):
         """Return the outputs of the first product."""
         return self.width * (2 if self.is_gated else 1)
 
+    def biases(self, hidden: int) -> int:
+        """Return the weights of biases of one layer, or of one expert."""
+        return (self.inner + hidden) * self.has_bias
+
     def weights(self, hidden: int) -> int:
         """Return the weights of one layer, or of one expert."""
-        return hidden * (self.inner + self.width) + (self.inner + hidden) * self.has_bias
+        return hidden * (self.inner + self.width) + self.biases(hidden)
 
 
 class Experts(Struct, frozen=True):

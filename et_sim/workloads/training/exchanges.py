@@ -177,6 +177,16 @@ def _legs(routed: Routed) -> list[_Copies | _Exchange]:
     return [*legs, by_expert]
 
 
+def legs_there(routed: Routed) -> tuple[ModelPart, ...]:
+    """Return the exchanges and copies before the experts, without the router."""
+    return tuple(leg.part(routed, is_outward=True) for leg in _legs(routed))
+
+
+def legs_back(routed: Routed) -> tuple[ModelPart, ...]:
+    """Return the exchanges and sums after the experts."""
+    return tuple(leg.part(routed, is_outward=False) for leg in reversed(_legs(routed)))
+
+
 def to_experts(routed: Routed, ranks: int) -> tuple[ModelPart, ...]:
     """Return the parts before the experts, which are spread over a number of ranks."""
     parts: list[ModelPart] = [_router(routed)]
@@ -196,7 +206,7 @@ def from_experts(routed: Routed, ranks: int) -> tuple[ModelPart, ...]:
     """Return the parts after the experts."""
     if ranks == 1:
         return (_Copies("sorting", routed.tokens, routed.sent).part(routed, is_outward=False),)
-    parts: list[ModelPart] = [leg.part(routed, is_outward=False) for leg in reversed(_legs(routed))]
+    parts = list(legs_back(routed))
     if routed.dispatch:
         parts.append(Passing((), (_cast(routed, "gradients"),)))
     return tuple(parts)

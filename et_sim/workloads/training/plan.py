@@ -249,6 +249,9 @@ class Plan(Struct, frozen=True):
     expert_products: str = choice(
         "the same of routed experts alone, in inference", "", choices=PRODUCTS, may_be_empty=True
     )
+    redundant_experts: int = _amount(
+        "copies of experts, in inference: experts and copies are spread evenly over the ranks", 0
+    )
     cache_type: str = choice(
         "numbers of cached keys and values (default: those that the model's file states, or values)",
         "",
@@ -399,7 +402,7 @@ class Plan(Struct, frozen=True):
         self.places_of_experts.check(self.expert_nodes)
         if self.dispatch != AS_VALUES and self.expert == 1:
             raise FieldError("`dispatch` requires `expert`, 2 or more", remedy="give `expert`, 2 or more")
-        if self.dispatch not in (AS_VALUES, self.products or AS_VALUES):
+        if self.products and self.dispatch not in (AS_VALUES, self.products):
             raise FieldError(
                 f"`dispatch` is {self.dispatch}, but experts compute with {self.products or AS_VALUES}",
                 remedy=f"give `products` {self.dispatch}, or leave `dispatch` out",

@@ -25,6 +25,7 @@ from et_sim.workloads.training.parts import Enter, ModelPart, ToExperts
 from et_sim.workloads.training.plan import (
     ALL_GATHER,
     ALL_TO_ALL,
+    AS_VALUES,
     CONTEXT,
     DATA,
     PIPELINE,
@@ -45,7 +46,7 @@ OFFLOAD_STREAM = "offload"
 
 
 CAST_IN_TRAINING = ("fp8", "fp4")
-OF_INFERENCE = ("expert_products", "cache_type", "computes")
+OF_INFERENCE = ("expert_products", "redundant_experts", "cache_type", "computes")
 
 
 def _check_numbers(plan: Plan) -> None:
@@ -54,6 +55,11 @@ def _check_numbers(plan: Plan) -> None:
         raise FieldError(
             f"`products` is {plan.products}, which is for inference",
             remedy=f"give {' or '.join(CAST_IN_TRAINING)}, or leave it out",
+        )
+    if plan.dispatch != AS_VALUES and not plan.cast_to:
+        raise FieldError(
+            f"`dispatch` is {plan.dispatch}, but experts compute with {AS_VALUES}",
+            remedy=f"give `products` {plan.dispatch}, or leave `dispatch` out",
         )
     for name in OF_INFERENCE:
         if getattr(plan, name):

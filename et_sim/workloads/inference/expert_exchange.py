@@ -1,0 +1,111 @@
+"""Exchanges of tokens with their experts, between data-parallel groups.
+
+An all-to-all sends a token once for each of its experts. Other exchanges, those of training, send it once to
+each node of its experts, and from there to each rank (`training/expert_plan`). Ranks that share experts
+gather the tokens that arrive, and add their outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from et_sim.workloads.exchange_names import ALL_TO_ALL
+from et_sim.workloads.inference.ranks import experts_on_rank
+from et_sim.workloads.kernels import stored_bytes
+from et_sim.workloads.models.model import Experts
+from et_sim.workloads.training.exchanges import Routed, Spread, legs_back, legs_there
+from et_sim.workloads.training.expert_plan import EXPERT_TENSOR
+from et_sim.workloads.training.parts import ModelPart, Shared, ToExperts, Transfer
+from et_sim.workloads.training.plan import AS_VALUES, EXPERT, Plan
+from et_sim.workloads.training.routing import shares_met
+
+
+class ExpertExchange(Struct, frozen=True):
+    """The exchange of the tokens of a rank in a layer."""
+
+    plan: Plan
+    experts: Experts
+    hidden: int
+    tokens: int
+    rows: int  # of all experts of the rank
+
+    @property
+    def _row_bytes(self) -> int:
+        return self.hidden * self.plan.value_bytes
+
+    @property
+    def _dispatch(self) -> str:
+        return "" if self.plan.dispatch == AS_VALUES else self.plan.dispatch
+
+    @property
+    def _sent_row_bytes(self) -> int:
+        return stored_bytes(self.hidden, self._dispatch) if self._dispatch else self._row_bytes
+
+    @property
+    def _is_by_expert(self) -> bool:
+        return self.plan.expert_exchange == ALL_TO_ALL
+
+    def there(self) -> Iterator[ModelPart]:
+        """Yield the parts from the tokens of a group's rank to the experts."""
+        if self.plan.expert > 1 and not self._is_by_expert:
+            yield from legs_there(self._routed)
+        elif self.plan.expert > 1:
+            size = self.tokens * self.experts.chosen
+            out, back = (Transfer(EXPERT, size * row) for row in (self._sent_row_bytes, self._row_bytes))
+            yield ToExperts("to experts", (out,), (back,))
+        yield self._shared(gathers=True)
+
+    def back(self) -> Iterator[ModelPart]:
+        """Yield the parts from the outputs of experts to the tokens."""
+        yield self._shared(gathers=False)
+        if self.plan.expert > 1 and not self._is_by_expert:
+            yield from legs_back(self._routed)
+        elif self.plan.expert > 1:
+            size = self.tokens * self.experts.chosen * self._row_bytes
+            yield ToExperts("from experts", (Transfer(EXPERT, size),), ())
+
+    def _shared(self, *, gathers: bool) -> Shared:
+        """Return the exchange of ranks that share every expert."""
+        rows = self.tokens
+        if self.plan.expert > 1:
+            rows = (
+                self.tokens * self.experts.chosen if self._is_by_expert else self._met(self.plan.expert).total
+            )
+        sums = rows * self._row_bytes * self.plan.expert_tensor
+        return Shared("experts", EXPERT_TENSOR, rows * self._sent_row_bytes, sums, gathers=gathers)
+
+    @property
+    def _routed(self) -> Routed:
+        plan = self.plan
+        within = plan.places_of_experts.on_node
+        local, _ = experts_on_rank(self.experts, plan)
+        return Routed(
+            self.tokens,
+            self.tokens * self.experts.chosen,
+            self.rows,
+            self.experts.count + plan.redundant_experts,
+            local,
+            self.hidden,
+            plan.value_bytes,
+            self._dispatch,
+            plan.expert_exchange,
+            is_fused=True,
+            place=0,
+            within=within,
+            to_places=self._met(plan.expert),
+            to_nodes=self._met(plan.expert // within),
+        )
+
+    def _met(self, parts: int) -> Spread:
+        """Return how many tokens use experts of each of several equal parts, whose loads are even."""
+        plan, experts = self.plan, self.experts
+        count = experts.count + plan.redundant_experts
+        groups, limit = experts.groups, experts.chosen_groups
+        if plan.expert_nodes:
+            groups, limit = plan.expert // plan.places_of_experts.on_node, plan.expert_nodes
+        if count % groups:
+            groups = limit = 1
+        shares = shares_met((1.0,) * count, parts, groups, limit, experts.chosen)
+        return Spread(parts, round(self.tokens * sum(shares)))

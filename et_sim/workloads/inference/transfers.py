@@ -1,0 +1,96 @@
+"""Transfers of the cache of a sequence from one replica to another.
+
+Every rank gets its layers and heads from ranks that have them. If several have them, ranks take turns by
+their places.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+from msgspec import Struct, structs
+
+from et_sim.trace.builder import TraceBuilder
+from et_sim.trace.workload import Workload
+from et_sim.workloads.inference.memory import cached_bits_of_rank
+from et_sim.workloads.models.model import Model
+from et_sim.workloads.rank import PROFILE
+from et_sim.workloads.recurrence import STATE_BYTES
+from et_sim.workloads.training.plan import Plan
+
+
+class ReplicaPlace(Struct, frozen=True):
+    """The place of a replica: its ranks are consecutive, tensor-parallel ones first."""
+
+    plan: Plan
+    first: int
+    group: int = 0  # data-parallel group that has the sequence
+
+    def rank(self, stage: int, tensor: int) -> int:
+        """Return the rank at a place."""
+        return self.first + (stage * self.plan.data + self.group) * self.plan.tensor + tensor
+
+
+def messages(
+    model: Model, source: ReplicaPlace, target: ReplicaPlace, tokens: int = 1
+) -> Counter[tuple[int, int]]:
+    """Return the bits of the cache of a sequence by sending and receiving rank."""
+    sizes: Counter[tuple[int, int]] = Counter()
+    for stage in range(target.plan.pipeline):
+        wanted = target.plan.part(model, stage, 0).all_layers
+        for other in range(source.plan.pipeline):
+            there = source.plan.part(model, other, 0).all_layers
+            both = range(max(wanted.start, there.start), min(wanted.stop, there.stop))
+            for heads, bits in _cached_heads(model, target.plan, both, tokens).items():
+                for tensor in range(target.plan.tensor):
+                    for head in _heads(tensor, target.plan.tensor, heads):
+                        holders = [
+                            receiver
+                            for receiver in range(source.plan.tensor)
+                            if head in _heads(receiver, source.plan.tensor, heads)
+                        ]
+                        holder = source.rank(other, holders[tensor % len(holders)])
+                        sizes[holder, target.rank(stage, tensor)] += bits
+    return sizes
+
+
+def _cached_heads(model: Model, plan: Plan, layers: Iterable[int], tokens: int) -> Counter[int]:
+    """Return the cached bits of each head in some layers, by the number of heads that ranks share."""
+    bits: Counter[int] = Counter()
+    attention, states, whole = model.attention, model.recurrence, structs.replace(plan, tensor=1, expert=1)
+    heads = 1 if attention.latent is not None else attention.key_heads
+    for layer in layers:
+        if model.has_attention(layer):
+            kept = min(tokens, model.window(layer) or tokens)
+            bits[heads] += kept * cached_bits_of_rank(model, whole) // heads
+        elif model.kind(layer).mixer and states is not None:
+            kept = states.channels * (states.convolution - 1) * plan.value_bytes // states.heads
+            bits[states.heads] += 8 * (states.key_size * states.value_size * STATE_BYTES + kept)
+    return bits
+
+
+def _heads(tensor: int, ranks: int, heads: int) -> range:
+    """Return the heads of a tensor-parallel rank."""
+    first = tensor * heads // ranks
+    return range(first, max((tensor + 1) * heads // ranks, first + 1))
+
+
+def make_transfer(
+    model: Model, source: ReplicaPlace, target: ReplicaPlace, *, tokens: int, ranks: int
+) -> Workload:
+    """Return the messages of a sequence of some tokens, all at once; the other ones of `ranks` do nothing."""
+    builders: dict[int, TraceBuilder] = {}
+    for (sender, receiver), size in sorted(messages(model, source, target, tokens).items()):
+        for rank in (sender, receiver):
+            builders.setdefault(rank, TraceBuilder(source="<cache>"))
+        moved = -(-size // 8)
+        builders[sender].send(receiver, moved, name="cache send")
+        builders[receiver].receive(sender, moved, name="cache receive")
+    of_rank = np.zeros(ranks, np.int32)
+    for number, rank in enumerate(builders, 1):
+        of_rank[rank] = number
+    idle = TraceBuilder(source="<cache>").build()
+    templates = (idle, *(build.build() for build in builders.values()))
+    return Workload(templates, of_rank, "<cache>", profile=PROFILE)
