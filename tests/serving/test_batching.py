@@ -18,6 +18,7 @@ from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool
 from et_sim.serving.requests import Request
 from et_sim.workloads import Batch, Plan
+from et_sim.workloads.inference.batch import GroupBatches
 
 PASS_NS, TOKEN_NS, TRANSFER_NS = 1000, 10, 300
 
@@ -29,7 +30,8 @@ class KnownTimes:
     token_ns: int = TOKEN_NS
     batches: list[Batch] = field(default_factory=list)
 
-    def pass_ns(self, pool: CachePool, batch: Batch) -> int:  # noqa: ARG002
+    def pass_ns(self, pool: CachePool, batch: GroupBatches) -> int:  # noqa: ARG002
+        assert isinstance(batch, Batch)
         self.batches.append(batch)
         return PASS_NS + self.token_ns * batch.tokens
 
