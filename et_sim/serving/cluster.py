@@ -77,6 +77,7 @@ class ServingCluster(Struct):
     sights: tuple[AttentionSight, ...] = ()  # of layers with a limited sight
     engine: Engine = FREE_OF_COST
     layers: int = 1  # of the model, whose kernels the host launches
+    expert_layers: int = 0  # of these, those with experts
     replicas: list[Replica] = field(default_factory=list)
     iterations: list[ReplicaPass] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)  # in the order of the requests' numbers
@@ -211,7 +212,7 @@ class ServingCluster(Struct):
         segments = [_segments(shares) for shares in batches]
         loads = [Batch.of(self.engine.padded(each), self.context_step, self.sights) for each in segments]
         took = self.times.pass_ns(groups[0].pool, loads[0] if len(loads) == 1 else by_work(loads))
-        end = now + max(self.engine.pass_ns(took, batch, self.layers) for batch in loads)
+        end = now + max(self._pass_ns(took, batch) for batch in loads)
         for replica, shares, batch, of_batch in zip(groups, batches, loads, segments, strict=True):
             replica.is_busy = True
             for sequence, _ in shares:
@@ -233,6 +234,9 @@ class ServingCluster(Struct):
                 )
         return end
 
+    def _pass_ns(self, device_ns: int, batch: Batch) -> int:
+        return self.engine.pass_ns(device_ns, batch, self.layers, self.expert_layers)
+
     def _repeated(self, end: int, groups: Sequence[Replica], batches: Sequence[list[Share]]) -> int:
         """Run further passes of the same sequences before the next event; return the end of the last one."""
         (replica, *others), (shares, *_) = groups, batches
@@ -250,7 +254,7 @@ class ServingCluster(Struct):
         while (not self._events or end < self._events[0][0]) and passes.begin():
             now, more = end, passes.passes * count
             batch = Batch.of_singles(len(padded), contexts + more, sampled, self.context_step)
-            end = now + self.engine.pass_ns(self.times.pass_ns(pool, batch), batch, self.layers)
+            end = now + self._pass_ns(self.times.pass_ns(pool, batch), batch)
             state = batcher.used, len(batcher.waiting)
             self.iterations.append(ReplicaPass(replica.number, now, end, count, 0, count, own + more, *state))
         passes.end()

@@ -76,10 +76,12 @@ def serve(
     setup: Setup,
     options: RunOptions,
     report: Callable[[int, int, int, int], None] = lambda *_: None,
+    times_of: Callable[..., SimulatedTimes] = SimulatedTimes,
 ) -> Serving:
     """Serve the requests of a file, or given ones.
 
     `report` gets the time, the finished requests, the number of requests, and that of distinct passes.
+    `times_of` makes the times of passes and transfers.
     """
     traffic = read_traffic(given, setup.client)
     requests = traffic.requests
@@ -95,7 +97,7 @@ def serve(
     npus = machine.network.ranks
     pools = _pools(model, setup, machine)
     check_pools(pools, npus)
-    times = SimulatedTimes(model, options, npus, exchanges=setup.engine.exchanges)
+    times = times_of(model, options, npus, exchanges=setup.engine.exchanges)
 
     def report_progress(now_ns: int, done: int) -> None:
         report(now_ns, done, len(requests), len(times.passes))
@@ -109,6 +111,7 @@ def serve(
         sights(model),
         setup.engine.unpacking() if unpacks_weights(model, setup.plan) else setup.engine,
         model.layers,
+        sum(map(model.has_experts, range(model.layers))),
     )
     cluster.serve(requests, traffic.concurrency, traffic.warm_up)
     facts = {

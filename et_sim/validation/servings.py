@@ -14,6 +14,7 @@ from et_sim.serving.batcher import Policy
 from et_sim.serving.clients import Client
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
+from et_sim.serving.replicas import SimulatedTimes
 from et_sim.serving.results import TPOT, TTFT, Serving
 from et_sim.serving.serve import Setup, serve
 from et_sim.validation.serving_rows import ServedRow, ServingCase
@@ -90,13 +91,14 @@ def _simulating(_: None) -> Callable[[ServingCase], Latencies | str]:
     return simulated
 
 
-def served(case: ServingCase, engine: Engine | None = None) -> Serving:
-    """Return a serving by an engine, that of the case without one."""
+def served(
+    case: ServingCase, engine: Engine | None = None, times_of: Callable[..., SimulatedTimes] = SimulatedTimes
+) -> Serving:
+    """Return a serving by an engine, that of the case without one, with passes that `times_of` times."""
     load = case.load
     setup = setup_of(case, read_engine(case.engine) if engine is None else engine)
-    return serve(
-        f"closed:{load.prompt},{load.output}", model_of(case), setup, RunOptions(machine=case.machine)
-    )
+    options = RunOptions(machine=case.machine)
+    return serve(f"closed:{load.prompt},{load.output}", model_of(case), setup, options, times_of=times_of)
 
 
 def latencies_of(case: ServingCase) -> Latencies:

@@ -77,6 +77,14 @@ def test_the_host_launches_prompts_layer_by_layer() -> None:
     assert apart.pass_ns(400, prompt, layers=10) == 1810
 
 
+def test_layers_take_time_beside_their_kernels_and_those_with_experts_more() -> None:
+    prompt, token = Batch.of([Segment(100), TOKEN]), Batch.of([TOKEN])
+    host = EngineHost(layer_ns=10, expert_layer_ns=20)
+    engine = Engine("an engine", host=host, prompt_factor=2.0, token_factor=3.0)
+    assert engine.pass_ns(1000, prompt, layers=5, expert_layers=4) == 2000 + 5 * 10 + 4 * 20
+    assert engine.pass_ns(1000, token, layers=5, expert_layers=4) == 3000 + 5 * 10 + 4 * 20
+
+
 def test_the_cache_gets_a_share_of_all_memory_or_of_the_rest() -> None:
     assert EngineMemory(0.9).cache_bytes(1000, 300, 50) == 550
     assert EngineMemory(0.9, FREE).cache_bytes(1000, 300, 50) == 585

@@ -145,7 +145,7 @@ def test_few_tokens_read_only_the_experts_that_they_take() -> None:
         return int([*shapes[0].split(" x "), "1"][1])
 
     assert read(Segment(1, 5)) == 2
-    assert read(*[Segment(1, 5)] * 3) == 6
+    assert read(*[Segment(1, 5)] * 3) == round(8 * (1 - (6 / 8) ** 3)) == 5  # some take the same ones
     assert read(*[Segment(1, 5)] * 40) == 8
 
 

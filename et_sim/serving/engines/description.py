@@ -57,6 +57,11 @@ class EngineHost(Struct, frozen=True):
         0.0,
         stated=True,
     )
+    expert_layer_ns: float = time(
+        "Further time of a layer with experts, such as kernels that choose and sort, which no model has.",
+        0.0,
+        stated=True,
+    )
     pass_ns: float = time("Time between two passes.", 0.0, stated=True)
     prompt_pass_ns: float = time("Further time of a pass that has prompts.", 0.0, stated=True)
     before_ns: float = time("Time of a request before it may be in a pass.", 0.0, stated=True)
@@ -172,9 +177,9 @@ class Engine(Struct, frozen=True):
             return segments
         return [*segments, *[PADDING] * (self.graphs[at] - singles)]
 
-    def pass_ns(self, device_ns: int, batch: Batch, layers: int) -> int:
+    def pass_ns(self, device_ns: int, batch: Batch, layers: int, expert_layers: int = 0) -> int:
         """Return the time of a pass whose kernels take `device_ns`, until the next one may begin."""
-        between = layers * self.host.layer_ns
+        between = layers * self.host.layer_ns + expert_layers * self.host.expert_layer_ns
         if not batch.prefill.segments:
             return round(device_ns * self.token_factor + between + self.host.pass_ns)
         device, host = device_ns * self.prompt_factor + between, layers * self.host.eager_layer_ns

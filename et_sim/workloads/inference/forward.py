@@ -27,7 +27,13 @@ from et_sim.workloads.inference.expert_exchange import ExpertExchange
 from et_sim.workloads.inference.memory import dense_matrices
 from et_sim.workloads.inference.mixers import mixer_kernels
 from et_sim.workloads.inference.numbers import LayerNumbers
-from et_sim.workloads.inference.ranks import REPLICA, axes_of_replicas, experts_on_rank, with_sharers
+from et_sim.workloads.inference.ranks import (
+    REPLICA,
+    axes_of_replicas,
+    busy_experts,
+    experts_on_rank,
+    with_sharers,
+)
 from et_sim.workloads.kernels import Kernel, element_wise, product
 from et_sim.workloads.models.formats import LayerFormats
 from et_sim.workloads.models.model import Experts, FeedForward, LayerKind, Model
@@ -231,12 +237,12 @@ class _Pass:
             self._once(name, layer, kernels)
 
     def _experts(self, layer: int, experts: Experts) -> None:
-        """Run experts with tokens spread as evenly as possible: each choice uses another expert or copy."""
+        """Run experts whose tokens choose evenly and by chance; busy ones have equally many."""
         plan, hidden = self.plan, self.model.hidden
         is_one_group = plan.data == 1
         share = 1 if is_one_group else plan.tensor  # of a group's tokens, which all its ranks have
         chosen = self.loads.total * experts.chosen
-        busy = min(experts.count + plan.redundant_experts, chosen)
+        busy = busy_experts(experts, plan, self.loads.total)
         local, rows = -(-busy // plan.expert), -(-chosen // busy)
         tokens = -(-self.batch.tokens // share)
         if tokens:

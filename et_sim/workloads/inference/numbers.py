@@ -50,11 +50,16 @@ class LayerNumbers(Struct, frozen=True):
         return outputs * inputs * self.value_bytes if form is None else form.bytes(outputs, inputs)
 
     def experts_product(self, name: str, rows: int, columns: int, inner: int, experts: int) -> Kernel:
-        """Return the product of several experts, each with as many rows, in one kernel."""
+        """Return the product of several experts, each with as many rows, in one kernel.
+
+        Where devices lack the numbers of mxfp4, engines run kernels whose weights cost their bytes alone: by
+        default, TensorRT-LLM runs Triton's on Hopper (its guide to gpt-oss, moe_config.backend).
+        """
         form, word = self.formats.of(name), ""
-        if form is not None:
-            is_computed = form.is_computed(self.types)
-            word = NARROW_WEIGHTS if not is_computed else BLOCK_SCALES if form.block[1] else ""
+        if form is not None and not form.computes:
+            word = NARROW_WEIGHTS
+        elif form is not None and form.block[1] and form.is_computed(self.types):
+            word = BLOCK_SCALES
         shape = shapes.grouped_gemm(columns, inner, [rows], count=experts, kernel=word)
         return replace(self.product(name, rows, columns, inner, experts), shape=shape)
 

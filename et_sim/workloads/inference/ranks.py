@@ -28,6 +28,15 @@ def experts_on_rank(experts: Experts, plan: Plan) -> tuple[int, int]:
     return (experts.count + plan.redundant_experts) // plan.expert, expert_sharers(plan)
 
 
+def busy_experts(experts: Experts, plan: Plan, tokens: int) -> int:
+    """Return the mean number of experts, copies included, that tokens use which choose evenly and by chance.
+
+    A token uses different experts, but two tokens may use the same one.
+    """
+    count = experts.count + plan.redundant_experts
+    return round(count * (1 - (1 - experts.chosen / count) ** tokens))
+
+
 def with_sharers(model: Model, plan: Plan) -> Plan:
     """Return the plan with the ranks that share every expert, if there are several groups of ranks."""
     if model.experts is None or plan.data == 1:
