@@ -2,7 +2,7 @@
 
     python benchmarks/fit_serving.py serving.csv --engine vllm [--every 4] [--rounds 2] [--keep FOLDS.json]
 
-A cell is a model on a GPU. Of each cell of campaign B, every `--every`-th row counts, in the order of
+A cell is a model on a GPU. Every `--every`-th row of each cell of campaign B counts, in the order of
 lengths, requests under way and ranks, so that all loads are in the sample; rows whose cache is full do not
 count. Figures are fitted to both latencies. Then each fold, a fifth of the cells or a whole cell, is
 predicted with figures that are fitted to the others; of an engine with one cell, rows are left out in place

@@ -56,7 +56,7 @@ def coarsest(case: Case) -> int:
 
 def parted(case: Case, monkeypatch: pytest.MonkeyPatch) -> int:
     """Return the number of actors at the beginning of the run, before the tie check may unfold it."""
-    from et_sim.run import simulation
+    from et_sim.run import planning
 
     results: list[int] = []
 
@@ -65,9 +65,9 @@ def parted(case: Case, monkeypatch: pytest.MonkeyPatch) -> int:
         results.append(len(actors))
         return actors
 
-    fold = simulation.fold_ranks
+    fold = planning.fold_ranks
     with monkeypatch.context() as patch:
-        patch.setattr(simulation, "fold_ranks", noted)
+        patch.setattr(planning, "fold_ranks", noted)
         run(case.workload, **case.machine)
     return results[0]
 

@@ -302,7 +302,7 @@ class Library(Struct, frozen=True):
         choices=EXPERT_EXCHANGES,
     )
     eager: bool = flag(
-        "The engine launches its all-reduces one by one, and not in a graph of kernels.", False, stated=True
+        "The engine launches its all-reduces one by one, and not in a graph of kernels.", False
     )
     logged: tuple[
         Logged, ...
