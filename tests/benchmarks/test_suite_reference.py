@@ -76,6 +76,7 @@ def test_groups_are_given_to_the_reference(suite: ModuleType, tmp_path: Path) ->
     assert "comm-group-configuration" in (tmp_path / "runs.txt").read_text()
 
 
+@pytest.mark.deep
 def test_the_link_model_is_measured_beside_the_binary_with_congestion(
     suite: ModuleType, tmp_path: Path
 ) -> None:

@@ -67,6 +67,7 @@ PRODUCTS = ("gemm 4096 4096 4096", "gemm 8192 1024 4096")
 MIXED = ("gemm 2048 2048 2048", "elementwise 67108864 2", "softmax 8192 8192")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "value"), [(HOST_TIME, 300_000.0), (MEMORY_RATE, 0.6), (DEVICE_RATE, 0.7), (POWER_RATE, 0.6)]
 )

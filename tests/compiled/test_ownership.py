@@ -100,6 +100,7 @@ def test_a_file_that_others_can_write_is_no_code() -> None:
     assert store.read_code(code) is None
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("ending", [URGENT, PATIENT])
 def test_a_planted_pickle_is_removed_and_not_loaded(tmp_path: Path, ending: str) -> None:

@@ -87,6 +87,7 @@ def test_code_made_of_it_is_kept(archive: Path, installed: Path) -> None:
     assert _run_in(installed).was_compiled
 
 
+@pytest.mark.deep
 def test_an_archive_has_only_code_that_the_program_lacked(archive: Path) -> None:
     with ZipFile(archive) as file:
         [name] = file.namelist()
@@ -135,6 +136,7 @@ def test_the_engine_is_shipped_in_all_its_forms_and_there_are_not_more(tmp_path:
 AARCH64 = 183  # the number of the family in an ELF file
 
 
+@pytest.mark.deep
 def test_the_same_archive_is_for_another_family_of_processors(
     archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +190,7 @@ def _set_other_sources(path: Path) -> None:
         file.comment = b"0" * 64
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("spoil", [_cut, _spoil_a_member, _set_other_sources])
 def test_an_archive_that_is_damaged_or_of_other_sources_is_ignored(
     spoil: Any, archive: Path, installed: Path
@@ -197,6 +200,7 @@ def test_an_archive_that_is_damaged_or_of_other_sources_is_ignored(
     assert (output.was_compiled, output.result) == (False, 12)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [(_cut, shipped.DAMAGED), (_set_other_sources, shipped.OF_OTHER_SOURCES), (Path.unlink, shipped.NONE)],
@@ -233,6 +237,7 @@ def _forced_into_the_wheel(folder: Path | None, monkeypatch: pytest.MonkeyPatch)
     return sorted(set(data["force_include"].values()) - {"et_sim/commit.txt"})
 
 
+@pytest.mark.deep
 def test_a_release_wheel_has_the_archive_and_nothing_else_of_its_folder(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +247,7 @@ def test_a_release_wheel_has_the_archive_and_nothing_else_of_its_folder(
     assert result == [f"et_sim/compiled/{shipped.ARCHIVE}"]
 
 
+@pytest.mark.deep
 def test_a_release_wheel_needs_the_reader_of_its_code_and_any_other_the_compiler(
     archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +263,7 @@ def test_any_other_wheel_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _forced_into_the_wheel(None, monkeypatch) == []
 
 
+@pytest.mark.deep
 def test_a_release_wheel_without_archive_or_with_one_of_other_sources_is_not_built(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
