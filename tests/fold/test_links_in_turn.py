@@ -12,7 +12,7 @@ from random_cases import Case, actors_of, graph_under, outcome, random_case, str
 
 from et_sim.trace import TraceBuilder, Workload
 
-A_FEW = 12
+A_FEW = 6
 SPEED = {"bandwidth": "400Gbps", "latency": "500ns"}
 GRIDS = ((2, 2), (4, 2), (3, 3), (4, 3), (2, 4), (8, 2), (4, 4))
 
