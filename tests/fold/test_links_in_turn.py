@@ -12,7 +12,7 @@ from random_cases import Case, actors_of, graph_under, outcome, random_case, str
 
 from et_sim.trace import TraceBuilder, Workload
 
-A_FEW = 6
+A_FEW = 24
 SPEED = {"bandwidth": "400Gbps", "latency": "500ns"}
 GRIDS = ((2, 2), (4, 2), (3, 3), (4, 3), (2, 4), (8, 2), (4, 4))
 
@@ -67,6 +67,7 @@ def assert_same(seed: int) -> None:
     assert outcome(case_in_turn(seed), fold=True) == outcome(case_in_turn(seed), fold=False), seed
 
 
+@pytest.mark.deep
 def test_random_cases_fold_exactly_and_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     folded = 0
