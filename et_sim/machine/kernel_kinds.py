@@ -54,7 +54,7 @@ class KernelKind(Struct, frozen=True):
     tile_ns: float | None = time("Overrides `tile-time`.", None, name="tile-time")
     doubling_ns: float | None = time("Overrides `doubling-time`.", None, name="doubling-time")
 
-    exposed: float | None = number("Overrides `exposed`.", None, maximum=1)
+    exposed: float | None = number("Overrides `unhidden-part`.", None, name="unhidden-part", maximum=1)
 
     def slower(self, multiple: float) -> KernelKind:
         """Return the constants with the times of launches and splits multiplied."""

@@ -185,6 +185,7 @@ class RooflineDevice(Struct, frozen=True):
     exposed: float = number(
         "Part of the shorter one of arithmetic and traffic that the longer one does not hide.",
         0.0,
+        name="unhidden-part",
         maximum=1,
     )
     score_operations: float = number(

@@ -60,6 +60,7 @@ def read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
     is_rule = isinstance(given, str) and given.startswith((CLOSED, POISSON))
     if client.lengths != 1 and not is_rule:
         raise UsageError("--lengths is only for requests that are made by a rule", remedy="leave it out")
+    checked_seed(client.seed)
     if isinstance(given, str) and given.startswith(CLOSED):
         return _closed(given, client)
     requests = read_requests(given, client.seed) if isinstance(given, str) else tuple(given)

@@ -26,7 +26,7 @@ TYPES = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "w4a16_mxfp4": "b
 
 def experts_row(words: list[str], engine: str) -> KernelRow:
     """Return the kernels of a row, without its first word."""
-    tokens, hidden, width, chosen, experts, tensor, expert = map(int, words[:7])
+    tokens, hidden, width, chosen, experts, tensor, expert = (int(words[at]) for at in range(7))
     if min(tokens, hidden, width, chosen, experts, tensor, expert) < 1 or words[7] not in TYPES:
         raise ValueError(f"'{' '.join(words)}' has a size below 1, or numbers other than {', '.join(TYPES)}")
     rows = loads_of_rank(tokens, chosen, experts, expert, words[8])

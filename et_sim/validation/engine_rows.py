@@ -52,7 +52,7 @@ def engine_job(text: str, facts: Mapping[str, Any]) -> KernelRow | Collective | 
 
 
 def _decode(kind: str, words: list[str], engine: str) -> KernelRow:
-    batch, heads, key_heads, cached, width = map(_size, words[:5])
+    batch, heads, key_heads, cached, width = (_size(words[at]) for at in range(5))
     keys = cached + 1
     if kind.endswith("window"):
         keys = min(keys, _size(words[5]))
@@ -62,7 +62,7 @@ def _decode(kind: str, words: list[str], engine: str) -> KernelRow:
 
 
 def _latent(kind: str, words: list[str], engine: str) -> KernelRow:
-    batch, heads, tokens = map(_size, words[:3])
+    batch, heads, tokens = (_size(words[at]) for at in range(3))
     queries = 1 if kind == "mla_decode" else tokens
     kernel = FP8_CACHE if datatype_named(words[4]) == "fp8" else ""
     shape = shapes.attention(
@@ -80,13 +80,13 @@ def _latent(kind: str, words: list[str], engine: str) -> KernelRow:
 
 
 def _all_reduce(_: str, words: list[str], engine: str) -> Collective:
-    ranks, size = map(_size, words[:2])
+    ranks, size = (_size(words[at]) for at in range(2))
     datatype = datatype_named(words[2]) or ""
     return Collective("all_reduce", size, ranks, 1, datatype, engine=engine, eager=words[3] == "eager")
 
 
 def _experts(kind: str, words: list[str], _: str) -> Collective:
-    nodes, tokens, hidden, chosen = map(_size, words[1:5])
+    nodes, tokens, hidden, chosen = (_size(words[at]) for at in range(1, 5))
     kernels, ranks = EXCHANGES[kind], NODE * nodes
     each = 2 if words[0] == "combine" else 1 + SCALE
     size = round(tokens * copies(kernels, chosen, ranks) * hidden * each)

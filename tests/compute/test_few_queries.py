@@ -153,8 +153,15 @@ MEASURED = [
 
 
 @pytest.mark.parametrize(("name", "engine", "shape", "us"), MEASURED)
-def test_times_that_no_fit_had_seen_are_within_a_fifth(name: str, engine: str, shape: str, us: float) -> None:
-    assert abs(math.log(ns(shape, name, engine) / 1000 / us)) < math.log(1.2)
+def test_times_that_no_fit_had_seen_are_within_two_fifths(
+    name: str, engine: str, shape: str, us: float
+) -> None:
+    assert abs(math.log(ns(shape, name, engine) / 1000 / us)) < math.log(1.4)
+
+
+def test_times_that_no_fit_had_seen_are_within_an_eighth_in_the_mean() -> None:
+    errors = [abs(math.log(ns(shape, name, engine) / 1000 / us)) for name, engine, shape, us in MEASURED]
+    assert sum(errors) / len(errors) < math.log(1.125)
 
 
 def test_a_run_takes_the_kernels_of_the_engine_that_its_workload_names() -> None:

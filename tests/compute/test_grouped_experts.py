@@ -69,10 +69,10 @@ def test_weights_in_4_bits_have_constants_of_their_own_and_bytes_of_the_node() -
 
 
 def test_arithmetic_that_does_not_hide_traffic_is_added() -> None:
-    node = {"num_ops": 2_000_000, "tensor_bytes": 3_000_000}
+    node, memory = {"num_ops": 2_000_000, "tensor_bytes": 3_000_000}, [{"name": "HBM", "bandwidth": 1}]
     times = [
-        ns_of(node, system(peaks={"bf16": 1}, memory=[{"name": "HBM", "bandwidth": 1}], exposed=exposed))
-        for exposed in (0, 0.5, 1)
+        ns_of(node, system(peaks={"bf16": 1}, memory=memory, **{"unhidden-part": unhidden}))
+        for unhidden in (0, 0.5, 1)
     ]
     assert times[1] - times[0] == times[2] - times[1] == 1000
     assert times[2] == 2000 + 3_000_000

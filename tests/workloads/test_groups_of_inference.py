@@ -159,7 +159,7 @@ def test_a_cache_moves_to_the_ranks_of_one_group() -> None:
     ("plan", "groups", "message"),
     [
         (Plan(data=2), (EMPTY, EMPTY), "no tokens"),
-        (Plan(data=3), (EMPTY, Batch.of([Segment(1)])), "2 batches, but the plan has 3 groups"),
+        (Plan(data=4), (EMPTY, Batch.of([Segment(1)])), "2 batches, but the plan has 4 groups"),
         (Plan(data=2, expert=2, expert_tensor=1, tensor=3), (Batch.of([Segment(1)]),), "heads: 8"),
         (
             Plan(data=32),
