@@ -118,7 +118,7 @@ def test_all_congestion_controls_are_shipped() -> None:
     ]
 
 
-@pytest.mark.deep
+@pytest.mark.exhaustive
 def test_the_engine_is_shipped_in_all_its_forms_and_there_are_not_more(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     variables = {

@@ -109,7 +109,7 @@ def below(name: str, most: int, sizes: tuple[int, ...], models: tuple[str, ...])
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.exhaustive if place % 3 else pytest.mark.deep)
+        pytest.param(name, marks=pytest.mark.exhaustive if place % 5 else pytest.mark.deep)
         for place, name in enumerate(names())
     ],
 )

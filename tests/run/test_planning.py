@@ -80,7 +80,7 @@ def test_random_runs_with_kept_plans_are_those_without(make: Any) -> None:
     assert made < 3 * VARIANTS
 
 
-@pytest.mark.seeds(deep=20, exhaustive=700, at_a_time=20)
+@pytest.mark.seeds(deep=8, exhaustive=704, at_a_time=8)
 def test_many_random_runs_with_kept_plans_are_those_without(seeds: range) -> None:
     for seed in seeds:
         for make in (random_case, straggling_case, buffered_case):
