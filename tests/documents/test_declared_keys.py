@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from et_sim import reference_page
 from et_sim.basics.errors import InputError, MachineError, TraceError, UsageError
+from et_sim.documents.descriptions import TEXTS as TEXTS_BY_NAME
 from et_sim.documents.keys import (
     Key,
     Remarks,
@@ -59,7 +60,6 @@ from et_sim.machine.topology.keys import NAME_OR_NAMES, NAMES, NUMBER_OR_NAMES, 
 from et_sim.sweeps.recipes import BYTES, recipe_keys
 from et_sim.sweeps.spec import AxisSpec, SweepSpec
 from et_sim.trace.manifest import Manifest
-from et_sim.workloads.software.description import TEXTS as TEXTS_BY_NAME
 from et_sim.workloads.software.description import WORDS, Software
 from et_sim.workloads.training.plan import Plan
 

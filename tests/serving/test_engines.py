@@ -137,6 +137,13 @@ def test_a_faulty_description_is_refused(content: Any, sentence: str, tmp_path: 
     assert sentence in str(refusal.value)
 
 
+def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "own.json"
+    for block in (16, 32):
+        path.write_text(json.dumps({"like": "vllm", "block": block}))
+        assert read_engine(str(path)).block == block
+
+
 def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
     with pytest.raises(EtSimError, match=r"no engine called 'vlm' \(did you mean 'vllm'"):
         read_engine("vlm")

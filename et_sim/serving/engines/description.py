@@ -14,11 +14,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.engine_names import ENGINES
+from et_sim.documents.descriptions import notes, refuse_many_fitted
 from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key
 from et_sim.documents.kinds import choice, count, counts, flag, number, section, sections, size, text, time
 from et_sim.workloads.inference.batch import Batch, Segment
 from et_sim.workloads.models.model import Model
-from et_sim.workloads.software.description import TEXTS
 from et_sim.workloads.training.plan import Plan
 
 TOTAL, FREE = "total", "free"
@@ -149,21 +149,16 @@ class Engine(Struct, frozen=True):
     errors: EngineErrors | None = section(
         "Ratios of measured to simulated times of rows that no figure is fitted to.", None, of=EngineErrors
     )
-    fitted: Mapping[str, str] = key(TEXTS, "Fitted figures, and the measured rows that they fit.", {})
-    sources: Mapping[str, str] = key(TEXTS, "Sources of figures.", {})
-    estimates: Mapping[str, str] = key(TEXTS, "Figures without a source, and their reasons.", {})
+    fitted: Mapping[str, str] = notes("Fitted figures, and the measured rows that they fit.")
+    sources: Mapping[str, str] = notes("Sources of figures.")
+    estimates: Mapping[str, str] = notes("Figures without a source, and their reasons.")
     name: str = ""
 
     MOST_FITTED = 8
 
     def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
         """Refuse more fitted figures than a description may have."""
-        if len(given.get("fitted", ())) > self.MOST_FITTED:
-            raise section.fault(
-                f'key "fitted" has {len(given["fitted"])} figures',
-                f"allowed: at most {self.MOST_FITTED}",
-                key="fitted",
-            )
+        refuse_many_fitted(given, section, self.MOST_FITTED)
 
     def unpacking(self) -> Engine:
         """Return the engine for a model whose products unpack weights of less than 8 bits."""

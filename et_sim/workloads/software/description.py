@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from et_sim.basics.kernel_names import ATTENTION_KERNELS
+from et_sim.documents.descriptions import notes, refuse_many_fitted
 from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key
 from et_sim.documents.kinds import choice, count, flag, number, section, text, time
 from et_sim.workloads.exchange_names import EXCHANGES
@@ -36,14 +37,7 @@ def _words(slot: Slot, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _texts(slot: Slot, value: Any) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(each, str) and each for each in value.values()):
-        raise slot.refusal(value)
-    return dict(value)
-
-
 WORDS = ValueKind("words", lambda _: "a list of texts", _words)
-TEXTS = ValueKind("texts by name", lambda _: "texts by name", _texts)
 
 
 class KernelPass(Struct, frozen=True):
@@ -305,21 +299,16 @@ class Software(Struct, frozen=True):
         0,
         stated=True,
     )
-    fitted: Mapping[str, str] = key(TEXTS, "Fitted figures, and the measured rows that they fit.", {})
-    sources: Mapping[str, str] = key(TEXTS, "Sources of figures.", {})
-    estimates: Mapping[str, str] = key(TEXTS, "Figures without a source, and their reasons.", {})
+    fitted: Mapping[str, str] = notes("Fitted figures, and the measured rows that they fit.")
+    sources: Mapping[str, str] = notes("Sources of figures.")
+    estimates: Mapping[str, str] = notes("Figures without a source, and their reasons.")
     name: str = ""
 
     MOST_FITTED = 6
 
     def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
         """Refuse more fitted figures than a description may have."""
-        if len(given.get("fitted", ())) > self.MOST_FITTED:
-            raise section.fault(
-                f'key "fitted" has {len(given["fitted"])} figures',
-                f"allowed: at most {self.MOST_FITTED}",
-                key="fitted",
-            )
+        refuse_many_fitted(given, section, self.MOST_FITTED)
 
     @property
     def plan_options(self) -> dict[str, Any]:
