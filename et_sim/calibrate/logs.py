@@ -8,8 +8,6 @@ a folder, all files of these forms are read.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 
 from et_sim.basics.errors import InputError, UsageError, unreadable
 from et_sim.calibrate.collective_library import MeasuredCollective
+from et_sim.documents.reading import csv_rows
 from et_sim.machine.collective_library import Call
 from et_sim.machine.collective_library.choice import ALL_TO_ALL
 from et_sim.machine.collective_library.constants import (
@@ -191,8 +190,7 @@ def _call(job: Collective) -> Call:
 
 
 def _csv(path: Path, text: str) -> Iterator[MeasuredCollective]:
-    rows = csv.DictReader(io.StringIO(text))
-    for number, row in enumerate(rows, 2):
+    for number, (_, row) in enumerate(csv_rows(text, str(path)), 2):
         place = f"{path}, line {number}"
         if set(row) != set(CSV_COLUMNS) or None in row.values():
             raise InputError("the columns do not match", place=place, remedy=_REMEDY)

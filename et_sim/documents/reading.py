@@ -13,6 +13,7 @@ import gzip
 import io
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -74,6 +75,29 @@ class Ungzipped(gzip.GzipFile):
     def read1(self, size: int = -1) -> bytes:
         """Return some bytes."""
         return self._counted(super().read1(size))
+
+
+def csv_columns(text: str, place: str) -> list[str]:
+    """Return the names of the columns of a CSV, which are its first line."""
+    import csv
+
+    try:
+        return next(csv.reader(io.StringIO(text)), [])
+    except csv.Error as error:
+        raise InputError(f"is no CSV: {error}", place=f"{place}, line 1", remedy="correct it") from None
+
+
+def csv_rows(text: str, place: str) -> Iterator[tuple[int, dict[Any, Any]]]:
+    """Yield the number of its last line and the values by column of each row of a CSV, as `DictReader`."""
+    import csv
+
+    reader = csv.DictReader(io.StringIO(text))
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        where = f"{place}, line {reader.reader.line_num}"
+        raise InputError(f"is no CSV: {error}", place=where, remedy="correct it") from None
 
 
 def ungzipped(content: bytes, place: str, error_type: type[InputError]) -> bytes:

@@ -114,6 +114,11 @@ def make_pool(
         ),
         key=lambda stage: Fraction(stage[0], stage[1].bytes(lengths)),
     )
+    if 0 < room.tokens < policy.block:
+        raise UsageError(
+            f"--cache-tokens is {room.tokens}, less than a block of {policy.block} tokens",
+            remedy=f"give {policy.block} or more, or a smaller --block",
+        )
     units = cache.in_units(policy.block)
     blocks = units.all_of(room.tokens) or free // units.unit_bytes
     if blocks < 1:

@@ -42,7 +42,8 @@ def machine_named(hardware: str) -> str | None:
     machine = None
     for name, words in known_as().items():
         letters = "".join(words)
-        stand = all(re.search(rf"(?<![A-WYZ]){word}(?![0-9A-Z])", text) for word in words)
+        forms = [word.replace(" ", "[ -]") for word in words]
+        stand = all(re.search(rf"(?<![A-WYZ]){form}(?![0-9A-Z])", text) for form in forms)
         if words and stand and len(letters) > len(best) and not _is_of_other_board(name, text):
             best, machine = letters, name
     return machine

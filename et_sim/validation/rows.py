@@ -10,8 +10,6 @@ mean of the relative errors, and bias the geometric mean of predicted / measured
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
@@ -21,10 +19,10 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.errors import InputError, UsageError, unreadable
-from et_sim.documents.reading import parse_json
+from et_sim.documents.reading import csv_columns, csv_rows, parse_json
 from et_sim.validation.engine_rows import engine_job
 from et_sim.validation.included import included_kernels
-from et_sim.validation.row import KernelRow, Row, microseconds, refused, size_of_kernel
+from et_sim.validation.row import SERVING_COLUMNS, KernelRow, Row, microseconds, refused, size_of_kernel
 from et_sim.validation.steps import NEEDED, is_steps, read_steps
 from et_sim.validation.tables import read_tables
 
@@ -39,17 +37,27 @@ def shipped() -> list[Path]:
     return [folder / name for name in names]
 
 
-def measured_rows(path: Path) -> list[Row]:
-    """Return all rows of a file; rows that cannot be read have a reason."""
+def text_of(path: Path) -> str:
+    """Return the text of a file of measurements."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{path} cannot be read: {unreadable(error)}", remedy="name a file of measurements"
         ) from error
-    rows = list(_of_csv(path, text) if path.suffix.lower() == ".csv" else read_tables(path, text))
+
+
+def check_has_rows(path: Path, rows: Sequence[object]) -> None:
+    """Refuse a file without rows."""
     if not rows:
         raise UsageError(f"{path} has no row", remedy="name a file of measurements")
+
+
+def measured_rows(path: Path) -> list[Row]:
+    """Return all rows of a file; rows that cannot be read have a reason."""
+    text = text_of(path)
+    rows = list(_of_csv(path, text) if path.suffix.lower() == ".csv" else read_tables(path, text))
+    check_has_rows(path, rows)
     return rows
 
 
@@ -63,12 +71,15 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _of_csv(path: Path, text: str) -> Iterator[Row]:
-    columns = next(csv.reader(io.StringIO(text)), [])
+    columns = csv_columns(text, str(path))
     if is_steps(columns):
         return read_steps(path, text)
     if {*columns} != KERNEL_COLUMNS:
         given = ", ".join(columns[:MOST_SHOWN]) + (", …" if len(columns) > MOST_SHOWN else "")
-        remedy = f"kernels need table, shape and us; training steps need {', '.join(NEEDED)}"
+        remedy = (
+            f"kernels need table, shape and us; training steps need {', '.join(NEEDED)};"
+            f" servings need {', '.join(SERVING_COLUMNS)}"
+        )
         raise InputError(
             f"no kind of measurement has the columns {given or 'none'}", place=str(path), remedy=remedy
         )
@@ -84,8 +95,7 @@ def _kernels(path: Path, text: str) -> Iterator[Row]:
             remedy = 'write {"TABLE": {"gpu": …, "dtype": …}}'
             raise InputError("the file does not describe tables", place=str(about), remedy=remedy)
     numbers: dict[str, int] = {}
-    reader = csv.DictReader(io.StringIO(text))
-    for row in reader:
+    for line, row in csv_rows(text, str(path)):
         table = row["table"] or path.stem
         number = numbers[table] = numbers.get(table, 0) + 1
         facts = known.get(table, {})
@@ -96,7 +106,7 @@ def _kernels(path: Path, text: str) -> Iterator[Row]:
             kind, shape, time = row["shape"].partition(" ")[0], row["shape"], microseconds(row["us"])
             job = engine_job(shape, facts) or KernelRow(shape, datatype, included_kernels(facts, shape))
         except ValueError as error:
-            yield refused(table, number, f"{path.name}: line {reader.line_num}: {error}", hardware)
+            yield refused(table, number, f"{path.name}: line {line}: {error}", hardware)
             continue
         size_class = size_of_kernel(kind, shape)
         yield Row(table, number, hardware, "", kind, size_class, shape, time, job)

@@ -13,9 +13,6 @@ experts: their times are those of such rows.
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,17 +20,17 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.errors import EtSimError, UsageError
-from et_sim.machine.presets import names
-from et_sim.validation.row import reason
+from et_sim.documents.reading import csv_rows
+from et_sim.validation.predictions import machine_named
+from et_sim.validation.row import SERVING_COLUMNS, reason
+from et_sim.validation.rows import check_has_rows, text_of
 from et_sim.validation.served_models import model_named
 from et_sim.workloads import Plan
 
-NEEDED = ("backend", "model_path", "system", "isl", "osl", "tp_size", "ttft_ms", "tpot_ms")
 AGGREGATED, APART = MODES = ("agg", "disagg")
 OPEN_CAMPAIGN, CLOSED_CAMPAIGN = "A", "B"
 CLOSED_LENGTHS = ((1024, 1024), (1024, 8192), (8192, 1024))
 SHORTEST = 0.8  # of the lengths of campaign B, as a share of the longest
-_NODES = {"a100_sxm": "a100-dgx-80gb", "gb200": "gb200-nvl72", "gb300": "gb300-nvl72"}
 _SIDES = ("prefill_", "decode_")
 _PRODUCTS = {
     **dict.fromkeys(("", "bf16", "bfloat16", "float16", "fp16"), "values"),
@@ -88,24 +85,25 @@ class ServedRow(Struct, frozen=True):
 
 def is_serving(columns: list[str]) -> bool:
     """Check whether a CSV with these columns holds servings."""
-    return {*NEEDED} <= {*columns}
+    return {*SERVING_COLUMNS} <= {*columns}
 
 
 def read_servings(path: Path) -> list[ServedRow]:
     """Return the rows of a file; one that cannot be expressed has a reason."""
-    text = path.read_text(encoding="utf-8-sig")
-    return list(_rows(text, _campaigns(path), path.parent))
+    rows = list(_rows(path, _campaigns(path)))
+    check_has_rows(path, rows)
+    return rows
 
 
-def _rows(text: str, campaigns: Mapping[int, str], folder: Path) -> Iterator[ServedRow]:
-    for number, line in enumerate(csv.DictReader(io.StringIO(text)), 1):
+def _rows(path: Path, campaigns: Mapping[int, str]) -> Iterator[ServedRow]:
+    for number, (_, line) in enumerate(csv_rows(text_of(path), str(path)), 1):
         given = {key: (value or "").strip() for key, value in line.items() if isinstance(value, str)}
         campaign = given.get("campaign") or campaigns.get(number + 1) or _likely_campaign(given)
         version = given.get("backend_version")
         engine = f"{given.get('backend')}:{version}" if version else given.get("backend", "")
         case, why = None, ""
         try:
-            case = _case(given, campaign, engine, folder)
+            case = _case(given, campaign, engine, path.parent)
         except (EtSimError, KeyError, ValueError) as error:
             why = reason(error)
         named = (campaign, given.get("model_path", ""), given.get("system", ""), engine)
@@ -117,9 +115,9 @@ def _campaigns(path: Path) -> dict[int, str]:
     beside = path.with_name(f"{path.stem}_rows.csv")
     if not beside.is_file():
         return {}
-    lines = csv.DictReader(io.StringIO(beside.read_text(encoding="utf-8-sig")))
+    lines = csv_rows(text_of(beside), str(beside))
     try:
-        return {int(line["row"]): line["campaign"] for line in lines}
+        return {int(line["row"]): line["campaign"] for _, line in lines}
     except (KeyError, TypeError, ValueError):
         raise UsageError(
             f"{beside} is no list of campaigns", remedy="give the columns row,campaign"
@@ -219,9 +217,6 @@ def _numbers(line: Mapping[str, str], model: str) -> dict[str, Any]:
 
 
 def _machine(system: str, ranks: int) -> str:
-    name = _NODES.get(system) or f"{re.sub('_sxm$', '', system).replace('_', '-')}"
-    known = names()
-    for form in (name, f"{name}-dgx", f"{name}-node"):
-        if form in known:
-            return f"{form}:{ranks}"
-    raise ValueError(f"no preset for the system {system!r}")
+    if (name := machine_named(system)) is None:
+        raise ValueError(f"no preset for the system {system!r}")
+    return f"{name}:{ranks}"

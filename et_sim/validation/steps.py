@@ -8,8 +8,6 @@ are not used.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -19,6 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError
+from et_sim.documents.reading import csv_rows
 from et_sim.validation.networks import node_of
 from et_sim.validation.phrases import (
     NamedProduct,
@@ -56,12 +55,11 @@ def is_steps(columns: list[str]) -> bool:
 
 def read_steps(path: Path, text: str) -> Iterator[Row]:
     """Yield a row for each line; one that cannot be predicted has a reason."""
-    reader = csv.DictReader(io.StringIO(text))
-    for number, line in enumerate(reader, 1):
+    for number, (at, line) in enumerate(csv_rows(text, str(path)), 1):
         try:
             yield _step(path, number, line)
         except (EtSimError, KeyError, TypeError, ValueError, ArithmeticError) as error:
-            why = f"{path.name}: line {reader.line_num}: {reason(error)}"
+            why = f"{path.name}: line {at}: {reason(error)}"
             yield refused(path.stem, number, why, str(line.get("hardware") or ""))
 
 

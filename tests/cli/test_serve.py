@@ -115,6 +115,7 @@ def test_replicas_for_prompts_and_for_tokens(capsys: pytest.CaptureFixture[str])
         (["r.csv", *USUAL, "--prefill-replicas", "1"], "give both --prefill-replicas and --decode-replicas"),
         (["r.csv", *USUAL, "--decode-tp", "1"], "--decode-tp requires separate decode replicas"),
         (["r.csv", *USUAL, "--ttft", "soon"], "soon"),
+        (["r.csv", *USUAL, "--cache-tokens", "15"], "--cache-tokens is 15, less than a block of 16 tokens"),
         (["r.csv", *USUAL, "--out", "."], "it is the current directory"),
         (["r.csv", *USUAL, "--network-model", "analytica"], "analytica"),
         (["r.csv", "--model", "gpt2"], "the machine is incomplete"),

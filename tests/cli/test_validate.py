@@ -15,7 +15,9 @@ import et_sim
 from et_sim.basics.errors import InputError
 from et_sim.cli import main
 from et_sim.validation.predictions import Prediction, machine_named, predictions
+from et_sim.validation.row import SERVING_COLUMNS
 from et_sim.validation.rows import Errors, read_rows, shipped
+from et_sim.validation.steps import NEEDED as STEP_COLUMNS
 from et_sim.validation.tables import iterations_of
 from et_sim.workloads import Plan, make_training
 from et_sim.workloads.microbenchmarks import make_microbenchmark
@@ -322,6 +324,33 @@ def test_a_csv_of_other_columns_is_refused_with_its_own_and_the_columns_read(
     error = " ".join(capsys.readouterr().err.split())
     assert "no kind of measurement has the columns hardware, model, seconds" in error
     assert "training steps need hardware, model, machine, gpus" in error
+    assert "servings need backend, model_path, system" in error
+
+
+TOO_LONG = "x" * 200_000  # for a value of a CSV
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"table,shape,us\nt,gemm 1 1 1,3\nt,{TOO_LONG},3\n", "line 3: is no CSV"),
+        (f"{TOO_LONG},shape,us\n", "line 1: is no CSV"),
+        (f"{','.join(STEP_COLUMNS)}\n{TOO_LONG}\n", "line 2: is no CSV"),
+        (f"{','.join(SERVING_COLUMNS)}\n{TOO_LONG}\n", "line 2: is no CSV"),
+        (f"{','.join(SERVING_COLUMNS)}\n", "has no row"),
+        ("table,shape,us\n", "has no row"),
+    ],
+    ids=["kernels", "columns", "steps", "servings", "no serving", "no kernel"],
+)
+@pytest.mark.parametrize("how", [[], ["--json"]])
+def test_a_csv_that_cannot_be_read_is_refused(
+    how: list[str], text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(text)
+    assert main(["validate", str(path), *how]) == 2
+    output = capsys.readouterr()
+    assert (words in output.err, output.out) == (True, "")
 
 
 def of_iterations(**changed: Any) -> dict[str, Any]:

@@ -96,6 +96,11 @@ def read(folder: Path, **changes: str) -> ServedRow:
             Plan(data=8, expert=8, products="values", expert_products="values"),
             "gb200-nvl72:8",
         ),
+        (
+            {"system": "rtx_pro_6000"},
+            Plan(tensor=2, products="values", expert_products="values"),
+            "rtx-pro-6000-node:2",
+        ),
     ],
 )
 def test_a_row_becomes_a_plan_and_a_machine(
