@@ -1,23 +1,8 @@
-"""Closed forms of renewal theory: goodput with periodic checkpoints, its best interval, and spares."""
+"""Closed forms: the best interval of checkpoints, to first order, and the least spares."""
 
 from __future__ import annotations
 
-from math import comb, exp, expm1, log, sqrt
-
-
-def segment_seconds(rate: float, work: float, checkpoint: float, restart: float) -> float:
-    """Return the expected time until some work and its checkpoint are done.
-
-    Failures are a Poisson process; one begins the segment anew after a restart, which may fail, too.
-    """
-    if not rate:
-        return work + checkpoint
-    return exp(rate * restart) * expm1(rate * (work + checkpoint)) / rate
-
-
-def goodput(rate: float, work: float, checkpoint: float, restart: float) -> float:
-    """Return the share of the time that goes to kept work."""
-    return work / segment_seconds(rate, work, checkpoint, restart)
+from math import exp, log, sqrt
 
 
 def best_interval(rate: float, checkpoint: float) -> float:
@@ -28,13 +13,6 @@ def best_interval(rate: float, checkpoint: float) -> float:
 def least_loss(rate: float, checkpoint: float) -> float:
     """Return the share of the time that checkpoints and lost work take at that interval, to first order."""
     return sqrt(2 * checkpoint * rate)
-
-
-def enough_of(needed: int, units: int, available: float) -> float:
-    """Return the probability that enough units are available, each independently of the others."""
-    return sum(
-        comb(units, up) * available**up * (1 - available) ** (units - up) for up in range(needed, units + 1)
-    )
 
 
 def spares_for(needed: int, available: float, probability: float, most: int) -> int | None:

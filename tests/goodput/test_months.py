@@ -6,6 +6,7 @@ import random
 from math import inf
 from typing import Any
 
+import closed_forms
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -37,7 +38,7 @@ def test_the_closed_forms_give_the_published_figures() -> None:
     rate = 1 / (3.09 * 3600)
     assert formulas.best_interval(rate, 30) / 60 == pytest.approx(13.6, abs=0.05)
     assert formulas.least_loss(rate, 30) == pytest.approx(0.073, abs=0.0005)
-    assert formulas.enough_of(130, 144, 0.9347) == pytest.approx(0.95, abs=0.0005)
+    assert closed_forms.enough_of(130, 144, 0.9347) == pytest.approx(0.95, abs=0.0005)
     assert formulas.spares_for(130, 0.9347, 0.949, 100) == 14
     assert formulas.spares_for(130, 0.9347, 0.96, 100) == 15
 
@@ -46,16 +47,16 @@ def test_the_closed_forms_give_the_published_figures() -> None:
 def test_the_least_spares_are_those_of_the_binomial_law(units: int) -> None:
     spares = formulas.spares_for(units, 0.9, 0.99, 1000)
     assert spares is not None
-    assert formulas.enough_of(units, units + spares, 0.9) >= 0.99
-    assert spares == 0 or formulas.enough_of(units, units + spares - 1, 0.9) < 0.99
+    assert closed_forms.enough_of(units, units + spares, 0.9) >= 0.99
+    assert spares == 0 or closed_forms.enough_of(units, units + spares - 1, 0.9) < 0.99
 
 
 def test_the_goodput_of_the_closed_form_is_best_near_the_first_order_interval() -> None:
     rate, checkpoint = 1 / (3.09 * 3600), 30.0
     best = formulas.best_interval(rate, checkpoint)
-    here = formulas.goodput(rate, best, checkpoint, 0)
-    assert here > formulas.goodput(rate, best / 1.3, checkpoint, 0)
-    assert here > formulas.goodput(rate, best * 1.3, checkpoint, 0)
+    here = closed_forms.goodput(rate, best, checkpoint, 0)
+    assert here > closed_forms.goodput(rate, best / 1.3, checkpoint, 0)
+    assert here > closed_forms.goodput(rate, best * 1.3, checkpoint, 0)
     assert 1 - here == pytest.approx(formulas.least_loss(rate, checkpoint), rel=0.05)
 
 
@@ -334,7 +335,7 @@ def _deviation(seed: int, months: int, segments: int) -> float:
     setting = Setting(
         step, (Part("part", rate),), Cycle(steps, storage_stall=checkpoint), Recovery(schedule=restart)
     )
-    expected = segments * formulas.segment_seconds(rate, steps * step, checkpoint, restart)
+    expected = segments * closed_forms.segment_seconds(rate, steps * step, checkpoint, restart)
     horizon = 6 * expected + 60 / rate
     events = arrivals(setting, np.arange(months), horizon, seed)
     result = follow(setting, events, horizon, segments * steps)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from caches import cache_bytes, cache_bytes_of_stage
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from et_sim.serving.requests import Request
 from et_sim.serving.results import Objectives, Serving
 from et_sim.serving.serve import Setup, serve
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, read_model
-from et_sim.workloads.inference.memory import cache_bytes, cache_bytes_of_stage, weight_bytes_of_stage
+from et_sim.workloads.inference.memory import weight_bytes_of_stage
 from et_sim.workloads.inference.transfers import ReplicaPlace, make_transfer, messages
 from et_sim.workloads.models.model import Attention
 

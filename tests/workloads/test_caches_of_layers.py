@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from caches import cache_bytes
 from machines import network, system
 from msgspec.structs import replace
 from training_jobs import decoder, rows_named, with_latent_attention
@@ -15,7 +16,7 @@ from et_sim.serving.requests import Request
 from et_sim.trace import Trace
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, make_training, read_model
 from et_sim.workloads.inference.batch import AttentionSight, sights
-from et_sim.workloads.inference.memory import SequenceCache, cache_bytes, matrices, weight_bytes_of_stage
+from et_sim.workloads.inference.memory import SequenceCache, matrices, weight_bytes_of_stage
 from et_sim.workloads.inference.transfers import ReplicaPlace, make_transfer, messages
 from et_sim.workloads.models.configuration import model_of
 from et_sim.workloads.models.model import Index

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from caches import cache_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import network, system
@@ -21,7 +22,7 @@ from et_sim.workloads import Batch, Model, Plan, Segment, make_inference
 from et_sim.workloads.exchange_names import EXCHANGES
 from et_sim.workloads.inference.batch import GroupBatches
 from et_sim.workloads.inference.forward import make_replica
-from et_sim.workloads.inference.memory import cache_bytes, weight_bytes_of_stage
+from et_sim.workloads.inference.memory import weight_bytes_of_stage
 from et_sim.workloads.inference.ranks import experts_on_rank
 from et_sim.workloads.inference.transfers import ReplicaPlace, messages
 

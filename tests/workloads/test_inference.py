@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from caches import cache_bytes, cache_bytes_of_stage
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import algorithms, network, system
@@ -20,7 +21,6 @@ from et_sim.trace.preflight import find_problems
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, read_model
 from et_sim.workloads.inference.batch import BatchLoad
 from et_sim.workloads.inference.forward import make_replica
-from et_sim.workloads.inference.memory import cache_bytes, cache_bytes_of_stage
 from et_sim.workloads.models.model import Attention
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from caches import cache_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -19,7 +20,6 @@ from et_sim.cli import main
 from et_sim.trace import NodeKind
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, make_training, read_model
 from et_sim.workloads.inference.batch import AttentionSight, sights
-from et_sim.workloads.inference.memory import cache_bytes
 from et_sim.workloads.models.configuration import PRESETS, model_of, preset_names
 from et_sim.workloads.models.keys import without_effect
 from et_sim.workloads.models.model import ATTENTION, RECURRENCE, Experts, FeedForward, LayerKind, Recurrence

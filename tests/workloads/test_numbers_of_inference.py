@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from caches import cache_bytes_of_stage
 from training_jobs import decoder, rows_named, with_experts, with_latent_attention
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace import Trace
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference
-from et_sim.workloads.inference.memory import cache_bytes_of_stage, matrices, weight_bytes_of_stage
+from et_sim.workloads.inference.memory import matrices, weight_bytes_of_stage
 from et_sim.workloads.inference.numbers import check_cache_type
 from et_sim.workloads.models.configuration import model_of, read_model
 from et_sim.workloads.models.formats import FORMATS, FP8_BLOCK, INT4, MXFP4, NVFP4, WeightFormat

@@ -106,11 +106,6 @@ def weight_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:
     return ends * plan.value_bytes + sum(layer_bytes(model, plan, layer) for layer in part.all_layers)
 
 
-def cached_values(attention: Attention) -> int:
-    """Return the cached values of a token in one layer."""
-    return cached_values_of_rank(attention, 1)
-
-
 def cached_values_of_rank(attention: Attention, tensor: int) -> int:
     """Return the cached values of a token in one layer on each tensor-parallel rank."""
     if attention.latent is not None:
@@ -192,13 +187,3 @@ class CacheUnits(Struct, frozen=True):
     def tokens(self, units: int) -> int:
         """Return the tokens that units hold in all layers."""
         return units // max(sum(each for _, each in self.growing), 1) * self.block
-
-
-def cache_bytes(model: Model, value_bytes: int = 2) -> int:
-    """Return the cached bytes of a token in all layers, while no window is full."""
-    return SequenceCache.of(model, Plan(value_bytes=value_bytes)).token_bytes
-
-
-def cache_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:
-    """Return the cached bytes of a token on a rank at a place of the pipeline, while no window is full."""
-    return SequenceCache.of(model, plan, place).token_bytes
