@@ -115,7 +115,7 @@ def run_plan(
     in_units, reserve, run = start.plan, start.reserve, start.run
     packets = packets_expected(model, network, plan)
     happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run, packets))
-    events, standstill = FEWEST_EVENTS, Standstill()
+    events, standstill, expected = FEWEST_EVENTS, Standstill(), -1
     while True:
         begin = time.monotonic()
         status = happen(run, *reserve, events)
@@ -143,8 +143,8 @@ def run_plan(
         if status == NEEDS_POOLS:
             run = grow_pools(run, reserve, model)
         elif report:
-            clock = run.clock[0]
-            progress = clock.delivered, expected_messages(plan), "messages"
+            clock, expected = run.clock[0], expected_messages(plan) if expected < 0 else expected
+            progress = clock.delivered, expected, "messages"
             if model.packets_sent is not None:
                 progress = int(model.packets_sent(run.network)), packets, "packets"
             report(clock.now >> bits, *progress[:2], clock.completed, len(run.nodes), progress[2])
