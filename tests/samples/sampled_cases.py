@@ -7,15 +7,11 @@ from typing import Any
 import numpy as np
 
 from et_sim.run.options import RunOptions
-from et_sim.run.simulation import Task, prepare
+from et_sim.run.simulation import prepare
 from et_sim.samples.plans import SampledPlan
 from et_sim.trace import TraceBuilder, Workload
 
 VARIED: dict[str, Any] = {"kind": "kernel", "level": "event", "family": "log-normal", "spread": 0.1}
-
-
-def task_of(workload: Workload, network: dict[str, Any], *entries: dict[str, Any], **system: Any) -> Task:
-    return prepare(workload, RunOptions(system={**system, "variation": [*entries]}, network=network))
 
 
 def sampled(
@@ -24,9 +20,12 @@ def sampled(
     *entries: dict[str, Any],
     seed: int = 7,
     fold: bool = True,
+    model: str | None = None,
     **system: Any,
 ) -> SampledPlan:
-    task = task_of(workload, network, *entries, **system)
+    """Return the plan of samples on a machine with these entries of variation."""
+    keys = {**system, "variation": [*entries]}
+    task = prepare(workload, RunOptions(system=keys, network=network, model=model))
     return SampledPlan(task.workload, task.machine, task.network_model(), seed=seed, may_fold=fold)
 
 
