@@ -13,6 +13,7 @@ from et_sim.views.run.selection import Selection
 from et_sim.views.summary.samples import samples_of, step_times
 
 HEIGHT, MOST_BARS = 150, 40
+PERCENTILES = ("p50", "p90", "p99")
 MOST, TAIL = ("#0072b2", "other samples"), ("#d55e00", "the slowest tenth")
 
 
@@ -39,11 +40,12 @@ def _drawn(run: RunDirectory) -> tuple[Scene, int, list[str]]:
     scene.label(f"{plural(most, 'sample')}", TOP + 8)
     _bars(scene, every - tail, np.zeros(bars), most, bottom, MOST)
     _bars(scene, tail, every - tail, most, bottom, TAIL)
-    for name, estimate in samples["step"].items():
+    for name in PERCENTILES:
+        estimate = samples["step"][name]
         x = LEFT + PIXELS * (estimate["value_ns"] - low) / (high - low)
         scene.line(x, TOP, x, bottom)
         scene.text(x, TOP - 4, name, "middle")
-    for edge in (float(edges[0]), float(edges[bars // 2]), float(edges[-1])):
+    for edge in (float(edges[0]), float(edges[bars // 3]), float(edges[2 * bars // 3])):
         scene.upright(
             LEFT + PIXELS * (edge - low) / (high - low),
             bottom,
