@@ -130,13 +130,11 @@ def blame(paths: Sequence[PathTimes], stages: Sequence[Any]) -> dict[str, Any]:
     `stages` are the ranks of each program.
     """
     slowest = set(slowest_of(paths))
-    stage_of = {int(rank): format_ranks(ranks) for ranks in stages for rank in ranks}
+    stage_of = {int(rank): _named(ranks) for ranks in stages for rank in ranks}
     views: dict[str, Callable[[PathTimes], dict[str, int]]] = {
         "by_kind": lambda path: _summed((kind, ns) for (_, kind), ns in path.varied_ns.items()),
         "by_rank": lambda path: _summed((f"rank {rank}", ns) for (rank, _), ns in path.varied_ns.items()),
-        "by_stage": lambda path: _summed(
-            (f"ranks {stage_of[rank]}", ns) for (rank, _), ns in path.varied_ns.items()
-        ),
+        "by_stage": lambda path: _summed((stage_of[rank], ns) for (rank, _), ns in path.varied_ns.items()),
     }
     difference = _Difference(len(paths), slowest)
     return {
@@ -146,6 +144,10 @@ def blame(paths: Sequence[PathTimes], stages: Sequence[Any]) -> dict[str, Any]:
         **{name: _parts(paths, view, difference, joint=True) for name, view in views.items()},
         "by_link": _parts(paths, lambda path: path.exchanges_ns, difference, joint=False),
     }
+
+
+def _named(ranks: Any) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}"
 
 
 class _Difference:

@@ -13,12 +13,12 @@ import numpy as np
 from msgspec import Struct, structs
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.estimates import estimates, mean_of
 from et_sim.machine.variation import Variation
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import Given, Watcher, prepare
 from et_sim.run.workers import in_order
 from et_sim.samples.blame import PathReader, PathTimes, blame
-from et_sim.samples.intervals import estimates, mean_of
 from et_sim.samples.plans import SampledPlan
 from et_sim.timeline.recorded import RecordedRun
 

@@ -96,3 +96,30 @@ def test_variation_without_an_effect_is_refused(
     _system(*entries)
     assert main([*files, "--out", "run", "--samples", "5"]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_runs_with_equal_draws_are_compared_sample_by_sample(files: list[str], capsys: Any) -> None:
+    slower = {**ring(3), "latency": [5000.0]}
+    for name, machine, seed in (("a", ring(3), "3"), ("b", slower, "3"), ("c", slower, "4")):
+        Path("net.yml").write_text(yaml.safe_dump(machine), encoding="utf-8")
+        assert main([*files, "--out", name, "--samples", "12", "--seed", seed]) == 0
+    capsys.readouterr()
+    assert main(["compare", "a", "b", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["samples"]
+    steps = [_steps(name) for name in ("a", "b")]
+    longer = [after - before for before, after in zip(*steps, strict=True)]
+    assert found["longer"]["value_ns"] == pytest.approx(sum(longer) / 12)
+    assert 0 < found["longer"]["low_ns"] < found["longer"]["value_ns"]
+    assert found["slower_share"] == 1
+    assert main(["compare", "a", "b"]) == 0
+    assert "12 samples with equal draws" in capsys.readouterr().out
+    assert main(["compare", "a", "c", "--json"]) == 0
+    assert "samples" not in json.loads(capsys.readouterr().out)
+
+
+def _steps(name: str) -> list[int]:
+    from et_sim.views import open_run
+    from et_sim.views.summary.samples import step_times
+
+    steps: list[int] = step_times(open_run(name)).tolist()
+    return steps

@@ -10,9 +10,9 @@ from machines import ring
 from sampled_cases import VARIED, pipeline
 
 from et_sim.api import execute
+from et_sim.basics.estimates import mean_of, percentile_of, ranks_around, student_t
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import NoWatcher, prepare
-from et_sim.samples.intervals import mean_of, percentile_of, ranks_around, student_t
 from et_sim.samples.study import Sampler, Study, causes_of, sampler
 
 NANOS = [40_000, 50_000, 45_000, 42_000]
