@@ -205,10 +205,10 @@ def execute(
 
 
 def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] | None:
-    """Return the inputs and options of the run if all of the inputs are files."""
+    """Return the inputs and options of the run if all of the inputs are files, and none is a program."""
     given = {"workload": workload} | {name: getattr(options, name) for name in MACHINE}
     files = {name: path for name, path in given.items() if path is not None}
-    if not all(isinstance(path, str | Path) for path in files.values()):
+    if options.compute_model is not None or not all(isinstance(path, str | Path) for path in files.values()):
         return None
     where = {name: str(Path(path).resolve()) for name, path in files.items()}
     names = {name: getattr(options, name) for name in ("machine", *INSTEAD)}
@@ -225,6 +225,8 @@ def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] |
 def _configuration(task: Task, options: RunOptions) -> dict[str, Any]:
     """Return the machine as it was read, with further options of `simulate`."""
     chosen = {name: getattr(options, name) for name in CHOSEN}
+    if options.compute_model is not None:
+        chosen["compute_model"] = task.machine.system.compute[0].label
     chosen |= {name: value for name in INSTEAD if (value := getattr(options, name)) is not None}
     return {**task.machine.configuration, **chosen}
 

@@ -97,8 +97,9 @@ def test_a_misspelt_option_of_simulate_is_answered_as_on_the_command_line() -> N
     [
         ("gpt3", "did you mean 'gpt3-1.3b', 'gpt3-175b' or 'gpt3-6.7b'?"),
         ("llama3-7b", "did you mean 'llama3-70b'?"),
+        ("big-llama3-70b", "did you mean 'llama3-70b'?"),
         ("zzz", ""),
     ],
 )
-def test_every_name_that_begins_with_the_word_is_suggested(word: str, answer: str) -> None:
+def test_names_that_begin_with_the_word_or_end_it_are_suggested(word: str, answer: str) -> None:
     assert did_you_mean(word, ["gpt3-1.3b", "gpt3-175b", "gpt3-6.7b", "llama3-70b"]) == answer

@@ -101,7 +101,7 @@ def unreadable(error: Exception) -> str:
 
 
 def did_you_mean(word: str, choices: list[str] | tuple[str, ...]) -> str:
-    """Return `did you mean 'x'?` for the choices that begin with a word, or the nearest; or an empty text."""
+    """Return a question for choices that begin with a word, end it or resemble it; or an empty text."""
     import difflib
 
     if len(word) > LONGEST_QUOTE:
@@ -109,5 +109,6 @@ def did_you_mean(word: str, choices: list[str] | tuple[str, ...]) -> str:
     longer = [choice for choice in choices if len(word) >= LEAST_BEGINNING and choice.startswith(word)]
     if len(longer) > MOST_LONGER:
         longer = longer[:1]
+    longer = longer or [choice for choice in choices if word.endswith(f"-{choice}")]
     near = [repr(choice) for choice in longer or difflib.get_close_matches(word, choices, n=1, cutoff=0.6)]
     return f"did you mean {' or '.join(filter(None, (', '.join(near[:-1]), near[-1])))}?" if near else ""

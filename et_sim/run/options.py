@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from textwrap import fill
 from typing import Annotated, Any, get_args, get_type_hints
@@ -31,6 +31,10 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     model: Annotated[
         str | None,
         f"network model: {' or '.join(MODELS)} (default: flow for a machine by name, else analytical)",
+    ] = None
+    compute_model: Annotated[
+        str | Callable[..., Any] | None,
+        "a Python file that times kernels before the models of the system: kernels.py",
     ] = None
     profile: Annotated[
         str | None, "profile in place of the system file's: reference, corrected or astra-1.0"
