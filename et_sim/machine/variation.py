@@ -102,8 +102,8 @@ class Variation(Struct, frozen=True):
         required=True,
     )
     level: VariationLevel = choice(
-        "The time for which a draw holds: for an `element` (an NPU, host or link) through all samples; for one `step` "
-        "of an element; for one `event` (kernel, operator, launch or collective).",
+        "The time for which a draw holds: for an `element` (an NPU, host or link) through all samples; "
+        "for one `step` of an element; for one `event` (kernel, operator, launch or collective).",
         choices=VariationLevel,
         required=True,
     )
