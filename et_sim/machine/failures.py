@@ -136,8 +136,9 @@ def _failures(given: FailureKeys, network: Network) -> list[Failure]:
     else:
         parts = _of_grid(given, what, name, network)
     if given.rate is None:
-        at, (_, every, ranks) = given.at_ns or 0.0, _joined(parts)
-        return [_failure(given, what, name, at, every, ranks)]
+        _, every, ranks = _joined(parts)
+        name = parts[0][0] if len(parts) == 1 else name
+        return [_failure(given, what, name, given.at_ns or 0.0, every, ranks)]
     return [
         _failure(given, what, part, _drawn(given.rate, given.seed, part), links, ranks)
         for part, links, ranks in parts
