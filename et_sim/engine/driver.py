@@ -155,6 +155,7 @@ def run_plan(
             report(clock.now >> bits, *progress[:2], clock.completed, len(run.nodes), progress[2])
     clock, finish_ns = run.clock[0], without_lost(np.asarray(run.actors["finish_ns"]) >> bits, plan, network)
     lost = model.lost_messages(run, network) if network.failures else None
+    waits_ns = tuple(model.longest_waits(run, network)) if network.failures else ()
     queues = observe.queues_at_end(run, int(clock.now) >> bits, ports) if ports else None
     if (finish_ns >= 0).all() and not is_kept:
         run = without_pools(run)
@@ -173,6 +174,7 @@ def run_plan(
         queues=queues,
         lost=lost,
         network=network if network.failures else None,
+        waits_ns=waits_ns,
     )
 
 

@@ -55,6 +55,23 @@ class Outcome(Struct, frozen=True, eq=False):
     queues: Queues | None = None  # packets at ports over time, if recorded
     lost: LostMessages | None = None  # messages whose path stayed dead
     network: Network | None = None  # if parts of it fail
+    waits_ns: tuple[int, ...] = ()  # by failure, the longest of a message that lost bytes; 0: none did
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """Return the parts that fail within the run, as plain values."""
+        failures = () if self.network is None else self.network.failures
+        return [
+            {
+                "part": failure.text,
+                "at_ns": failure.at_ns,
+                "until_ns": failure.until_ns,
+                "left": failure.left,
+                "links": len(failure.links),
+                "waited_ns": waited,
+            }
+            for failure, waited in zip(failures, self.waits_ns, strict=True)
+        ]
 
     @property
     def is_complete(self) -> bool:

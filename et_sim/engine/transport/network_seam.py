@@ -88,6 +88,7 @@ class NetworkModel:
     link_states: Callable[[Network], list[Any]]
     changed: Callable[[Run, Network, Any], Run]
     lost_messages: Callable[[Run, Network], LostMessages | None]
+    longest_waits: Callable[[Run, Network], list[int]]  # of messages, by failure
 
     # Every model has these. `check` (network, most_bytes=0) refuses unsupported input; the class of `tables`
     # is defined in the model's module; `resources` are those of messages; `path_keys` (network, whole=…) are

@@ -148,6 +148,20 @@ def _take_effect(run: Run, rows: Any, to_split: Any) -> None:
     plan_try(run)
 
 
+def longest_waits(run: Run, network: Network) -> list[int]:
+    """Return the longest wait of messages for each failure, in ns; 0: none lost bytes there."""
+    routes, waited = run.network.routes, run.network.shared["waited_ns"].copy()
+    for row in np.flatnonzero((routes["is_held"] == 1) & (routes["messages"] > 0)).tolist():
+        link = int(routes["lost_on"][row])
+        waited[link] = max(int(waited[link]), int(run.clock[0].now - routes["lost_ns"][row]))
+    of_link = waited[run.network.class_of] >> network.fraction_bits
+    longest = []
+    for failure in network.failures:
+        rows = rows_of(network, failure) if failure.is_dead else []
+        longest.append(int(of_link[rows].max(initial=0)))
+    return longest
+
+
 def lost_messages(run: Run, network: Network) -> LostMessages | None:
     """Return the messages whose senders have given up; None if there are none."""
     routes = run.network.routes

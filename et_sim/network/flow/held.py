@@ -117,7 +117,6 @@ def _hold(run: Run, row: int, dead: int, state: Any) -> None:
     route.next_try_ns = _next_try_ns(network, route)
     route.next_held, state.first_held = state.first_held, row
     state.held += 1
-    network.shared[dead].held += route.messages
 
 
 @works_on_tables
@@ -203,8 +202,12 @@ def _finds_path(run: Run, row: int) -> bool:
 @works_on_tables
 def _goes_on(run: Run, row: int) -> None:
     network, route = run.network, run.network.routes[row]
+    now = run.clock[0].now
+    if route.is_held:
+        lost_on = network.shared[route.lost_on]
+        lost_on.waited_ns = max(lost_on.waited_ns, now - route.lost_ns)
     route.is_held, route.bottleneck = 0, NONE
-    route.since_ns = float(run.clock[0].now)
+    route.since_ns = float(now)
     at = route.uses.head
     while at != NONE:
         use = network.uses[at]

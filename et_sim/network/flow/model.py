@@ -43,6 +43,7 @@ from et_sim.network.fabrics import fabric_of
 from et_sim.network.flow.capacities import capacities, set_capacities
 from et_sim.network.flow.changes import changed as changed
 from et_sim.network.flow.changes import in_state, most_links_over_time, recovery_row, ways_around
+from et_sim.network.flow.changes import longest_waits as longest_waits
 from et_sim.network.flow.changes import lost_messages as lost_messages
 from et_sim.network.flow.held import hold_if_dead, plan_try, try_again
 from et_sim.network.flow.pools import grown as grown

@@ -120,7 +120,7 @@ SHARED = record(
     ("top_set", "f8"),  # the highest rate that was set
     ("is_dead", "i4"),  # nothing passes
     ("is_altered", "i4"),  # its capacity has changed since rates were set
-    ("held", "i8"),  # how often messages lost bytes on it
+    ("waited_ns", "i8"),  # longest wait of messages that lost bytes on it
 )
 RECOVERY = record(  # empty: nothing fails
     ("detection_ns", "i8"),  # time of a try
