@@ -114,7 +114,7 @@ Each entry of `failures` names one part that [fails during the run](failures.md)
 """
 
 RECOVERY = """
-`recovery` describes how senders notice a dead path, and what they do then:
+`recovery` has the time-outs of senders whose path is dead, and their fail-over:
 """
 
 REDUCTIONS = """

@@ -54,7 +54,7 @@ MOMENT = ValueKind("time with its unit", lambda _: "a time with its unit, such a
 
 
 class FailureKeys(Struct, frozen=True):
-    """What fails, when, and for how long."""
+    """A part that fails, its time and its length."""
 
     section: Section
     link: str | None = key(PLACE, "Links of a graph, in one direction.", None)
@@ -82,7 +82,7 @@ class FailureKeys(Struct, frozen=True):
     )
     seed: int = count("Another seed draws other times for `rate`.", 0)
     for_ns: float | None = key(
-        MOMENT, "How long it lasts. Without the key: to the end of the run.", None, name="for"
+        MOMENT, "Its length. Without the key: to the end of the run.", None, name="for"
     )
     slower: float | None = number(
         "The share of the bandwidth that is left. Without the key, it is dead.",
@@ -102,7 +102,7 @@ FAILURES_KEY = Key(
 RECOVERY_KEY = Key(
     "recovery",
     OBJECT,
-    "What senders do when [a path is dead](failures.md#detection).",
+    "Time-outs and [fail-over of senders](failures.md#detection).",
     "Not known there.",
     choices=tuple(each.name for each in keys_of(Recovery)),
 )

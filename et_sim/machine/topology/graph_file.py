@@ -142,7 +142,7 @@ class GraphFile(Struct, frozen=True):
     )  # checked by its reader, as the next one
     credits: Any = key(ANYTHING, "Flits with credits.", None, form=_AS_ABOVE)
     failures: Any = key(ANYTHING, "Parts that fail during the run.", None, form=_AS_ABOVE)
-    recovery: Any = key(ANYTHING, "What senders do when a path is dead.", None, form=_AS_ABOVE)
+    recovery: Any = key(ANYTHING, "Time-outs and fail-over of senders.", None, form=_AS_ABOVE)
 
 
 def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:

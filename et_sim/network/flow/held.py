@@ -1,6 +1,6 @@
 """Routes whose path is dead: they are held without links until their sender finds a path.
 
-What was under way counts as served up to the failure; the rest is sent again. A sender notices a loss after
+Bytes under way count as served up to the failure, and the rest is sent again. A sender notices a loss after
 the time of a try (`Recovery.detection_ns`), and looks for a path again after each further one: switches may
 lead around the dead link by then, or it may be repaired. After the last try it gives up, or takes another
 port.

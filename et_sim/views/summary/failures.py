@@ -35,7 +35,7 @@ def _sentence(failure: FailedPart, makespan_ns: int) -> str:
     if failure["at_ns"] >= makespan_ns and not failure["waited_ns"]:
         effect = "after the run"
     elif failure["waited_ns"]:
-        effect = f"a message waited {format_ns(failure['waited_ns'])} for a path"
+        effect = f"messages waited {format_ns(failure['waited_ns'])}"
     else:
         effect = "" if failure["left"] else "no message lost bytes"
     sentence = f"{failure['part']} ({plural(failure['links'], 'link')}), {state} from "
