@@ -153,7 +153,7 @@ class Failure(Struct, frozen=True):
 
 
 class Recovery(Struct, frozen=True):
-    """How senders notice a dead path, and what they do then."""
+    """The time-outs of senders whose path is dead, and their fail-over."""
 
     detection_ns: float = time(
         "Time of a try: after it, a sender sends again what was lost. Default: 4.096 us x 2^20, NCCL's "
@@ -163,7 +163,7 @@ class Recovery(Struct, frozen=True):
     )
     retries: int = count("Further tries before the sender gives up; NCCL's `IB_RETRY_CNT`.", 7)
     fail_over: bool = flag(
-        "Whether a sender that gives up takes another port; NCCL's `IB_RESILIENCY_PORT_FAILOVER`.",
+        "A sender that gives up takes another port; NCCL's `IB_RESILIENCY_PORT_FAILOVER`.",
         False,
         name="fail-over",
     )

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.machine.graph import SWITCH, Graph, unreachable_pair
-from et_sim.machine.model import AT_SWITCH, GraphFabric, GridFabric, Network, UnevenLink
+from et_sim.machine.model import AT_SWITCH, DimensionShape, GraphFabric, GridFabric, Network, UnevenLink
 from et_sim.machine.networks import Failure
 from et_sim.network import grid
 
@@ -58,7 +58,7 @@ def _places(fabric: GridFabric, link: UnevenLink) -> list[tuple[int, int]]:
     npu, port = grid.npu_and_port(fabric, link)
     dimension = fabric.dimensions[link.dimension]
     is_pair = AT_SWITCH not in (link.source, link.target) and dimension.npus == 2
-    if is_pair and dimension.shape is grid.DimensionShape.RING:
+    if is_pair and dimension.shape is DimensionShape.RING:
         return [(npu, grid.CLOCKWISE), (npu, grid.ANTICLOCKWISE)]
     return [(npu, port)]
 
@@ -90,8 +90,8 @@ def link_states(network: Network) -> list[LinkState]:
         moments.add(failure.at_ns)
         if failure.until_ns is not None:
             moments.add(failure.until_ns)
-        moments.update(moment for moment in _on_other_ports(network, failure) if moment < math.inf)
-    return [_state_at(network, links, int(moment)) for moment in sorted(moments)]
+        moments.update(int(moment) for moment in _on_other_ports(network, failure) if moment < math.inf)
+    return [_state_at(network, links, moment) for moment in sorted(moments)]
 
 
 def _on_other_ports(network: Network, failure: Failure) -> tuple[float, float]:
