@@ -2,7 +2,7 @@
 
 CPUs, PCI bridges and the NVSwitches of a host become switches; a GPU becomes an NPU, a NIC a NIC. The file
 has the speed and width of PCI links and the speed of ports. It has no latencies, no speed of an NVLink or
-between CPUs: these follow from the GPU's compute capability and the CPU's vendor, and notices say so.
+between CPUs: these follow from the GPU's compute capability and the CPU's vendor, and notices state this.
 """
 
 from __future__ import annotations
