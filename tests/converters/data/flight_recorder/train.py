@@ -52,7 +52,7 @@ def step() -> None:
 
 def check_loss() -> None:
     if way == "size" and rank != 1:
-        time.sleep(6)
+        time.sleep(20)
     if way == "missing" and rank == 1:
         time.sleep(600)
     if way == "dead" and rank == 1:
@@ -71,7 +71,7 @@ def check_loss() -> None:
         average()
 
 
-threading.Timer(9.0 if way == "size" and rank != 1 else 5.0, dump).start()
+threading.Timer(25.0 if way == "size" and rank != 1 else 5.0, dump).start()
 for _ in range(6 if way == "overwritten" else 1):
     step()
 if way == "overwritten":
