@@ -6,8 +6,9 @@ Each rank becomes a temporary file; times stay exact to the nanosecond.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from msgspec import Struct
 from msgspec import json as packed
 
 from converters.recordings.format import RecordingTask
-from et_sim.basics.errors import InputError
+from et_sim.basics.errors import InputError, TraceError
+
+_RANK = re.compile(r"rank[^0-9]{0,3}([0-9]{1,7})", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]{1,7}")
 
 
 class DeviceEvent(Struct, frozen=True, gc=False):
@@ -39,11 +43,26 @@ class RankTimeline(Struct, frozen=True):
     events: Iterable[DeviceEvent]
 
 
+def ranks_of_names(files: Sequence[Path]) -> list[int]:
+    """Return the ranks in the names of files: after the word rank, or the last numbers if these differ; an
+    empty list if the names do not state them.
+    """
+    after = [_RANK.search(path.name) for path in files]
+    last = [_NUMBER.findall(path.stem)[-1:] for path in files]
+    if all(after):
+        ranks = [int(found[1]) for found in after if found is not None]
+    elif len(files) > 1 and all(last):
+        ranks = [int(found[0]) for found in last]
+    else:
+        return []
+    return ranks if len(set(ranks)) == len(files) else []
+
+
 def write_timeline(timeline: RankTimeline, path: Path, ranks: int) -> int:
     """Write a Kineto timeline and return the number of its events."""
     count = 0
     with path.open("wb") as file:
-        distributed = {"rank": timeline.rank, "world_size": ranks}
+        distributed = {"rank": timeline.rank} | ({"world_size": ranks} if ranks > 1 else {})
         head = {"schemaVersion": 1, "distributedInfo": distributed, "baseTimeNanoseconds": timeline.epoch_ns}
         file.write(json.dumps(head).removesuffix("}").encode() + b', "traceEvents": [')
         for event in timeline.events:
@@ -76,16 +95,21 @@ def convert_timelines(timelines: Iterable[RankTimeline], task: RecordingTask) ->
     from et_sim.basics.command_line import processors
 
     chosen = list(timelines)
+    world = max([len(chosen), *(timeline.rank + 1 for timeline in chosen)])
     with tempfile.TemporaryDirectory(prefix="et-convert-") as folder:
         jobs = []
         for timeline in chosen:
             path = Path(folder) / f"rank_{timeline.rank}.json"
-            if not write_timeline(timeline, path, len(chosen)):
+            if not write_timeline(timeline, path, world):
                 remedy = "record with the device's kernels"
                 raise InputError("holds no events", place=str(timeline.source), remedy=remedy)
             jobs.append(ConversionJob(Path(f"{task.prefix}.{timeline.rank}.et"), device=path))
         notes: list[str] = []
-        done = convert_all(jobs, processors(), lambda _: None, notes)
+        try:
+            done = convert_all(jobs, processors(), lambda _: None, notes)
+        except TraceError as error:  # the temporary file has no meaning to readers
+            place = str(task.path) if error.place.startswith(folder) else error.place
+            raise TraceError(error.cause, place=place, remedy=error.remedy) from None
     sources = {timeline.rank: str(timeline.source) for timeline in chosen}
     reports = [dict(job.report, inputs=[source]) for job, source in zip(done, sources.values(), strict=True)]
     if task.as_json:

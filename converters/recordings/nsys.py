@@ -1,7 +1,8 @@
 """Reports of Nsight Systems, exported to SQLite: kernels, copies, calls of CUDA, ranges of NVTX, by process.
 
 A table exists only if it has rows, and columns differ from version to version. A process with kernels is a
-rank. Waits of streams for events carry no record of the event, so that these dependencies stay unknown.
+rank. Waits of streams for events carry no record of the event: the converter concludes them from the order of
+calls.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from converters.recordings.format import RecordingFormat, RecordingTask
-from converters.recordings.kineto_files import DeviceEvent, RankTimeline, convert_timelines
+from converters.recordings.kineto_files import DeviceEvent, RankTimeline, convert_timelines, ranks_of_names
 from converters.recordings.sqlite_tables import SIGN, SqliteTables, has_table, whole
 from et_sim.basics.errors import InputError
 
@@ -24,7 +25,6 @@ COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 SYNCS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 REMEDY = "export again: nsys export --type sqlite REPORT.nsys-rep"
 _VERSION = re.compile(r"_v\d+$")
-_RANK = re.compile(r"\d+")
 
 TIMES = {"start": ("start",), "end": ("end",)}
 WORK = {
@@ -43,15 +43,13 @@ def _recognises(path: Path, begin: bytes) -> bool:
 def _convert(task: RecordingTask) -> Iterator[str]:
     timelines, notes = [], list[str]()
     processes = [(path, process) for path in task.files for process in _processes(path)]
-    numbers = [[int(digits) for digits in _RANK.findall(path.stem)][-1:] for path in task.files]
-    named = [found[0] for found in numbers if found]
-    is_named = len(processes) == len(task.files) == len(set(named)) and len(named) == len(task.files)
+    named = ranks_of_names(task.files) if len(processes) == len(task.files) else []
     for at, (path, process) in enumerate(processes):
-        rank = named[at] if is_named else at
+        rank = named[at] if named else at
         timelines.append(RankTimeline(rank, path, _epoch(path), _events(path, process)))
     for path in task.files:
         notes += _notes(path)
-    if len(processes) > 1 and not is_named:
+    if len(processes) > 1 and not named:
         notes.append("ranks are numbered by file, then by process and device: no file states them")
     yield from convert_timelines(timelines, task)
     if not task.as_json:
@@ -92,7 +90,7 @@ def _notes(path: Path) -> Iterator[str]:
         if RUNTIME not in tables.columns:
             yield "no calls of CUDA were recorded: kernels have no launches"
         if SYNC in tables.columns:
-            yield "waits of streams for events name no record: these dependencies are unknown"
+            yield "waits of streams for events name no record: they are concluded from the order of calls"
         yield "operators of PyTorch are not in the report, only ranges of NVTX"
 
 
