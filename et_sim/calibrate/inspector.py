@@ -177,7 +177,7 @@ def read_inspector(paths: Sequence[Path]) -> InspectorLog:
         for text in _objects(path):
             try:
                 record = decoder.decode(text)
-            except (msgspec.DecodeError, RecursionError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 log.damaged += 1
                 continue
             if record.header is not None:

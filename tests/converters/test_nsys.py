@@ -28,12 +28,11 @@ def converted(path: Path, output: str, capsys: pytest.CaptureFixture[str]) -> di
 
 def sums_of_sql(path: Path) -> dict[int, int]:
     """Return the nanoseconds of each stream's work, by SQL on the report."""
-    tables = ("KERNEL", "MEMCPY", "MEMSET")
-    parts = [f"SELECT streamId AS s, end - start AS d FROM CUPTI_ACTIVITY_KIND_{table}" for table in tables]
     with sqlite3.connect(path) as base:
-        return dict(
-            base.execute(f"SELECT s, SUM(d) FROM ({' UNION ALL '.join(parts)}) GROUP BY s").fetchall()
-        )
+        named = base.execute("SELECT name FROM sqlite_master WHERE name GLOB 'CUPTI*_[KM]E*'").fetchall()
+        parts = [f"SELECT streamId AS s, end - start AS d FROM {name}" for (name,) in named]
+        query = f"SELECT s, SUM(d) FROM ({' UNION ALL '.join(parts)}) GROUP BY s"
+        return dict(base.execute(query).fetchall())
 
 
 def sums_of_trace(path: Path) -> dict[int, int]:

@@ -169,7 +169,7 @@ def _plain(raw: bytes) -> Any:
         return plain_values(raw)
     try:
         return msgspec.json.decode(raw)
-    except (RecursionError, msgspec.DecodeError) as error:
+    except (RecursionError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise msgspec.ValidationError(str(error)) from None
 
 
