@@ -64,8 +64,10 @@ def _late(log: InspectorLog) -> list[dict[str, Any]]:
     import numpy as np
 
     groups, ranks, late = [], [], []
+    complete = np.zeros(len(log.communicators), np.int64)
     for _, times in log.table():
-        chosen = times.is_complete
+        complete += np.bincount(times.communicator[times.is_complete], minlength=len(complete))
+        chosen = times.is_complete & times.is_apart
         groups.append(times.communicator[chosen])
         ranks.append(times.last[chosen])
         late.append(times.late_us[chosen])
@@ -82,7 +84,7 @@ def _late(log: InspectorLog) -> list[dict[str, Any]]:
                 "rank": member,
                 "process": log.processes.get((number, member), ""),
                 "last_in": int(counts[at]),
-                "of": int((group == number).sum()),
+                "of": int(complete[number]),
                 "late_us": float(np.median(by[of.reshape(-1) == at])),
             }
         )

@@ -86,14 +86,19 @@ class OperationTimes(Struct, frozen=True, eq=False):
     communicator: Any
     is_complete: Any  # whether every rank has a record
 
+    @property
+    def is_apart(self) -> Any:
+        """Return whether the ranks of each operation came apart."""
+        return self.late_us > np.maximum(NEAR * self.us, NEAREST_US)
+
     def alone_us(self) -> tuple[float, int]:
         """Return the time of the collective if no rank waits, and the number of operations that show it.
 
         It lies between the times of the first and the last rank. Operations are taken whose ranks came nearly
         together, or as near as there are; without any, the number is 0.
         """
-        for near in (np.maximum(NEAR * self.us, NEAREST_US), FAR * self.us):
-            chosen = self.is_complete & (self.late_us <= np.minimum(near, FAR * self.us))
+        near = self.is_complete & (self.late_us <= FAR * self.us)
+        for chosen in (near & ~self.is_apart, near):
             if chosen.any():
                 return float(np.median((self.us + self.late_us / 2)[chosen])), int(chosen.sum())
         return 0.0, 0

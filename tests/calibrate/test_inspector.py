@@ -85,7 +85,9 @@ def simulated(seed: int) -> list[tuple[int, dict[str, Any]]]:
             work = builder.compute("work", micros=shuffled.randrange(1, 400), after=before[rank])
             own = size // RANKS if kind == "all_gather" else size  # traces have what each rank puts in
             late = builder.collective(kind, own, name=f"{number} {kind} {size}", after=[work])
-            switch = builder.collective("all_reduce", 1 << 22, name="sync", after=[late])  # ends at once for all
+            switch = builder.collective(
+                "all_reduce", 1 << 22, name="sync", after=[late]
+            )  # ends at once for all
             again = builder.collective(kind, own, name=f"{number + AGAIN} {kind} {size}", after=[switch])
             before[rank] = [again]
     machine = preset(f"h100-dgx:{RANKS}")

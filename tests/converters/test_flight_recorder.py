@@ -34,10 +34,9 @@ HANGS = {
 }
 
 
-def report_of(way: str, suffix: str = "") -> HangReport:
+def report_of(way: str, form: str = ".") -> HangReport:
     """Return the report on a hang that really happened."""
-    files = sorted(path for path in (DATA / way).iterdir() if path.suffix == suffix)
-    return explain(read_dumps(files))
+    return explain(read_dumps(sorted((DATA / form / way).iterdir())))
 
 
 def line_of(text: str) -> int:
@@ -46,10 +45,10 @@ def line_of(text: str) -> int:
     return next(number for number, line in enumerate(lines, 1) if text in line)
 
 
-@pytest.mark.parametrize("suffix", ["", ".json"])
-def test_hangs_that_happened_are_named_right(suffix: str) -> None:
+@pytest.mark.parametrize("form", [".", "json"])
+def test_hangs_that_happened_are_named_right(form: str) -> None:
     for way, (kind, ranks, operation, number) in HANGS.items():
-        report = report_of(way, suffix)
+        report = report_of(way, form)
         found = (report.kind, report.ranks, report.operation, report.number, report.group)
         assert (way, *found) == (way, kind, ranks, operation, number, "default_pg")
 
@@ -73,11 +72,11 @@ def test_sizes_and_operations_that_differ_are_both_stated() -> None:
 def test_what_a_dump_cannot_show_is_stated() -> None:
     assert "the buffers of ranks 0-2 were full" in " ".join(report_of("overwritten").notes)
     assert "rank 1 left no dump" in report_of("dead").notes
-    assert "JSON dumps have none" in " ".join(report_of("missing", ".json").notes)
+    assert "JSON dumps have none" in " ".join(report_of("missing", "json").notes)
 
 
 def test_the_command_prints_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for path in sorted((DATA / "missing").glob("trace_rank_?")):
+    for path in sorted((DATA / "missing").iterdir()):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     assert main(["recording", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()

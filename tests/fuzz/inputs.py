@@ -155,11 +155,9 @@ def write_inputs(folder: Path) -> None:
 
 def _write_recordings(folder: Path) -> None:
     """Write what jobs leave behind: dumps of a hang, profiles, and descriptions of hosts."""
-    dumps = RECORDINGS.parent / "data" / "flight_recorder" / "order"
-    for name, suffix in (("hang", ""), ("hang_json", ".json")):
-        (folder / name).mkdir()
-        for rank in range(3):
-            shutil.copy(dumps / f"trace_rank_{rank}{suffix}", folder / name)
+    dumps = RECORDINGS.parent / "data" / "flight_recorder"
+    shutil.copytree(dumps / "order", folder / "hang")
+    shutil.copytree(dumps / "json" / "order", folder / "hang_json")
     head = {"id": "0x1", "rank": 0, "n_ranks": 2, "nnodes": 1}
     version = {"inspector_output_format_version": "v4.0", "hostname": "h", "pid": 1}
     done = {"coll": "AllReduce", "coll_sn": 1, "coll_msg_size_bytes": 1 << 20, "coll_exec_time_us": 50}
