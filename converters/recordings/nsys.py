@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from converters.recordings.format import RecordingFormat, RecordingTask
 from converters.recordings.kineto_files import DeviceEvent, RankTimeline, convert_timelines, ranks_of_names
@@ -122,7 +123,11 @@ def _work(tables: SqliteTables, process: int, texts: dict[int, str]) -> Iterator
             if not _is_sound(start, end) or pid_of(whole(owner, process << 24)) != process:
                 continue
             number = whole(code)
-            args = {"device": whole(device, 0), "stream": whole(stream, 0), "correlation": whole(correlation)}
+            args: dict[str, Any] = {
+                "device": whole(device, 0),
+                "stream": whole(stream, 0),
+                "correlation": whole(correlation),
+            }
             if table in (MEMCPY, MEMSET):
                 args["bytes"] = whole(size, 0)
             if table == SYNC:

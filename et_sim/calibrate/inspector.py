@@ -226,9 +226,9 @@ def _objects(path: Path) -> Iterator[bytes]:
 
 
 def _add(log: InspectorLog, record: _Record, header: _Header, metadata: _Metadata, path: str) -> None:
-    for name, count in (record.dump_stats or {}).items():
-        if "dropped" in name and "since" not in name and isinstance(count, int):
-            key = path, header.id, name
+    for counter, count in (record.dump_stats or {}).items():
+        if "dropped" in counter and "since" not in counter and isinstance(count, int):
+            key = path, header.id, counter
             log.dropped[key] = max(log.dropped.get(key, 0), count)
     if record.p2p_perf is not None:
         log.messages += 1

@@ -209,7 +209,7 @@ def _outer_links(
 
 def _edge(reader: _Reader, edge: Any, ends: Any) -> _Edge:
     """Return an edge of the long form."""
-    given = [edge.get(key) if isinstance(edge, dict) else None for key in ("ep1", "ep2")]
+    given: list[Any] = [edge.get(key) if isinstance(edge, dict) else None for key in ("ep1", "ep2")]
     if not all(isinstance(end, dict) for end in given):
         raise reader.fault('an edge lacks "ep1" or "ep2"')
     if any(end.get("device") for end in given):

@@ -96,7 +96,8 @@ def _parsed(text: str, place: str) -> ElementTree.Element:
     """Return the root element; entities and deep nesting are refused."""
     if "<!" in text.replace("<!--", ""):
         raise MachineError("it declares a document type", place=place, remedy="NCCL writes none: remove it")
-    depth, root = 0, None
+    depth = 0
+    root: ElementTree.Element | None = None
     try:
         for event, element in ElementTree.iterparse(io.BytesIO(text.encode()), ("start", "end")):
             root = element if root is None else root

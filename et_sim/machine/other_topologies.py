@@ -1,5 +1,5 @@
-"""Topologies of other tools, as the lists of a graph file: ns-3, htsim, Garnet, GraphML, JSON node-link, NCCL,
-InfraGraph.
+"""Topologies of other tools, as the lists of a graph file: ns-3, htsim, Garnet, GraphML, JSON node-link,
+NCCL and InfraGraph.
 
 An importer returns devices and links in our file's form, and the line of each link.
 """
