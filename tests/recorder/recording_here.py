@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from forked import ranks_are_forked
 
 from et_sim.trace import Workload, read_workload
 from recorder.cli import main
@@ -50,8 +51,9 @@ class Recording(NamedTuple):
 def record(
     folder: Path, program: str, *arguments: str, world: int, options: tuple[str, ...] = ()
 ) -> Recording:
-    """Run `et-record` on a program."""
+    """Run `et-record` on a program, with forked processes."""
     manifest, report = folder / "job.workload.json", folder / "report.json"
     command = ("--world", str(world), "-o", str(manifest), "--report", str(report), *options)
-    assert main([*command, str(PROGRAMS / program), *arguments]) == 0
+    with ranks_are_forked():
+        assert main([*command, str(PROGRAMS / program), *arguments]) == 0
     return Recording(read_workload(manifest), json.loads(report.read_text()), manifest)
