@@ -54,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "deep: runs only with --deep, because it takes long",
         "exhaustive: runs only with --exhaustive: a release is worth it",
         "seeds(deep, exhaustive, at_a_time): the test gets ranges of so many `seeds` in all, with --deep",
+        "in_turn(days, day): a deep case runs with one seed in so many; by default cases in turn",
     )
     for line in lines:
         config.addinivalue_line("markers", line)
@@ -116,6 +117,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.option.exhaustive:
         deselect(config, items, lambda item: not item.get_closest_marker("exhaustive"))
+    if config.option.deep and not config.option.exhaustive:
+        of_other_days = _of_other_days(items, int(config.option.hypothesis_seed or 0))
+        deselect(config, items, lambda item: id(item) not in of_other_days)
     order = {name: number for number, name in enumerate(WITHOUT_ENGINE)}
     items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
     short = _short_suite(items)
@@ -123,6 +127,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         deselect(config, items, lambda item: id(item) not in short or _grows(item))
     elif not config.option.deep:
         deselect(config, items, lambda item: id(item) in short)
+
+
+def _of_other_days(items: list[pytest.Item], seed: int) -> set[int]:
+    """Return the ids of deep cases that run with other seeds than this one."""
+    found, cases = set(), Counter[tuple[Path, str]]()
+    for item in items:
+        if (mark := item.get_closest_marker("in_turn")) and item.get_closest_marker("deep"):
+            day = mark.kwargs.get("day")
+            if day is None:
+                day = cases[_test_of(item)]
+                cases[_test_of(item)] += 1
+            if (seed - day) % mark.kwargs["days"]:
+                found.add(id(item))
+    return found
 
 
 def _short_suite(items: list[pytest.Item]) -> set[int]:
