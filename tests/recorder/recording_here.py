@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,11 +50,16 @@ class Recording(NamedTuple):
 
 
 def record(
-    folder: Path, program: str, *arguments: str, world: int, options: tuple[str, ...] = ()
+    folder: Path,
+    program: str,
+    *arguments: str,
+    world: int,
+    options: tuple[str, ...] = (),
+    is_forked: bool = True,
 ) -> Recording:
-    """Run `et-record` on a program, with forked processes."""
+    """Run `et-record` on a program, with forked processes or its own ones."""
     manifest, report = folder / "job.workload.json", folder / "report.json"
     command = ("--world", str(world), "-o", str(manifest), "--report", str(report), *options)
-    with ranks_are_forked():
+    with ranks_are_forked() if is_forked else nullcontext():
         assert main([*command, str(PROGRAMS / program), *arguments]) == 0
     return Recording(read_workload(manifest), json.loads(report.read_text()), manifest)
