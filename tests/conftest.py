@@ -117,8 +117,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.option.exhaustive:
         deselect(config, items, lambda item: not item.get_closest_marker("exhaustive"))
     if config.option.deep and not config.option.exhaustive:
-        of_other_days = _of_other_days(items, int(config.option.hypothesis_seed or 0))
-        deselect(config, items, lambda item: id(item) not in of_other_days)
+        left_out = of_other_days(items, int(config.option.hypothesis_seed or 0))
+        deselect(config, items, lambda item: id(item) not in left_out)
     order = {name: number for number, name in enumerate(WITHOUT_ENGINE)}
     items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
     short = _short_suite(items)
@@ -128,7 +128,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         deselect(config, items, lambda item: id(item) in short)
 
 
-def _of_other_days(items: list[pytest.Item], seed: int) -> set[int]:
+def of_other_days(items: list[pytest.Item], seed: int) -> set[int]:
     """Return the ids of deep cases that run with other seeds than this one."""
     found, cases = set(), Counter[tuple[Path, str]]()
     for item in items:
