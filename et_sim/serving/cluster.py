@@ -28,7 +28,7 @@ from et_sim.serving.batcher import Batcher, Policy, Share
 from et_sim.serving.batcher import ServedSequence as Served
 from et_sim.serving.engines.description import FREE_OF_COST, Engine, is_prompt
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
-from et_sim.serving.requests import Request
+from et_sim.serving.requests import NONE, Request
 from et_sim.serving.steady import SteadyPasses, is_steady
 from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
 
@@ -86,6 +86,7 @@ class ServingCluster(Struct):
         default_factory=dict
     )  # blocks of caches to be sent, by request
     _coming: Iterator[Request] = field(default_factory=lambda: iter(()))  # of a closed loop
+    _turns: dict[int, Request] = field(default_factory=dict)  # that follow an answer, by its request
     _count: int = 0
     _done: int = 0
 
@@ -102,10 +103,11 @@ class ServingCluster(Struct):
         Those that warm up end before the others begin.
         """
         self._check(requests)
+        self._turns = {request.after: request for request in requests if request.after != NONE}
         now = 0
         parts = (requests[:warm_up], requests[warm_up:]) if concurrency else (requests,)
         for part in filter(None, parts):
-            self._coming = iter(part)
+            self._coming = (request for request in part if request.after == NONE)
             for request in islice(self._coming, concurrency or None):
                 self._send_request(replace(request, arrival_ns=now) if concurrency else request)
             now = self._go_on(now)
@@ -168,6 +170,8 @@ class ServingCluster(Struct):
                 self._done += 1
                 for request in islice(self._coming, 1):
                     self._send_request(replace(request, arrival_ns=received))
+                if turn := self._turns.get(sequence.request.number):
+                    self._send_request(replace(turn, arrival_ns=received + turn.think_ns))
             elif replica.pool.work == PREFILL:
                 self._move_to_decode(sequence, replica)
 

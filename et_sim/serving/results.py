@@ -195,7 +195,7 @@ class Serving(Struct, frozen=True, eq=False):
         span = max(last - first, 1)
         tokens = int(of["output_tokens"].sum())
         rows = self.passes()
-        is_open = not self.facts["concurrency"]
+        is_open = not self.facts["concurrency"] and not self.facts["sessions"]
         load = (
             load_of(of["arrival_ns"], of["finish_ns"], of["output_tokens"])
             if is_open

@@ -29,7 +29,7 @@ from et_sim.serving.replicas import (
     check_pools,
     make_pool,
 )
-from et_sim.serving.requests import CLOSED, POISSON, Request
+from et_sim.serving.requests import NONE, RULES, Request
 from et_sim.serving.results import Objectives, Serving
 from et_sim.tables.summary import Scope
 from et_sim.timeline.scope import MEMORY_UNKNOWN
@@ -87,7 +87,7 @@ def serve(
     requests = traffic.requests
     check(model, setup.plan)
     for request in requests:
-        check_length(model, request.prompt + request.output)
+        check_length(model, request.prompt + request.output, f"request {request.number}")
     machine = read_machine(**options.parts, profile=options.profile)
     setup = replace(
         setup,
@@ -126,6 +126,7 @@ def serve(
         "engine": setup.engine.name,
         "concurrency": traffic.concurrency,
         "warm_up": traffic.warm_up,
+        "sessions": len({request.session for request in requests} - {NONE}),
         "kernels": "machine" if not times.replayed else "tflops and memory-gbps",
     }
     counted = {request.number for request in requests[traffic.warm_up :]}
@@ -196,7 +197,7 @@ def _manifest(
     inputs = list(times.manifest.get("inputs", []))
     requests: Any = len(given)
     if isinstance(given, str):
-        is_rule = given.startswith((POISSON, CLOSED))
+        is_rule = given.startswith(RULES)
         requests = given if is_rule else Path(given).name
         if not is_rule:
             digest = hashlib.sha256(Path(given).read_bytes()).hexdigest()
