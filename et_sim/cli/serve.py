@@ -26,6 +26,7 @@ from et_sim.cli.jobs import (
 from et_sim.cli.options import run_options
 from et_sim.run.options import HELP
 from et_sim.serving.batcher import POLICIES
+from et_sim.serving.caching import ROUTERS
 from et_sim.serving.engines import DEFAULT
 
 if TYPE_CHECKING:
@@ -59,8 +60,10 @@ class Options(ReplicaOptions):
 
     requests: Annotated[
         str,
-        "CSV file with the columns arrival_s, prompt_tokens, output_tokens; or"
-        " poisson:RATE,COUNT,PROMPT,OUTPUT; or closed:PROMPT,OUTPUT[,COUNT] with --concurrency",
+        "CSV file with the columns arrival_s, prompt_tokens, output_tokens (and session, think_s), or a"
+        " trace of Mooncake, Azure or BurstGPT; or poisson:RATE,COUNT,PROMPT,OUTPUT; constant: likewise;"
+        " gamma:RATE,CV,COUNT,PROMPT,OUTPUT; sessions:RATE,COUNT,TURNS,PROMPT,OUTPUT,THINK_S; or"
+        " closed:PROMPT,OUTPUT[,COUNT] with --concurrency",
         "REQUESTS",
     ]
     concurrency: Annotated[
@@ -105,6 +108,18 @@ class Options(ReplicaOptions):
     cache_tokens: Annotated[Count, "tokens of a replica's cache, as an engine's log states them", SERVING] = (
         None
     )
+    prefix_cache: Annotated[
+        str | None,
+        "tokens that stay cached after their requests, for prompts that begin with the same ones: a number,"
+        " or all for as many as fit (default: none)",
+        SERVING,
+    ] = None
+    router: Annotated[
+        str | None,
+        f"replica of a request, that with the fewest tokens left: {' or '.join(ROUTERS)}, which counts those"
+        " that are cached there as done (default: load)",
+        SERVING,
+    ] = None
     context_step: Annotated[int, "round cached contexts up to so many tokens; 1: exact", SERVING] = 64
     capacity: Annotated[
         int | None,
@@ -158,6 +173,7 @@ def _name(requests: str) -> str:
 
 def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     """Return the model, the setup of serving, and the machine."""
+    from et_sim.serving.caching import Caching
     from et_sim.serving.clients import Client
     from et_sim.serving.engines.reading import read_engine
     from et_sim.serving.results import Objectives
@@ -180,6 +196,7 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
         cache_tokens=options.cache_tokens or 0,
         client=Client(options.concurrency or 0, options.lengths, options.warm_up, options.seed),
         engine=engine,
+        caching=Caching.of(options.prefix_cache, options.router),
         objectives=Objectives(int(options.ttft or 0), int(options.tpot or 0)),
     )
     return model, setup, run_options(options)

@@ -7,12 +7,15 @@ the rest of a sequence produces one more token.
 Cache is allocated in blocks: for all tokens of a sequence when it begins to run, and then for each further
 token. If none is left, the sequence that arrived last loses its own and waits at the front (recomputation);
 no other begins to run before one has finished.
+
+With a prefix cache, blocks of tokens stay where nothing else needs their room, and sequences that begin with
+the same tokens share them. A sequence computes at least its last token.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
@@ -21,6 +24,7 @@ from msgspec import Struct
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.lazy_names import loaded
+from et_sim.serving.prefixes import Found, Holding, PrefixCache, path_of
 from et_sim.serving.requests import Request
 from et_sim.workloads.inference.memory import CacheUnits
 
@@ -104,6 +108,8 @@ class ServedSequence(Struct, eq=False):
     finish_ns: int = NEVER
     transfer_ns: int = NEVER
     preemptions: int = 0
+    hit_tokens: int = 0  # of the prompt, which were there when it began
+    held: Holding | None = None  # blocks by content
 
     @property
     def all_tokens(self) -> int:
@@ -126,6 +132,16 @@ class ServedSequence(Struct, eq=False):
         return self.request.prompt + self.request.output - 1 - self.cached
 
 
+class HeldBlocks(NamedTuple):
+    """Blocks of a sequence that has left."""
+
+    blocks: int
+    held: Holding | None
+
+
+NOTHING = Found(0, 0)
+
+
 class Share(NamedTuple):
     """The tokens of a sequence in a batch."""
 
@@ -141,11 +157,18 @@ def blocks_for(tokens: int, block: int) -> int:
 class Batcher:
     """The sequences of one replica, which has a number of blocks.
 
-    If layers keep different numbers of tokens, blocks are units of memory, and `units` counts them.
+    If layers keep different numbers of tokens, blocks are units of memory, and `units` counts them. With
+    `prefixes`, there are blocks by content; those that no running sequence holds count as free.
     """
 
-    def __init__(self, policy: Policy, blocks: int, units: CacheUnits | None = None) -> None:
-        self.policy = policy
+    def __init__(
+        self,
+        policy: Policy,
+        blocks: int,
+        units: CacheUnits | None = None,
+        prefixes: PrefixCache | None = None,
+    ) -> None:
+        self.policy, self.prefixes = policy, prefixes
         self._needed = partial(blocks_for, block=policy.block) if units is None else units.of
         self.blocks = self.free = blocks
         self.waiting: deque[ServedSequence] = deque()
@@ -179,10 +202,11 @@ class Batcher:
 
     def admit_caches(self, begin: Callable[[ServedSequence], None]) -> None:
         """Allocate blocks for sequences whose cache comes from another replica, as long as they are next."""
-        while self.waiting and self.waiting[0].is_elsewhere and self._may_begin(self.waiting[0]):
-            if not self._batching.takes_caches(self):
+        while self.waiting and self.waiting[0].is_elsewhere:
+            found = self.found(self.waiting[0])
+            if not self._may_begin(self.waiting[0], found) or not self._batching.takes_caches(self):
                 return
-            sequence = self._take()
+            sequence = self._take(found)
             self.coming.append(sequence)
             begin(sequence)
 
@@ -190,23 +214,60 @@ class Batcher:
         """Run a sequence whose cache has arrived."""
         self.coming.remove(sequence)
         sequence.is_elsewhere = False
+        self._keep(sequence)
         self.running.append(sequence)
 
-    def release(self, blocks: int) -> None:
+    def release(self, given: HeldBlocks) -> None:
         """Free blocks that are no longer needed."""
-        self.free += blocks
+        self.free += given.blocks
+        if self.prefixes is not None and given.held is not None:
+            self.free -= self.prefixes.release(given.held)
+            self.prefixes.trim(self.free)
 
-    def _may_begin(self, sequence: ServedSequence) -> bool:
+    def found(self, sequence: ServedSequence) -> Found:
+        """Return the blocks of a sequence that are there by content, without its last token."""
+        if self.prefixes is None:
+            return NOTHING
+        most = (sequence.all_tokens - 1) // self.policy.block
+        return self.prefixes.find(path_of(sequence.request, self.policy.block), most)
+
+    def _may_begin(self, sequence: ServedSequence, found: Found) -> bool:
         is_place = len(self.running) + len(self.coming) < self.policy.max_batch
-        needed = self._needed(sequence.all_tokens)
+        needed = self._needed(sequence.all_tokens) - found.held
         return is_place and not self._is_full and needed <= self.free
 
-    def _take(self) -> ServedSequence:
-        """Take the first waiting sequence, with blocks for all its tokens."""
+    def _take(self, found: Found) -> ServedSequence:
+        """Take the first waiting sequence, with blocks for all its tokens; found ones are cached."""
         sequence = self.waiting.popleft()
         sequence.blocks = self._needed(sequence.all_tokens)
-        self.free -= sequence.blocks
+        self.free -= sequence.blocks - found.held
+        if self.prefixes is None:
+            return sequence
+        sequence.held = Holding(path_of(sequence.request, self.policy.block))
+        self.prefixes.advance(sequence.held, found.blocks)
+        self.prefixes.trim(self.free)
+        if not sequence.is_elsewhere:
+            sequence.cached = found.blocks * self.policy.block
+            self.left -= sequence.cached
+            if sequence.scheduled_ns == NEVER:
+                sequence.hit_tokens = sequence.cached
         return sequence
+
+    def _keep(self, sequence: ServedSequence) -> None:
+        """Hold the full blocks of a sequence by their content; of equal blocks, one is kept."""
+        if self.prefixes is not None and sequence.held is not None:
+            self.free += self.prefixes.advance(sequence.held, sequence.cached // self.policy.block)
+
+    def advance(self, shares: Sequence[Share], tokens: int) -> None:
+        """Add tokens of passes with single tokens, whose blocks are allocated, to each sequence."""
+        for sequence, _ in shares:
+            sequence.produced += tokens
+            sequence.cached += tokens
+            sequence.blocks = self._needed(sequence.all_tokens)
+            self._keep(sequence)
+        if self.prefixes is not None:
+            self.prefixes.trim(self.free)
+        self.left -= tokens * len(shares)
 
     # Batches.
 
@@ -220,12 +281,14 @@ class Batcher:
         Without parts, the first one may be longer.
         """
         shares: list[Share] = []
-        while self.waiting and not self.waiting[0].is_elsewhere and self._may_begin(self.waiting[0]):
-            pending = self.waiting[0].pending
+        while self.waiting and not self.waiting[0].is_elsewhere:
+            found = self.found(self.waiting[0])
+            pending = self.waiting[0].pending - found.blocks * self.policy.block
             tokens = min(pending, budget) if in_parts else pending
-            if not tokens or (tokens > budget and shares):
+            is_over = not tokens or (tokens > budget and shares)
+            if is_over or not self._may_begin(self.waiting[0], found):
                 break
-            shares.append(Share(self._take(), tokens))
+            shares.append(Share(self._take(found), tokens))
             budget -= tokens
             self.running.append(shares[-1].sequence)
         return shares
@@ -256,6 +319,8 @@ class Batcher:
             if taken := min(missing, self.free):
                 self.free -= taken
                 sequence.blocks += taken
+                if self.prefixes is not None:
+                    self.prefixes.trim(self.free)
                 continue
             last = self.running.pop()
             self._preempt(last)
@@ -264,9 +329,9 @@ class Batcher:
         return True
 
     def _preempt(self, sequence: ServedSequence) -> None:
-        self.release(sequence.blocks)
+        self.release(self._leave(sequence))
         self.left += sequence.cached
-        sequence.blocks = sequence.cached = 0
+        sequence.cached = 0
         sequence.preemptions += 1
         self.preemptions += 1
         self.waiting.appendleft(sequence)
@@ -278,6 +343,7 @@ class Batcher:
         for sequence, tokens in batch:
             sequence.cached += tokens
             self.left -= tokens
+            self._keep(sequence)
             if sequence.pending == 0:
                 sequence.produced += 1
                 given.append(sequence)
@@ -287,10 +353,14 @@ class Batcher:
         """Release a sequence with all its tokens."""
         self.release(self.drain(sequence))
 
-    def drain(self, sequence: ServedSequence) -> int:
-        """Remove a sequence that leaves; return the number of its blocks, which are still to be released."""
+    def drain(self, sequence: ServedSequence) -> HeldBlocks:
+        """Remove a sequence that leaves; return its blocks, which are still to be released."""
         self.running.remove(sequence)
         self.left -= sequence.left
         self._is_full = False
-        blocks, sequence.blocks = sequence.blocks, 0
-        return blocks
+        return self._leave(sequence)
+
+    def _leave(self, sequence: ServedSequence) -> HeldBlocks:
+        given = HeldBlocks(sequence.blocks, sequence.held)
+        sequence.blocks, sequence.held = 0, None
+        return given

@@ -24,8 +24,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
-from et_sim.serving.batcher import Batcher, Policy, Share
+from et_sim.serving.batcher import Batcher, HeldBlocks, Policy, Share
 from et_sim.serving.batcher import ServedSequence as Served
+from et_sim.serving.caching import BY_PREFIX, Caching
 from et_sim.serving.engines.description import FREE_OF_COST, Engine, is_prompt
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import NONE, Request
@@ -76,13 +77,14 @@ class ServingCluster(Struct):
     report: Callable[[int, int], None] = lambda *_: None  # time, and finished requests
     sights: tuple[AttentionSight, ...] = ()  # of layers with a limited sight
     engine: Engine = FREE_OF_COST
+    caching: Caching = field(default_factory=Caching)
     layers: int = 1  # of the model, whose kernels the host launches
     expert_layers: int = 0  # of these, those with experts
     replicas: list[Replica] = field(default_factory=list)
     iterations: list[ReplicaPass] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)  # in the order of the requests' numbers
     _events: list[tuple[Any, ...]] = field(default_factory=list)
-    _held: dict[int, tuple[Replica, int]] = field(
+    _held: dict[int, tuple[Replica, HeldBlocks]] = field(
         default_factory=dict
     )  # blocks of caches to be sent, by request
     _coming: Iterator[Request] = field(default_factory=lambda: iter(()))  # of a closed loop
@@ -93,7 +95,7 @@ class ServingCluster(Struct):
     def __post_init__(self) -> None:
         for pool in self.pools:
             for place in range(pool.groups):
-                batcher = Batcher(self.policy, pool.blocks, pool.units)
+                batcher = Batcher(self.policy, pool.blocks, pool.units, self.caching.new(self.policy.block))
                 self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
 
     def serve(self, requests: Sequence[Request], concurrency: int = 0, warm_up: int = 0) -> None:
@@ -140,17 +142,26 @@ class ServingCluster(Struct):
                         remedy="give more ranks to a replica, or more memory, or shorten the request",
                     )
 
-    def _least(self, *works: str) -> Replica:
-        """Return the replica with the least left to do of pools for these works."""
-        able = (replica for replica in self.replicas if replica.pool.work in works)
-        return min(able, key=lambda replica: (replica.batcher.left, replica.number))
+    def _least(self, sequence: Served, *works: str) -> Replica:
+        """Return the replica with the least left to do of pools for these works.
+
+        With the router by prefix, tokens of the sequence that are cached there count as done.
+        """
+
+        def left(replica: Replica) -> tuple[int, int]:
+            batcher, done = replica.batcher, 0
+            if self.caching.router == BY_PREFIX:
+                done = batcher.found(sequence).blocks * self.policy.block
+            return batcher.left - done, replica.number
+
+        return min((replica for replica in self.replicas if replica.pool.work in works), key=left)
 
     def _send_request(self, request: Request) -> None:
         self._push(request.arrival_ns + round(self.engine.host.before_ns), ARRIVES, Served(request))
 
     def _arrive(self, sequence: Served) -> None:
         self.served.append(sequence)
-        replica = self._least(BOTH, PREFILL)
+        replica = self._least(sequence, BOTH, PREFILL)
         sequence.replica = replica.number
         replica.batcher.enqueue(sequence)
 
@@ -177,7 +188,7 @@ class ServingCluster(Struct):
 
     def _move_to_decode(self, sequence: Served, replica: Replica) -> None:
         self._held[sequence.request.number] = replica, replica.batcher.drain(sequence)
-        other = self._least(DECODE)
+        other = self._least(sequence, DECODE)
         sequence.decode_replica, sequence.is_elsewhere = other.number, True
         other.batcher.enqueue(sequence)
 
@@ -206,7 +217,10 @@ class ServingCluster(Struct):
     def _send(self, now: int, target: Replica, sequence: Served) -> None:
         source, _ = self._held[sequence.request.number]
         begin = max(now, source.sends_until_ns, target.gets_until_ns)
-        took = self.times.transfer_ns(source.pool, source.place, target.pool, target.place, sequence.cached)
+        there = sequence.held.blocks * self.policy.block if sequence.held is not None else 0
+        tokens = sequence.cached - there
+        places = source.pool, source.place, target.pool, target.place
+        took = self.times.transfer_ns(*places, tokens) if tokens else 0
         source.sends_until_ns = target.gets_until_ns = begin + took
         sequence.transfer_ns = took
         self._push(begin + took, CACHE_ARRIVES, sequence, target)

@@ -27,6 +27,7 @@ from et_sim.basics.errors import InputError, did_you_mean, unreadable
 from et_sim.basics.files import is_file
 from et_sim.serving.requests import (
     CLOSED_FORM,
+    HASHED_TOKENS,
     LATEST_NS,
     MOST_REQUESTS,
     MOST_TOKENS,
@@ -36,7 +37,6 @@ from et_sim.serving.requests import (
 
 ARRIVAL, PROMPT, OUTPUT, SESSION, THINK = "arrival_s", "prompt_tokens", "output_tokens", "session", "think_s"
 COLUMNS = (ARRIVAL, PROMPT, OUTPUT)
-HASHED_TOKENS = 512  # of a block that has a hash
 NS_OF = {"s": 10**9, "ms": 10**6}
 _LONGEST_SHOWN = 20
 

@@ -28,6 +28,7 @@ LATEST_NS = 10**18
 MOST_TOKENS = 10**9
 MOST_REQUESTS = 10_000_000
 NONE = -1
+HASHED_TOKENS = 512  # of a block of a prompt that has a hash
 
 
 class Request(Struct, frozen=True):

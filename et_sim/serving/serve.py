@@ -16,6 +16,7 @@ from et_sim.machine.roofline import ANY
 from et_sim.machine.system import peaks_of
 from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import Policy
+from et_sim.serving.caching import Caching
 from et_sim.serving.clients import Client, read_traffic
 from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.engines.description import FREE_OF_COST, Engine
@@ -56,6 +57,7 @@ class Setup(Struct, frozen=True):
     cache_tokens: int = 0  # of a replica, as its log states them; 0: by the engine's rule of memory
     client: Client = field(default_factory=Client)
     engine: Engine = FREE_OF_COST
+    caching: Caching = field(default_factory=Caching)
     objectives: Objectives = field(default_factory=Objectives)
 
     def __post_init__(self) -> None:
@@ -97,6 +99,11 @@ def serve(
     npus = machine.network.ranks
     pools = _pools(model, setup, machine)
     check_pools(pools, npus)
+    if setup.caching.tokens and any(pool.units for pool in pools):
+        raise UsageError(
+            f"layers of {model.name} keep different numbers of tokens, whose blocks are not shared",
+            remedy="leave out --prefix-cache",
+        )
     times = times_of(model, options, npus, exchanges=setup.engine.exchanges)
 
     def report_progress(now_ns: int, done: int) -> None:
@@ -110,6 +117,7 @@ def serve(
         report_progress,
         sights(model),
         setup.engine.unpacking() if unpacks_weights(model, setup.plan) else setup.engine,
+        setup.caching,
         model.layers,
         sum(map(model.has_experts, range(model.layers))),
     )
@@ -139,6 +147,7 @@ def serve(
         facts,
         _manifest(given, model, setup, times),
         machine.system.costs,
+        setup.caching,
         setup.engine.errors,
     )
 

@@ -171,7 +171,7 @@ def test_sessions_have_times_and_lengths_of_their_own() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_session_without_thought_is_a_closed_loop_of_one(policy: str) -> None:
-    turns = [request for request in read_requests("sessions:1,1,6,40,9,0")]
+    turns = list(read_requests("sessions:1,1,6,40,9,0"))
     alone = [Request(turn.number, turns[0].arrival_ns, turn.prompt, turn.output) for turn in turns]
 
     def served(requests: list[Request], concurrency: int) -> list[tuple[int, int, int]]:

@@ -6,9 +6,10 @@ import random
 from typing import Any
 
 import pytest
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from et_sim.serving.batcher import POLICIES, Batching, Policy
+from et_sim.serving.caching import BY_PREFIX, Caching
 from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool
@@ -31,7 +32,7 @@ class TimesOfSums:
         return 300 * tokens
 
 
-def served(seed: int) -> tuple[list[dict[str, Any]], list[Any], list[tuple[int, int]]]:
+def served(seed: int) -> tuple[list[dict[str, Any]], list[Any], list[tuple[int, ...]]]:
     """Serve random requests; return the served ones, all passes, and what batchers have left."""
     chance = random.Random(seed)
     policy = Policy(
@@ -50,12 +51,22 @@ def served(seed: int) -> tuple[list[dict[str, Any]], list[Any], list[tuple[int, 
         Request(number, arrival, chance.randint(1, 40), chance.choice([1, 2, 30, 50]))
         for number, arrival in enumerate(arrivals)
     ]
-    cluster = ServingCluster(pools, policy, TimesOfSums(), chance.choice([1, 8]), engine=engine)
-    cluster.serve(given, chance.choice([0, 0, 4]))
+    step, concurrency = chance.choice([1, 8]), chance.choice([0, 0, 4])
+    caching = chance.choice([Caching(), Caching(100), Caching(10**9), Caching(10**9, BY_PREFIX)])
+    if caching.tokens:
+        prompts = [chance.choice([16, 33, 40]) for _ in given]  # equal ones have equal tokens
+        given = [
+            replace(of, prompt=prompt, hashes=(prompt,)) for of, prompt in zip(given, prompts, strict=True)
+        ]
+    cluster = ServingCluster(pools, policy, TimesOfSums(), step, engine=engine, caching=caching)
+    cluster.serve(given, concurrency)
     return (
         [asdict(sequence) for sequence in cluster.served],
         cluster.iterations,
-        [(replica.batcher.free, replica.batcher.left) for replica in cluster.replicas],
+        [
+            (of.batcher.free, of.batcher.left, of.batcher.prefixes.idle if of.batcher.prefixes else 0)
+            for of in cluster.replicas
+        ],
     )
 
 
