@@ -114,6 +114,12 @@ class Options(ReplicaOptions):
         " or all for as many as fit (default: none)",
         SERVING,
     ] = None
+    offload: Annotated[
+        str | None,
+        "tokens that stay in the memory of --memory after their requests, and are loaded in place of being"
+        " computed: a number, or all (default: none)",
+        SERVING,
+    ] = None
     router: Annotated[
         str | None,
         f"replica of a request, that with the fewest tokens left: {' or '.join(ROUTERS)}, which counts those"
@@ -132,6 +138,7 @@ class Options(ReplicaOptions):
     tpot: Annotated[Time, "the longest time per output token of a good request, such as 20ms", SERVING] = None
     system: Annotated[str | None, HELP["system"], MACHINE] = None
     network: Annotated[str | None, HELP["network"], MACHINE] = None
+    memory: Annotated[str | None, HELP["memory"], MACHINE] = None
     machine: Annotated[str | None, HELP["machine"], MACHINE] = None
     profile: Annotated[str | None, HELP["profile"], MACHINE] = None
     fold: Annotated[bool, HELP["fold"], MACHINE] = True
@@ -196,7 +203,7 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
         cache_tokens=options.cache_tokens or 0,
         client=Client(options.concurrency or 0, options.lengths, options.warm_up, options.seed),
         engine=engine,
-        caching=Caching.of(options.prefix_cache, options.router),
+        caching=Caching.of(options.prefix_cache, options.router, options.offload),
         objectives=Objectives(int(options.ttft or 0), int(options.tpot or 0)),
     )
     return model, setup, run_options(options)

@@ -109,6 +109,7 @@ class ServedSequence(Struct, eq=False):
     transfer_ns: int = NEVER
     preemptions: int = 0
     hit_tokens: int = 0  # of the prompt, which were there when it began
+    loaded_tokens: int = 0  # of all begins, which came from remote memory
     held: Holding | None = None  # blocks by content
 
     @property
@@ -158,7 +159,8 @@ class Batcher:
     """The sequences of one replica, which has a number of blocks.
 
     If layers keep different numbers of tokens, blocks are units of memory, and `units` counts them. With
-    `prefixes`, there are blocks by content; those that no running sequence holds count as free.
+    `prefixes`, there are blocks by content; those that no running sequence holds count as free. `remote` has
+    the blocks of sequences that have left, which are loaded in place of being computed.
     """
 
     def __init__(
@@ -167,8 +169,11 @@ class Batcher:
         blocks: int,
         units: CacheUnits | None = None,
         prefixes: PrefixCache | None = None,
+        remote: PrefixCache | None = None,
     ) -> None:
-        self.policy, self.prefixes = policy, prefixes
+        self.policy, self.prefixes, self.remote = policy, prefixes, remote
+        self.loads: list[Share] = []  # that begin, with the tokens to be loaded
+        self.loaded: deque[ServedSequence] = deque()  # that may be in a batch
         self._needed = partial(blocks_for, block=policy.block) if units is None else units.of
         self.blocks = self.free = blocks
         self.waiting: deque[ServedSequence] = deque()
@@ -221,6 +226,8 @@ class Batcher:
         """Free blocks that are no longer needed."""
         self.free += given.blocks
         if self.prefixes is not None and given.held is not None:
+            if self.remote is not None:
+                self.remote.put(given.held)
             self.free -= self.prefixes.release(given.held)
             self.prefixes.trim(self.free)
 
@@ -229,10 +236,14 @@ class Batcher:
         if self.prefixes is None:
             return NOTHING
         most = (sequence.all_tokens - 1) // self.policy.block
-        return self.prefixes.find(path_of(sequence.request, self.policy.block), most)
+        path = path_of(sequence.request, self.policy.block)
+        found = self.prefixes.find(path, most)
+        if self.remote is None or sequence.is_elsewhere:
+            return found
+        return found._replace(remote=max(self.remote.find(path, most).blocks - found.blocks, 0))
 
     def _may_begin(self, sequence: ServedSequence, found: Found) -> bool:
-        is_place = len(self.running) + len(self.coming) < self.policy.max_batch
+        is_place = len(self.running) + len(self.coming) + len(self.loaded) < self.policy.max_batch
         needed = self._needed(sequence.all_tokens) - found.held
         return is_place and not self._is_full and needed <= self.free
 
@@ -273,7 +284,10 @@ class Batcher:
 
     def next_batch(self) -> list[Share]:
         """Return the next batch; empty if there is nothing to do."""
-        return self._batching.next_batch(self)
+        batch = self._batching.next_batch(self)
+        if not batch and self.loaded:  # the last running sequence has lost its cache
+            batch = self._batching.next_batch(self)
+        return batch
 
     def prompts(self, budget: int, *, in_parts: bool = False) -> list[Share]:
         """Return sequences that begin to run, in the order of arrival, up to `budget` tokens.
@@ -281,17 +295,38 @@ class Batcher:
         Without parts, the first one may be longer.
         """
         shares: list[Share] = []
-        while self.waiting and not self.waiting[0].is_elsewhere:
-            found = self.found(self.waiting[0])
-            pending = self.waiting[0].pending - found.blocks * self.policy.block
+        while self.loaded or (self.waiting and not self.waiting[0].is_elsewhere):
+            sequence = (self.loaded or self.waiting)[0]
+            found = NOTHING if self.loaded else self.found(sequence)
+            pending = sequence.pending - found.blocks * self.policy.block
             tokens = min(pending, budget) if in_parts else pending
-            is_over = not tokens or (tokens > budget and shares)
-            if is_over or not self._may_begin(self.waiting[0], found):
+            is_over = not tokens or (tokens > budget and shares and not found.remote)
+            if is_over or not (self.loaded or self._may_begin(sequence, found)):
                 break
-            shares.append(Share(self._take(found), tokens))
+            if self.loaded:
+                self.loaded.popleft()
+            elif self._take(found) and found.remote:
+                self.coming.append(sequence)
+                self.loads.append(Share(sequence, found.remote * self.policy.block))
+                continue
+            shares.append(Share(sequence, tokens))
             budget -= tokens
-            self.running.append(shares[-1].sequence)
+            self.running.append(sequence)
         return shares
+
+    def begun_loads(self) -> list[Share]:
+        """Return the sequences whose cache is to be loaded from now on, each once."""
+        begun, self.loads = self.loads, []
+        return begun
+
+    def cache_loaded(self, sequence: ServedSequence, tokens: int) -> None:
+        """Let a sequence be in batches, since these tokens of its cache have come from remote memory."""
+        self.coming.remove(sequence)
+        sequence.cached += tokens
+        sequence.loaded_tokens += tokens
+        self.left -= tokens
+        self._keep(sequence)
+        self.loaded.append(sequence)
 
     def begun_prompts(self, budget: int) -> list[Share]:
         """Return further parts of prompts that have begun, up to `budget` tokens."""

@@ -8,8 +8,8 @@ separate pools, that is a replica for prompts; the request's cache then goes to 
 with the fewest left to do, which must have blocks for it. A replica sends one cache at a time, and receives
 one at a time, in the order in which blocks were allocated; its passes go on meanwhile.
 
-Events of the same time have this order: arrivals, ends of passes, ends of transfers; then all idle replicas
-begin.
+Events of the same time have this order: arrivals, ends of passes, ends of transfers, ends of loads; then all
+idle replicas begin.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from et_sim.serving.requests import NONE, Request
 from et_sim.serving.steady import SteadyPasses, is_steady
 from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
 
-ARRIVES, PASS_ENDS, CACHE_ARRIVES = range(3)
+ARRIVES, PASS_ENDS, CACHE_ARRIVES, CACHE_IS_LOADED = range(4)
 
 
 def by_work(loads: Sequence[Batch]) -> tuple[Batch, ...]:
@@ -65,6 +65,7 @@ class Replica(Struct):
     is_busy: bool = False
     sends_until_ns: int = 0
     gets_until_ns: int = 0
+    loads_until_ns: int = 0  # from remote memory
 
 
 class ServingCluster(Struct):
@@ -78,6 +79,7 @@ class ServingCluster(Struct):
     sights: tuple[AttentionSight, ...] = ()  # of layers with a limited sight
     engine: Engine = FREE_OF_COST
     caching: Caching = field(default_factory=Caching)
+    has_common_memory: bool = False  # remote memory is one for all replicas
     layers: int = 1  # of the model, whose kernels the host launches
     expert_layers: int = 0  # of these, those with experts
     replicas: list[Replica] = field(default_factory=list)
@@ -93,9 +95,12 @@ class ServingCluster(Struct):
     _done: int = 0
 
     def __post_init__(self) -> None:
+        block, choice = self.policy.block, self.caching
+        common = choice.new_remote(block) if self.has_common_memory else None
         for pool in self.pools:
             for place in range(pool.groups):
-                batcher = Batcher(self.policy, pool.blocks, pool.units, self.caching.new(self.policy.block))
+                remote = common or choice.new_remote(block)
+                batcher = Batcher(self.policy, pool.blocks, pool.units, choice.new(block), remote)
                 self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
 
     def serve(self, requests: Sequence[Request], concurrency: int = 0, warm_up: int = 0) -> None:
@@ -125,8 +130,11 @@ class ServingCluster(Struct):
                     self._arrive(*arguments)
                 elif kind == PASS_ENDS:
                     self._end_pass(now, *arguments)
-                else:
+                elif kind == CACHE_ARRIVES:
                     self._end_transfer(*arguments)
+                else:
+                    replica, sequence, tokens = arguments
+                    replica.batcher.cache_loaded(sequence, tokens)
             self._begin(now)
             self.report(now, self._done)
         return now + round(self.engine.host.after_ns)
@@ -206,6 +214,8 @@ class ServingCluster(Struct):
                 continue
             groups = self.replicas[replica.number : replica.number + replica.pool.plan.data]
             batches = [group.batcher.next_batch() for group in groups]
+            for group in groups:
+                self._load(now, group)
             if any(batches):
                 begun.append((self._run(now, groups, batches), groups, batches))
         if len(begun) == 1:
@@ -213,6 +223,13 @@ class ServingCluster(Struct):
             begun = [(self._repeated(end, groups, batches), groups, batches)]
         for end, groups, batches in begun:
             self._push(end, PASS_ENDS, groups, batches)
+
+    def _load(self, now: int, replica: Replica) -> None:
+        """Begin to load the caches of sequences from remote memory, one after the other."""
+        for sequence, tokens in replica.batcher.begun_loads():
+            begin = max(now, replica.loads_until_ns)
+            replica.loads_until_ns = begin + self.times.load_ns(replica.pool, tokens)
+            self._push(replica.loads_until_ns, CACHE_IS_LOADED, replica, sequence, tokens)
 
     def _send(self, now: int, target: Replica, sequence: Served) -> None:
         source, _ = self._held[sequence.request.number]
@@ -261,7 +278,7 @@ class ServingCluster(Struct):
         pool, batcher, count = replica.pool, replica.batcher, len(shares)
         if others or pool.work == PREFILL or pool.units or self.sights or not batcher.repeats:
             return end
-        if not is_steady(shares):
+        if count < len(batcher.running) or not is_steady(shares):
             return end
         passes, own = SteadyPasses(batcher, shares), sum(sequence.cached for sequence, _ in shares)
         padded = self.engine.padded(_segments(shares))

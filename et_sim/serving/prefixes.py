@@ -31,6 +31,7 @@ class Found(NamedTuple):
 
     blocks: int
     held: int
+    remote: int = 0  # further ones that remote memory has
 
 
 def path_of(request: Request, block: int) -> tuple[Piece, ...]:
@@ -135,6 +136,13 @@ class PrefixCache:
             holding.blocks = node.first
         holding.nodes.clear()
         return shared
+
+    def put(self, holding: Holding) -> None:
+        """Add the blocks of a sequence as idle ones, which were used last."""
+        mine = Holding(holding.path)
+        self.advance(mine, holding.blocks)
+        self.release(mine)
+        self.trim(ENDLESS)
 
     def trim(self, room: int) -> None:
         """Drop idle blocks until they fit this room, and are not more than allowed."""

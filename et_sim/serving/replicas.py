@@ -32,7 +32,7 @@ from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.batch import Batch, GroupBatches, check, sights
 from et_sim.workloads.inference.forward import make_replica, replica_program, run_by
 from et_sim.workloads.inference.memory import CacheUnits, SequenceCache, weight_bytes_of_stage
-from et_sim.workloads.inference.transfers import ReplicaPlace, make_transfer
+from et_sim.workloads.inference.transfers import ReplicaPlace, make_load, make_transfer
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.rank import Program
 from et_sim.workloads.training.plan import Plan
@@ -159,6 +159,9 @@ class Times(Protocol):
     def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
         """Return the time of sending the cache of these tokens from one replica to another."""
 
+    def load_ns(self, pool: CachePool, tokens: int) -> int:
+        """Return the time in which a group of a pool loads the cache of these tokens from remote memory."""
+
 
 class SimulatedTimes(Struct):
     """Times by simulation on a machine."""
@@ -169,6 +172,7 @@ class SimulatedTimes(Struct):
     manifest: Mapping[str, Any] = field(default_factory=dict)  # of the first pass
     passes: dict[tuple[int, GroupBatches], int] = field(default_factory=dict)
     transfers: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    loads: dict[tuple[int, int], int] = field(default_factory=dict)
     scope: Scope = field(default_factory=lambda: Scope(includes=[], leaves_out=[]))  # of the first pass
     replayed: int = 0  # kernels of the first pass with recorded times
     exchanges: str = ""  # the engine whose own all-reduces run; empty: those of the machine's library
@@ -229,6 +233,14 @@ class SimulatedTimes(Struct):
             workload = make_transfer(self.model, *places, tokens=tokens, ranks=self.npus)
             self.transfers[key] = self._simulated(workload)
         return self.transfers[key]
+
+    def load_ns(self, pool: CachePool, tokens: int) -> int:
+        """Return the time of a load by the first group of a pool, simulated the first time."""
+        key = (pool.first_rank, tokens)
+        if key not in self.loads:
+            workload = make_load(self.model, pool.place(0), tokens=tokens, ranks=self.npus)
+            self.loads[key] = self._simulated(workload)
+        return self.loads[key]
 
     def _simulated(self, workload: Workload) -> int:
         """Return the time until all ranks are done."""

@@ -166,7 +166,7 @@ class Serving(Struct, frozen=True, eq=False):
                 name: [getattr(sequence, name) for sequence in self.served]
                 for name in (
                     *("scheduled_ns", "first_token_ns", "finish_ns", "replica", "decode_replica"),
-                    *("transfer_ns", "preemptions", "hit_tokens"),
+                    *("transfer_ns", "preemptions", "hit_tokens", "loaded_tokens"),
                 )
             },
         }
@@ -255,11 +255,13 @@ class Serving(Struct, frozen=True, eq=False):
 
     def _prefixes(self, of: dict[str, Any]) -> dict[str, Any] | None:
         """Return what was cached when requests began, or None without a cache of prefixes."""
-        if not self.caching.tokens:
+        if not self.caching.shares_blocks:
             return None
         hits = of["hit_tokens"]
         return {
             "kept_tokens": None if self.caching.tokens == ENDLESS else self.caching.tokens,
+            "remote_tokens": None if self.caching.remote_tokens == ENDLESS else self.caching.remote_tokens,
+            "loaded_tokens": int(of["loaded_tokens"].sum()),
             "router": self.caching.router,
             "hit_tokens": int(hits.sum()),
             "hit_share": round(float(hits.sum() / of["prompt_tokens"].sum()), 6),

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import FieldError, UsageError
 from et_sim.machine import Machine, read_machine
+from et_sim.machine.remote_memory import MemoryKind
 from et_sim.machine.roofline import ANY
 from et_sim.machine.system import peaks_of
 from et_sim.run.options import RunOptions
@@ -41,6 +42,7 @@ from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
 CONTEXT_STEP = 64
+SHARED_MEMORIES = (MemoryKind.POOL, MemoryKind.HIERARCHICAL_POOL)
 
 
 class Setup(Struct, frozen=True):
@@ -99,11 +101,7 @@ def serve(
     npus = machine.network.ranks
     pools = _pools(model, setup, machine)
     check_pools(pools, npus)
-    if setup.caching.tokens and any(pool.units for pool in pools):
-        raise UsageError(
-            f"layers of {model.name} keep different numbers of tokens, whose blocks are not shared",
-            remedy="leave out --prefix-cache",
-        )
+    _check_caching(setup.caching, model, machine, pools)
     times = times_of(model, options, npus, exchanges=setup.engine.exchanges)
 
     def report_progress(now_ns: int, done: int) -> None:
@@ -118,6 +116,7 @@ def serve(
         sights(model),
         setup.engine.unpacking() if unpacks_weights(model, setup.plan) else setup.engine,
         setup.caching,
+        machine.memory.kind in SHARED_MEMORIES,
         model.layers,
         sum(map(model.has_experts, range(model.layers))),
     )
@@ -127,7 +126,7 @@ def serve(
         "machine": options.machine,
         "npus": npus,
         "network_model": times.manifest["model"],
-        "scope": _scope(times.scope, setup.engine),
+        "scope": _scope(times.scope, setup),
         "simulated_passes": len(times.passes),
         "simulated_transfers": len(times.transfers),
         "context_step": setup.context_step,
@@ -164,15 +163,32 @@ def _on_machine(model: Model, plan: Plan, machine: Machine, options: RunOptions)
     return plan if plan.computes or not types else replace(plan, computes=",".join(types))
 
 
-def _scope(of_pass: Scope, engine: Engine) -> Scope:
+def _check_caching(caching: Caching, model: Model, machine: Machine, pools: tuple[CachePool, ...]) -> None:
+    """Refuse a cache of prefixes that the model or the machine does not support."""
+    if caching.shares_blocks and any(pool.units for pool in pools):
+        raise UsageError(
+            f"layers of {model.name} keep different numbers of tokens, whose blocks are not shared",
+            remedy="leave out --prefix-cache and --offload",
+        )
+    if caching.remote_tokens and machine.memory.kind is MemoryKind.NONE:
+        raise UsageError(
+            "--offload requires a remote memory, such as the host's",
+            remedy='describe it in a file of --memory, as in {"memory-type": "PER_NPU_MEMORY_EXPANSION",'
+            ' "remote-mem-latency": 2000, "remote-mem-bw": 50}',
+        )
+
+
+def _scope(of_pass: Scope, setup: Setup) -> Scope:
     """Return what a pass includes and leaves out, with the omissions of serving."""
     lacking = [text for text in of_pass["leaves_out"] if text != MEMORY_UNKNOWN]
-    host = ["times of the engine's host"] if engine.name else []
+    host = ["times of the engine's host"] if setup.engine.name else []
+    stores = ["stores of caches in remote memory"] if setup.caching.remote_tokens else []
     return {
         "includes": [*of_pass["includes"], "queues of requests, and caches that fit memory", *host],
         "leaves_out": [
             "passes and transfers that slow each other",
             *([] if host else ["work between passes"]),
+            *stores,
             *lacking,
         ],
     }

@@ -193,6 +193,7 @@ REQUESTS = Table(
         transfer_ns int64?: the duration of that transfer; null if it stayed
         preemptions int32: how often it lost its cache, and was computed again
         hit_tokens int64: tokens of its prompt that were cached when it began
+        loaded_tokens int64: its tokens that were loaded from remote memory, each time that it began
     """),
 )
 

@@ -32,8 +32,8 @@ Policy = TypedDict("Policy", {
     "name": str, "block": NotRequired[int], "max_batch": NotRequired[int], "token_budget": NotRequired[int],
 })
 Prefixes = TypedDict("Prefixes", {
-    "kept_tokens": int | None, "router": str, "hit_tokens": int, "hit_share": float,
-    "requests_with_hits": int,
+    "kept_tokens": int | None, "remote_tokens": int | None, "loaded_tokens": int, "router": str,
+    "hit_tokens": int, "hit_share": float, "requests_with_hits": int,
 })
 ServingSummary = TypedDict("ServingSummary", {
     "requests": int, "duration_ns": int, "prompt_tokens": NotRequired[int],

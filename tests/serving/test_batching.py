@@ -20,7 +20,7 @@ from et_sim.serving.requests import Request
 from et_sim.workloads import Batch, Plan
 from et_sim.workloads.inference.batch import GroupBatches
 
-PASS_NS, TOKEN_NS, TRANSFER_NS = 1000, 10, 300
+PASS_NS, TOKEN_NS, TRANSFER_NS, LOAD_NS = 1000, 10, 300, 2
 
 
 @dataclass
@@ -37,6 +37,9 @@ class KnownTimes:
 
     def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:  # noqa: ARG002
         return TRANSFER_NS * tokens
+
+    def load_ns(self, pool: CachePool, tokens: int) -> int:  # noqa: ARG002
+        return LOAD_NS * tokens
 
 
 def pool(work: str = BOTH, replicas: int = 1, blocks: int = 1000, first: int = 0) -> CachePool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from test_batching import KnownTimes, pool
+from test_batching import LOAD_NS, PASS_NS, TOKEN_NS, KnownTimes, pool
 
 from et_sim.basics.errors import EtSimError
 from et_sim.serving.batcher import POLICIES, Policy
@@ -215,12 +215,14 @@ def test_all_blocks_come_back_whatever_is_shared_and_lost(blocks: int) -> None:
         chance = random.Random(seed)
         policy = Policy(chance.choice([*POLICIES]), chance.choice([3, 16]), 256, chance.choice([8, 16]))
         size = blocks * 16 // policy.block
-        caching = Caching(chance.choice([64, 2000, ENDLESS]), chance.choice(["load", BY_PREFIX]))
+        remote = chance.choice([0, 1000, ENDLESS])
+        caching = Caching(chance.choice([64, 2000, ENDLESS]), chance.choice(["load", BY_PREFIX]), remote)
         pools = (pool(replicas=2, blocks=size),)
         if chance.random() < 0.4:
             pools = (pool(PREFILL, blocks=size), pool(DECODE, 2, size, first=1))
         cluster = served(random_load(chance), caching, policy, *pools)
         hits += sum(of.hit_tokens for of in cluster.served)
+        assert remote or not any(of.loaded_tokens for of in cluster.served)
         assert all(of.produced == of.request.output for of in cluster.served)
     assert hits
 
@@ -285,3 +287,48 @@ def test_replicas_and_groups_have_caches_of_their_own() -> None:
     cluster = served(equal_prompts(2, apart_ns=0), EVERY, Policy(), pool(BOTH, 2))
     assert [of.hit_tokens for of in cluster.served] == [0, 0]
     assert cluster.replicas[0].batcher.prefixes is not cluster.replicas[1].batcher.prefixes
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_has_gone_is_loaded_in_place_of_being_computed(policy: str) -> None:
+    first, second = served(equal_prompts(2), Caching(0, remote_tokens=ENDLESS), Policy(policy)).served
+    assert (first.loaded_tokens, second.loaded_tokens, second.hit_tokens) == (0, 992, 0)
+    single = PASS_NS + TOKEN_NS * 8
+    assert second.first_token_ns - second.request.arrival_ns == 992 * LOAD_NS + single
+    computed = served(equal_prompts(2), Caching(0, remote_tokens=15), Policy(policy)).served[1]
+    assert (computed.loaded_tokens, computed.finish_ns) == (
+        0,
+        computed.request.arrival_ns + first.finish_ns,
+    )
+
+
+def test_only_what_is_not_cached_is_loaded() -> None:
+    load = [*equal_prompts(1), Request(1, 10**6, 500, 2, hashes=(9,)), *equal_prompts(3)[2:]]
+    of = served(load, Caching(ENDLESS, remote_tokens=ENDLESS), Policy(), pool(blocks=70)).served[2]
+    assert (of.hit_tokens, of.loaded_tokens) == (608, 384)  # 70 blocks, of which the second had 32
+
+
+def test_loads_of_a_replica_follow_each_other_and_others_run_meanwhile() -> None:
+    again = [Request(number, 10**7, 1000, 2, hashes=(0, 1)) for number in (1, 2)]
+    load = [*equal_prompts(1), *again, Request(3, 10**7, 40, 2)]
+    found = served(load, Caching(0, remote_tokens=ENDLESS), Policy()).served
+    waits = [of.scheduled_ns - 10**7 for of in found[1:]]
+    assert waits[2] == 0  # behind two that load
+    assert waits[0] < waits[1]
+    assert found[2].scheduled_ns >= 10**7 + 2 * 992 * LOAD_NS
+    assert found[2].loaded_tokens == 992
+
+
+def test_a_common_memory_has_what_any_replica_has_computed() -> None:
+    load = [*equal_prompts(1, apart_ns=0), *equal_prompts(3, apart_ns=0)[1:]]
+    load = [load[0], *(Request(of.number, 10**6, 1000, 4, hashes=of.hashes) for of in load[1:])]
+    for is_common, loaded in ((True, [0, 992, 992]), (False, [0, 992, 0])):
+        cluster = ServingCluster(
+            (pool(replicas=2),),
+            Policy(),
+            KnownTimes(),
+            caching=Caching(0, remote_tokens=ENDLESS),
+            has_common_memory=is_common,
+        )
+        cluster.serve(load)
+        assert [of.loaded_tokens for of in cluster.served] == loaded

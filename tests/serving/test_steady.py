@@ -31,6 +31,9 @@ class TimesOfSums:
     def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:  # noqa: ARG002
         return 300 * tokens
 
+    def load_ns(self, pool: CachePool, tokens: int) -> int:  # noqa: ARG002
+        return 7 * tokens
+
 
 def served(seed: int) -> tuple[list[dict[str, Any]], list[Any], list[tuple[int, ...]]]:
     """Serve random requests; return the served ones, all passes, and what batchers have left."""
@@ -53,13 +56,15 @@ def served(seed: int) -> tuple[list[dict[str, Any]], list[Any], list[tuple[int, 
     ]
     step, concurrency = chance.choice([1, 8]), chance.choice([0, 0, 4])
     caching = chance.choice([Caching(), Caching(100), Caching(10**9), Caching(10**9, BY_PREFIX)])
-    if caching.tokens:
+    caching = replace(caching, remote_tokens=chance.choice([0, 0, 100, 10**9]))
+    if caching.shares_blocks:
         prompts = [chance.choice([16, 33, 40]) for _ in given]  # equal ones have equal tokens
         given = [
             replace(of, prompt=prompt, hashes=(prompt,)) for of, prompt in zip(given, prompts, strict=True)
         ]
     cluster = ServingCluster(pools, policy, TimesOfSums(), step, engine=engine, caching=caching)
     cluster.serve(given, concurrency)
+    assert all(sequence.is_done for sequence in cluster.served)
     return (
         [asdict(sequence) for sequence in cluster.served],
         cluster.iterations,

@@ -1,4 +1,4 @@
-"""Transfers of the cache of a sequence from one replica to another.
+"""Transfers of the cache of a sequence from one replica to another, and loads from remote memory.
 
 Every rank gets its layers and heads from ranks that have them. If several have them, ranks take turns by
 their places.
@@ -7,14 +7,14 @@ their places.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from msgspec import Struct, structs
 
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.workload import Workload
-from et_sim.workloads.inference.memory import cached_bits_of_rank
+from et_sim.workloads.inference.memory import SequenceCache, cached_bits_of_rank
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.rank import PROFILE
 from et_sim.workloads.recurrence import STATE_BYTES
@@ -88,6 +88,22 @@ def make_transfer(
         moved = -(-size // 8)
         builders[sender].send(receiver, moved, name="cache send")
         builders[receiver].receive(sender, moved, name="cache receive")
+    return _workload(builders, ranks)
+
+
+def make_load(model: Model, place: ReplicaPlace, *, tokens: int, ranks: int) -> Workload:
+    """Return the loads of a sequence of some tokens: each rank loads its layers and heads, all at once."""
+    builders: dict[int, TraceBuilder] = {}
+    for stage in range(place.plan.pipeline):
+        size = SequenceCache.of(model, place.plan, stage).bytes(tokens)
+        for tensor in range(place.plan.tensor if size else 0):
+            builder = builders[place.rank(stage, tensor)] = TraceBuilder(source="<cache>")
+            builder.load(size, name="cache load")
+    return _workload(builders, ranks)
+
+
+def _workload(builders: Mapping[int, TraceBuilder], ranks: int) -> Workload:
+    """Return the workload of some ranks; the other ones of `ranks` do nothing."""
     of_rank = np.zeros(ranks, np.int32)
     for number, rank in enumerate(builders, 1):
         of_rank[rank] = number
