@@ -90,6 +90,11 @@ class Options(ReplicaOptions):
     decode_dp: Annotated[int | None, "--dp of a decode replica, likewise", SERVING] = None
     decode_ep: Annotated[int | None, "--ep of a decode replica, likewise", SERVING] = None
     decode_pp: Annotated[int | None, "--pp of a decode replica, likewise", SERVING] = None
+    transfer: Annotated[
+        str | None,
+        "caches to decode replicas: whole after the prompt, or layers while it is computed (default: whole)",
+        SERVING,
+    ] = None
     engine: Annotated[
         str,
         "vllm, trtllm or sglang, with :VERSION or not, or a file: batching, memory, host (default: vllm)",
@@ -185,6 +190,7 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     from et_sim.serving.engines.reading import read_engine
     from et_sim.serving.results import Objectives
     from et_sim.serving.serve import Setup
+    from et_sim.serving.transfers import WHOLE
 
     plan = read_plan(options)
     model = read_model(options, plan)
@@ -204,6 +210,7 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
         client=Client(options.concurrency or 0, options.lengths, options.warm_up, options.seed),
         engine=engine,
         caching=Caching.of(options.prefix_cache, options.router, options.offload),
+        transfer=options.transfer or WHOLE,
         objectives=Objectives(int(options.ttft or 0), int(options.tpot or 0)),
     )
     return model, setup, run_options(options)

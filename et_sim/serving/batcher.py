@@ -181,6 +181,7 @@ class Batcher:
         self.coming: list[ServedSequence] = []  # their cache is on its way here
         self.preemptions = 0
         self.left = 0  # tokens that are still to be processed
+        self.has_begun = False  # sequences, with the last batch
         self._is_full = False
         self._batching = policy.batching
 
@@ -284,6 +285,7 @@ class Batcher:
 
     def next_batch(self) -> list[Share]:
         """Return the next batch; empty if there is nothing to do."""
+        self.has_begun = False
         batch = self._batching.next_batch(self)
         if not batch and self.loaded:  # the last running sequence has lost its cache
             batch = self._batching.next_batch(self)
@@ -312,6 +314,7 @@ class Batcher:
             shares.append(Share(sequence, tokens))
             budget -= tokens
             self.running.append(sequence)
+        self.has_begun = bool(shares)
         return shares
 
     def begun_loads(self) -> list[Share]:

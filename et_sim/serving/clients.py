@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
+from et_sim.serving.reading import read_requests
 from et_sim.serving.requests import (
     CLOSED,
     CLOSED_FORM,
@@ -25,7 +26,6 @@ from et_sim.serving.requests import (
     Request,
     checked_seed,
     counts_of_rule,
-    read_requests,
 )
 
 COUNTED = 10  # requests of a closed loop for each one under way

@@ -5,8 +5,7 @@ as a replica for requests, but all groups of a replica begin and end their passe
 
 A request goes to the replica with the fewest tokens still to be processed, the first one of several. With
 separate pools, that is a replica for prompts; the request's cache then goes to the replica for further tokens
-with the fewest left to do, which must have blocks for it. A replica sends one cache at a time, and receives
-one at a time, in the order in which blocks were allocated; its passes go on meanwhile.
+with the fewest left to do, which must have blocks for it. Passes go on while caches are sent (`transfers`).
 
 Events of the same time have this order: arrivals, ends of passes, ends of transfers, ends of loads; then all
 idle replicas begin.
@@ -31,7 +30,9 @@ from et_sim.serving.engines.description import FREE_OF_COST, Engine, is_prompt
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import NONE, Request
 from et_sim.serving.steady import SteadyPasses, is_steady
+from et_sim.serving.transfers import Transfer, Transfers, Window
 from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
+from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache
 
 ARRIVES, PASS_ENDS, CACHE_ARRIVES, CACHE_IS_LOADED = range(4)
 
@@ -63,9 +64,19 @@ class Replica(Struct):
     place: int  # in the pool, counted by groups of ranks with sequences of their own
     batcher: Batcher
     is_busy: bool = False
-    sends_until_ns: int = 0
-    gets_until_ns: int = 0
+    begun_ns: int = 0  # its last pass
+    sent_ns: int = 0  # the end of its last transfer
     loads_until_ns: int = 0  # from remote memory
+
+
+class HeldCache(NamedTuple):
+    """A cache that is to be sent, and the pass that ended with it."""
+
+    source: Replica
+    blocks: HeldBlocks
+    pass_end_ns: int
+    layers: int  # those left at the end of the pass, if its blocks are there then; 0: all
+    tokens: int  # of these layers
 
 
 class ServingCluster(Struct):
@@ -82,19 +93,20 @@ class ServingCluster(Struct):
     has_common_memory: bool = False  # remote memory is one for all replicas
     layers: int = 1  # of the model, whose kernels the host launches
     expert_layers: int = 0  # of these, those with experts
+    by_layers: bool = False  # caches are sent while their prompts are computed
     replicas: list[Replica] = field(default_factory=list)
     iterations: list[ReplicaPass] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)  # in the order of the requests' numbers
     _events: list[tuple[Any, ...]] = field(default_factory=list)
-    _held: dict[int, tuple[Replica, HeldBlocks]] = field(
-        default_factory=dict
-    )  # blocks of caches to be sent, by request
+    _held: dict[int, HeldCache] = field(default_factory=dict)  # caches to be sent, by request
+    _transfers: Transfers = field(default_factory=lambda: Transfers(lambda _: ()))
     _coming: Iterator[Request] = field(default_factory=lambda: iter(()))  # of a closed loop
     _turns: dict[int, Request] = field(default_factory=dict)  # that follow an answer, by its request
     _count: int = 0
     _done: int = 0
 
     def __post_init__(self) -> None:
+        self._transfers = Transfers(self.times.ends_ns)
         block, choice = self.policy.block, self.caching
         common = choice.new_remote(block) if self.has_common_memory else None
         for pool in self.pools:
@@ -131,7 +143,7 @@ class ServingCluster(Struct):
                 elif kind == PASS_ENDS:
                     self._end_pass(now, *arguments)
                 elif kind == CACHE_ARRIVES:
-                    self._end_transfer(*arguments)
+                    self._end_transfer(now, *arguments)
                 else:
                     replica, sequence, tokens = arguments
                     replica.batcher.cache_loaded(sequence, tokens)
@@ -179,7 +191,9 @@ class ServingCluster(Struct):
 
     def _end_of_group(self, now: int, replica: Replica, batch: list[Share]) -> None:
         replica.is_busy = False
+        moved: list[Share] = []
         received = now + round(self.engine.host.after_ns)
+        tokens = {sequence.request.number: count for sequence, count in batch}
         for sequence in replica.batcher.complete(batch):
             if sequence.first_token_ns < 0:
                 sequence.first_token_ns = received
@@ -192,22 +206,52 @@ class ServingCluster(Struct):
                 if turn := self._turns.get(sequence.request.number):
                     self._send_request(replace(turn, arrival_ns=received + turn.think_ns))
             elif replica.pool.work == PREFILL:
-                self._move_to_decode(sequence, replica)
+                moved.append(Share(sequence, tokens[sequence.request.number]))
+        self._move_to_decode(now, replica, moved)
 
-    def _move_to_decode(self, sequence: Served, replica: Replica) -> None:
-        self._held[sequence.request.number] = replica, replica.batcher.drain(sequence)
-        other = self._least(sequence, DECODE)
-        sequence.decode_replica, sequence.is_elsewhere = other.number, True
-        other.batcher.enqueue(sequence)
+    def _move_to_decode(self, now: int, replica: Replica, moved: Sequence[Share]) -> None:
+        """Choose the replicas for further tokens of sequences whose prompts have ended together."""
+        for sequence, _ in moved:
+            other = self._least(sequence, DECODE)
+            sequence.decode_replica, sequence.is_elsewhere = other.number, True
+            other.batcher.enqueue(sequence)
+        left = self._layers_left(now, replica, moved) if self.by_layers and moved else 0
+        for sequence, tokens in moved:
+            new = tokens if left == 1 and sequence.scheduled_ns < replica.begun_ns else sequence.cached
+            blocks = replica.batcher.drain(sequence)
+            self._held[sequence.request.number] = HeldCache(replica, blocks, now, left, new)
 
-    def _end_transfer(self, sequence: Served, other: Replica) -> None:
-        source, blocks = self._held.pop(sequence.request.number)
-        source.batcher.release(blocks)
-        other.batcher.cache_arrived(sequence)
+    def _layers_left(self, now: int, replica: Replica, moved: Sequence[Share]) -> int:
+        """Return the layers that are still to be sent at the end of a pass."""
+        layer_ns = 0
+        for sequence, tokens in moved:
+            new = tokens if sequence.scheduled_ns < replica.begun_ns else sequence.cached
+            places = self._place(replica), self._place(self.replicas[sequence.decode_replica])
+            layer_ns += self.times.ends_ns([SentCache(*places, new, 1)])[0]
+        window = Window(replica.begun_ns, now, replica.sent_ns, self.layers)
+        return window.left(layer_ns)
+
+    @staticmethod
+    def _place(replica: Replica) -> ReplicaPlace:
+        return replica.pool.place(replica.place)
+
+    def _end_transfer(self, now: int, transfer: Transfer) -> None:
+        if not self._transfers.end(transfer, now):
+            return
+        sequence, held = transfer.sequence, self._held.pop(transfer.sequence.request.number)
+        sequence.transfer_ns, held.source.sent_ns = now - transfer.begin_ns, now
+        held.source.batcher.release(held.blocks)
+        self.replicas[transfer.target].batcher.cache_arrived(sequence)
+        self._begin_transfers(now)
+
+    def _begin_transfers(self, now: int) -> None:
+        for transfer in self._transfers.begin(now):
+            self._push(transfer.end_ns, CACHE_ARRIVES, transfer)
 
     def _begin(self, now: int) -> None:
         for replica in self.replicas:
             replica.batcher.admit_caches(partial(self._send, now, replica))
+        self._begin_transfers(now)
         begun = []
         for replica in self.replicas:
             if replica.is_busy or replica.place % replica.pool.plan.data:
@@ -232,15 +276,14 @@ class ServingCluster(Struct):
             self._push(replica.loads_until_ns, CACHE_IS_LOADED, replica, sequence, tokens)
 
     def _send(self, now: int, target: Replica, sequence: Served) -> None:
-        source, _ = self._held[sequence.request.number]
-        begin = max(now, source.sends_until_ns, target.gets_until_ns)
+        """Let a cache be sent, as far as it is not there; its blocks are allocated."""
+        held = self._held[sequence.request.number]
         there = sequence.held.blocks * self.policy.block if sequence.held is not None else 0
-        tokens = sequence.cached - there
-        places = source.pool, source.place, target.pool, target.place
-        took = self.times.transfer_ns(*places, tokens) if tokens else 0
-        source.sends_until_ns = target.gets_until_ns = begin + took
-        sequence.transfer_ns = took
-        self._push(begin + took, CACHE_ARRIVES, sequence, target)
+        tokens, layers = sequence.cached - there, 0
+        if held.pass_end_ns == now and held.layers < self.layers:
+            tokens, layers = min(tokens, held.tokens), held.layers
+        sent = SentCache(self._place(held.source), self._place(target), tokens, layers)
+        self._transfers.add(Transfer(sequence, held.source.number, target.number, sent))
 
     def _run(self, now: int, groups: Sequence[Replica], batches: Sequence[list[Share]]) -> int:
         """Begin a pass of all groups of a replica; return its end, which is the same for all of them."""
@@ -249,7 +292,7 @@ class ServingCluster(Struct):
         took = self.times.pass_ns(groups[0].pool, loads[0] if len(loads) == 1 else by_work(loads))
         end = now + max(self._pass_ns(took, batch) for batch in loads)
         for replica, shares, batch, of_batch in zip(groups, batches, loads, segments, strict=True):
-            replica.is_busy = True
+            replica.is_busy, replica.begun_ns = True, now
             for sequence, _ in shares:
                 if sequence.scheduled_ns < 0:
                     sequence.scheduled_ns = now
@@ -278,7 +321,7 @@ class ServingCluster(Struct):
         pool, batcher, count = replica.pool, replica.batcher, len(shares)
         if others or pool.work == PREFILL or pool.units or self.sights or not batcher.repeats:
             return end
-        if count < len(batcher.running) or not is_steady(shares):
+        if batcher.has_begun or not is_steady(shares):
             return end
         passes, own = SteadyPasses(batcher, shares), sum(sequence.cached for sequence, _ in shares)
         padded = self.engine.padded(_segments(shares))

@@ -1,12 +1,10 @@
 """Blocks of the cache by their content, so that requests that begin with equal tokens share them.
 
 Content is a path of pieces: of a request with hashes one for each hash, then one of its own tokens; of a
-session one piece, which its turns continue. Blocks of a piece are there from its first one on. Those that no
-running sequence holds are idle, and go when their room is needed: those released longest ago first, of one
+session one piece, which its turns continue. Blocks of a piece are there from its first one on. Blocks without
+a running sequence are idle, and go when their room is needed: those released longest ago first, and of one
 sequence from its end. So a block never goes before those that follow it, and all blocks of a piece that were
-released together are one segment.
-
-Of equal blocks that several sequences compute, one is kept.
+released together are one segment. If several sequences compute equal blocks, the first of them stays.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Requests: their arrivals, the lengths of their prompts, and the numbers of tokens to be produced.
 
-They come from a file (`request_files`) or a rule (`rules`). A request of a session follows the answer of the
+A request of a session follows the answer of the
 one before by a think time, and its prompt begins with that request's prompt and answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -45,28 +44,8 @@ class Request(Struct, frozen=True):
 
     @property
     def stream(self) -> int:
-        """Return the number of the request with whose tokens its own begin, as far as hashes do not say."""
+        """Return the first request of its session, whose tokens its prompt continues; else its own number."""
         return self.number if self.session == NONE else self.session
-
-
-def read_requests(given: str, seed: int | None = None) -> tuple[Request, ...]:
-    """Return the requests of a file, or made by a rule, in the order of arrival; `seed` is of a rule only.
-
-    Requests of a session follow each other, at the place of the first one.
-    """
-    is_rule = given.startswith(RULES)
-    if seed is not None and not is_rule:
-        raise UsageError("--seed is only for requests that are made by a rule", remedy="leave it out")
-    if is_rule:
-        from et_sim.serving.rules import requests_of_rule
-
-        requests = requests_of_rule(given, checked_seed(seed))
-    else:
-        from et_sim.serving.request_files import requests_of_file
-
-        requests = requests_of_file(Path(given))
-    begins = {request.number: request.arrival_ns for request in requests}
-    return tuple(sorted(requests, key=lambda request: (begins[request.stream], request.number)))
 
 
 def checked_seed(seed: int | None) -> int:

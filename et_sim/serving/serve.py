@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
-from et_sim.basics.errors import FieldError, UsageError
+from et_sim.basics.errors import FieldError, UsageError, did_you_mean
 from et_sim.machine import Machine, read_machine
 from et_sim.machine.remote_memory import MemoryKind
 from et_sim.machine.roofline import ANY
@@ -33,6 +33,7 @@ from et_sim.serving.replicas import (
 )
 from et_sim.serving.requests import NONE, RULES, Request
 from et_sim.serving.results import Objectives, Serving
+from et_sim.serving.transfers import LAYERS, TRANSFERS, WHOLE
 from et_sim.tables.summary import Scope
 from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
@@ -60,6 +61,7 @@ class Setup(Struct, frozen=True):
     client: Client = field(default_factory=Client)
     engine: Engine = FREE_OF_COST
     caching: Caching = field(default_factory=Caching)
+    transfer: str = WHOLE  # of caches between replicas
     objectives: Objectives = field(default_factory=Objectives)
 
     def __post_init__(self) -> None:
@@ -67,6 +69,14 @@ class Setup(Struct, frozen=True):
             raise UsageError(
                 f"--memory-share is {self.memory_share}",
                 remedy="give a share above 0 and up to 1, such as 0.9",
+            )
+        if self.transfer not in TRANSFERS:
+            remedy = did_you_mean(self.transfer, TRANSFERS) or f"known: {', '.join(TRANSFERS)}"
+            raise UsageError(f"there is no transfer {self.transfer!r}", remedy=remedy)
+        if self.transfer == LAYERS and not self.prefill_replicas:
+            raise UsageError(
+                "--transfer layers requires separate prefill and decode replicas",
+                remedy="give --prefill-replicas and --decode-replicas, too",
             )
         if not 1 <= self.context_step <= 10**9:
             raise UsageError(
@@ -119,6 +129,7 @@ def serve(
         machine.memory.kind in SHARED_MEMORIES,
         model.layers,
         sum(map(model.has_experts, range(model.layers))),
+        setup.transfer == LAYERS,
     )
     cluster.serve(requests, traffic.concurrency, traffic.warm_up)
     facts = {
@@ -133,6 +144,7 @@ def serve(
         "engine": setup.engine.name,
         "concurrency": traffic.concurrency,
         "warm_up": traffic.warm_up,
+        "transfer": setup.transfer,
         "sessions": len({request.session for request in requests} - {NONE}),
         "kernels": "machine" if not times.replayed else "tflops and memory-gbps",
     }
@@ -186,7 +198,7 @@ def _scope(of_pass: Scope, setup: Setup) -> Scope:
     return {
         "includes": [*of_pass["includes"], "queues of requests, and caches that fit memory", *host],
         "leaves_out": [
-            "passes and transfers that slow each other",
+            "passes that slow each other or transfers",
             *([] if host else ["work between passes"]),
             *stores,
             *lacking,

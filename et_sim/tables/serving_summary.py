@@ -45,7 +45,7 @@ ServingSummary = TypedDict("ServingSummary", {
     "network_model": str, "scope": NotRequired[Scope], "simulated_passes": int,
     "simulated_transfers": int, "context_step": int, "kernels": str,
     "engine": NotRequired[str], "concurrency": NotRequired[int], "warm_up": NotRequired[int],
-    "sessions": NotRequired[int], "prefixes": NotRequired[Prefixes | None],
+    "transfer": NotRequired[str], "sessions": NotRequired[int], "prefixes": NotRequired[Prefixes | None],
     "bands": NotRequired[dict[str, list[int]] | None],
 })
 # fmt: on

@@ -213,6 +213,7 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
     distinct = plural(summary["simulated_passes"], "distinct pass", "distinct passes")
     transfers = summary["simulated_transfers"]
     also = f" and {plural(transfers, 'distinct transfer')}" if transfers else ""
+    also += " (by layers)" if summary.get("transfer") == "layers" else ""
     if engine := summary.get("engine"):
         setting.append(("engine", engine))
     if under_way := summary.get("concurrency"):

@@ -14,8 +14,9 @@ from et_sim.serving.batcher import POLICIES, Policy
 from et_sim.serving.caching import ALL, BY_PREFIX, Caching
 from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.prefixes import ENDLESS, Found, Holding, Piece, PrefixCache, path_of
+from et_sim.serving.reading import read_requests
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool
-from et_sim.serving.requests import Request, read_requests
+from et_sim.serving.requests import Request
 
 EVERY = Caching(ENDLESS)
 

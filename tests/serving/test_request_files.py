@@ -15,7 +15,8 @@ from et_sim.basics.errors import EtSimError
 from et_sim.serving.batcher import POLICIES, Policy
 from et_sim.serving.clients import Client, read_traffic
 from et_sim.serving.cluster import ServingCluster
-from et_sim.serving.requests import Request, read_requests
+from et_sim.serving.reading import read_requests
+from et_sim.serving.requests import Request
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"

@@ -22,7 +22,7 @@ from et_sim.serving.results import Objectives, Serving
 from et_sim.serving.serve import Setup, serve
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, read_model
 from et_sim.workloads.inference.memory import weight_bytes_of_stage
-from et_sim.workloads.inference.transfers import ReplicaPlace, make_transfer, messages
+from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache, make_transfers, messages
 from et_sim.workloads.models.model import Attention
 
 MACHINE = RunOptions(machine="h100-dgx:2")
@@ -99,7 +99,7 @@ def test_separate_replicas_add_the_time_of_the_cache_on_its_way() -> None:
     apart = serve(given, MODEL, Setup(plan=PLAN, prefill_replicas=1, context_step=1), options)
     together = serve(given, MODEL, Setup(plan=PLAN, context_step=1), options)
     of, beside = apart.requests(), together.requests()
-    sent = make_transfer(MODEL, ReplicaPlace(PLAN, 0), ReplicaPlace(PLAN, 2), tokens=300, ranks=4)
+    sent, _ = make_transfers(MODEL, [SentCache(ReplicaPlace(PLAN, 0), ReplicaPlace(PLAN, 2), 300)], 4)
     took = int(et_sim.simulate(sent, machine="h100-dgx:4").makespan_ns)
     assert of["ttft_ns"].tolist() == beside["ttft_ns"].tolist()
     assert of["transfer_ns"].tolist() == [took]

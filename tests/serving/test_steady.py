@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from et_sim.serving.engines.description import Engine
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool
 from et_sim.serving.requests import Request
 from et_sim.workloads import Batch, Plan
+from et_sim.workloads.inference.transfers import SentCache
 
 
 class TimesOfSums:
@@ -28,8 +30,8 @@ class TimesOfSums:
         prefill, decode = batch.prefill, batch.decode
         return 1000 + 7 * prefill.pairs + 11 * decode.segments + 3 * decode.keys + 5 * batch.sampled
 
-    def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:  # noqa: ARG002
-        return 300 * tokens
+    def ends_ns(self, caches: Sequence[SentCache]) -> list[int]:
+        return [of.begin_ns + 300 * of.tokens for of in caches]
 
     def load_ns(self, pool: CachePool, tokens: int) -> int:  # noqa: ARG002
         return 7 * tokens
