@@ -198,7 +198,7 @@ def _scope(of_pass: Scope, setup: Setup) -> Scope:
     return {
         "includes": [*of_pass["includes"], "queues of requests, and caches that fit memory", *host],
         "leaves_out": [
-            "passes that slow each other or transfers",
+            "passes slowed by each other or by transfers",
             *([] if host else ["work between passes"]),
             *stores,
             *lacking,

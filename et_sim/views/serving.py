@@ -153,7 +153,7 @@ def _prefixes(summary: ServingSummary) -> list[tuple[str, str]]:
         f"{of['hit_share']:.1%} of the tokens of prompts were cached"
         f" ({of['hit_tokens']:,}, of {plural(of['requests_with_hits'], 'request')});"
     )
-    found = [("prefixes", f"{hits} {kept} stay, router by {of['router']}")]
+    found = [("prefixes", f"{hits} {kept} stay; router by {of['router']}")]
     if of["remote_tokens"] != 0:
         room = "all tokens" if of["remote_tokens"] is None else f"{of['remote_tokens']:,} tokens"
         found.append(
