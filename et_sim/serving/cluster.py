@@ -228,8 +228,8 @@ class ServingCluster(Struct):
             new = tokens if sequence.scheduled_ns < replica.begun_ns else sequence.cached
             places = self._place(replica), self._place(self.replicas[sequence.decode_replica])
             layer_ns += self.times.ends_ns([SentCache(*places, new, 1)])[0]
-        window = Window(replica.begun_ns, now, replica.sent_ns, self.layers)
-        return window.left(layer_ns)
+        free = now if self._transfers.is_sending(replica.number) else replica.sent_ns
+        return Window(replica.begun_ns, now, free, self.layers).left(layer_ns)
 
     @staticmethod
     def _place(replica: Replica) -> ReplicaPlace:

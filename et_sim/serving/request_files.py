@@ -77,6 +77,8 @@ class _Format(Struct, frozen=True):
 def requests_of_file(path: Path) -> list[Request]:
     """Return the requests of a file, in its order."""
     text = _text(path)
+    if text.lstrip().startswith("["):
+        raise InputError("is a JSON list", place=str(path), remedy=f"give an object a line, as in {EXAMPLE}")
     is_json = text.lstrip().startswith("{")
     rows = list(_json_rows(path, text) if is_json else _csv_rows(path, text))
     if not rows:

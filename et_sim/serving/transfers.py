@@ -55,7 +55,7 @@ class Transfers:
             receivers.add(transfer.target)
         has_begun, self._waiting = len(waiting) < len(self._waiting), waiting
         if has_begun:
-            yield from self._timed()
+            yield from self._timed(now)
 
     def end(self, transfer: Transfer, now: int) -> bool:
         """End a transfer; return False if it ends at another time."""
@@ -71,13 +71,18 @@ class Transfers:
         self._under_way.append(transfer)
         self._together.append(transfer)
 
-    def _timed(self) -> Iterator[Transfer]:
+    def is_sending(self, source: int) -> bool:
+        """Return whether a replica sends a cache, or has one that waits."""
+        return any(of.source == source for of in (*self._under_way, *self._waiting))
+
+    def _timed(self, now: int) -> Iterator[Transfer]:
         """Set the ends of all that are under way; yield those with another one."""
         first = self._together[0].begin_ns
         ends = self._ends([of.sent._replace(begin_ns=of.begin_ns - first) for of in self._together])
         for transfer, end in zip(self._together, ends, strict=True):
-            if transfer in self._under_way and transfer.end_ns != first + end:
-                transfer.end_ns = first + end
+            until = max(first + end, now)
+            if transfer in self._under_way and transfer.end_ns != until:
+                transfer.end_ns = until
                 yield transfer
 
 

@@ -17,6 +17,8 @@ from et_sim.serving.prefixes import ENDLESS, Found, Holding, Piece, PrefixCache,
 from et_sim.serving.reading import read_requests
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool
 from et_sim.serving.requests import Request
+from et_sim.workloads import Batch, Plan
+from et_sim.workloads.inference.batch import GroupBatches
 
 EVERY = Caching(ENDLESS)
 
@@ -284,10 +286,21 @@ def test_a_faulty_choice_is_refused(given: str | None, router: str | None, sente
     assert Caching.of(None, None) == Caching.of("0", "load") == Caching()
 
 
-def test_replicas_and_groups_have_caches_of_their_own() -> None:
-    cluster = served(equal_prompts(2, apart_ns=0), EVERY, Policy(), pool(BOTH, 2))
-    assert [of.hit_tokens for of in cluster.served] == [0, 0]
-    assert cluster.replicas[0].batcher.prefixes is not cluster.replicas[1].batcher.prefixes
+class TimesOfGroups(KnownTimes):
+    """Times of passes by the group with most tokens."""
+
+    def pass_ns(self, pool: CachePool, batch: GroupBatches) -> int:  # noqa: ARG002
+        loads = (batch,) if isinstance(batch, Batch) else batch
+        return PASS_NS + TOKEN_NS * max(load.tokens for load in loads)
+
+
+@pytest.mark.parametrize("groups", [pool(BOTH, 2), CachePool(BOTH, Plan(data=2), 1, 0, 1000, 1)])
+def test_replicas_and_groups_have_caches_of_their_own(groups: CachePool) -> None:
+    """Check two prompts that come together, and two that come later, one of which finds both groups idle."""
+    load = [*equal_prompts(2, apart_ns=0), *equal_prompts(4, apart_ns=10**6)[2:]]
+    cluster = ServingCluster((groups,), Policy(), TimesOfGroups(), caching=EVERY)
+    cluster.serve(load)
+    assert [(of.replica, of.hit_tokens) for of in cluster.served] == [(0, 0), (1, 0), (0, 992), (0, 992)]
 
 
 @pytest.mark.parametrize("policy", POLICIES)

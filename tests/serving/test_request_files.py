@@ -93,6 +93,7 @@ def test_turns_of_a_session_follow_each_other(tmp_path: Path) -> None:
         (line(hash_ids=[1, "2"]), "line 1: hash_ids is no list of whole numbers"),
         (line(hash_ids=7), "line 1: hash_ids is no list of whole numbers"),
         ("{]\n", "line 1: is no JSON"),
+        (f"[{line()}]", "trace: is a JSON list (give an object a line, as in {"),
         (line() + "[1]\n", "line 2: is no object"),
         (OWN + ",100,10,a,1\n", "line 2: arrival_s is missing (give the seconds at which the session begins"),
         (OWN + "0,100,10,,1\n", "line 2: think_s is given without a session (give session, too)"),

@@ -182,3 +182,31 @@ def test_by_layers_requires_separate_replicas() -> None:
         Setup(plan=Plan(), transfer=LAYERS)
     with pytest.raises(UsageError, match=r"there is no transfer 'layer' \(did you mean 'layers'\?\)"):
         Setup(plan=Plan(), transfer="layer")
+
+
+def test_by_layers_nothing_is_sent_while_an_earlier_cache_is_on_its_way() -> None:
+    """Check a second prompt whose pass begins and ends while the first cache is sent."""
+    first, second = served(True, TOKEN_NS, (0, 100, 3), (1, 100, 3)).served
+    assert first.transfer_ns == second.transfer_ns == 100 * TRANSFER_NS
+    assert second.first_token_ns < first.first_token_ns + first.transfer_ns
+
+
+def test_a_cache_that_is_slowed_ends_later_than_was_said_at_its_begin() -> None:
+    """Check caches from two replicas that share a link: each takes its time alone and that of the other."""
+
+    class Common(KnownTimes):
+        def ends_ns(self, caches: Sequence[SentCache]) -> list[int]:
+            begins = [of.begin_ns for of in caches]
+            lasts = TRANSFER_NS * caches[0].tokens
+            if len(caches) == 1:
+                return [begins[0] + lasts]
+            assert len(caches) == 2
+            late = begins[1]
+            return [2 * lasts - late, 2 * lasts]  # half the link each, from the second begin on
+
+    pools = (pool(PREFILL, replicas=2), pool(DECODE, replicas=2, first=2))
+    cluster = ServingCluster(pools, Policy(PREFILL_FIRST), Common())
+    cluster.serve([Request(0, 0, 100, 2), Request(1, 500, 100, 2)])
+    lasts = 100 * TRANSFER_NS
+    assert [of.transfer_ns for of in cluster.served] == [2 * lasts - 500, 2 * lasts - 500]
+    assert all(replica.batcher.used == 0 for replica in cluster.replicas)
