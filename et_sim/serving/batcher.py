@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.lazy_names import loaded
-from et_sim.serving.prefixes import Found, Holding, PrefixCache, path_of
+from et_sim.serving.prefixes import Found, HeldBlocks, Holding, PrefixCache, path_of
 from et_sim.serving.requests import Request
 from et_sim.workloads.inference.memory import CacheUnits
 
@@ -131,13 +131,6 @@ class ServedSequence(Struct, eq=False):
     def left(self) -> int:
         """Return the number of tokens still to be processed, if the cache is never lost."""
         return self.request.prompt + self.request.output - 1 - self.cached
-
-
-class HeldBlocks(NamedTuple):
-    """Blocks of a sequence that has left."""
-
-    blocks: int
-    held: Holding | None
 
 
 NOTHING = Found(0, 0)

@@ -23,10 +23,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
-from et_sim.serving.batcher import Batcher, HeldBlocks, Policy, Share
+from et_sim.serving.batcher import Batcher, Policy, Share
 from et_sim.serving.batcher import ServedSequence as Served
 from et_sim.serving.caching import BY_PREFIX, Caching
 from et_sim.serving.engines.description import FREE_OF_COST, Engine, is_prompt
+from et_sim.serving.prefixes import HeldBlocks
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import NONE, Request
 from et_sim.serving.steady import SteadyPasses, is_steady

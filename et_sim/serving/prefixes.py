@@ -82,6 +82,13 @@ class Holding:
         self.blocks = 0
 
 
+class HeldBlocks(NamedTuple):
+    """Blocks of a sequence that has left: their number, and those with content."""
+
+    blocks: int
+    held: Holding | None
+
+
 class PrefixCache:
     """Blocks by content, with at most some idle ones."""
 
