@@ -17,6 +17,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.machine.presets import preset
 from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import CHUNKED, PREFILL_FIRST, Policy
+from et_sim.serving.caching import Caching
 from et_sim.serving.requests import Request
 from et_sim.serving.results import Objectives, Serving
 from et_sim.serving.serve import Setup, serve
@@ -56,6 +57,17 @@ def test_a_prompt_in_parts_takes_the_times_of_its_parts() -> None:
     parts = pass_ns(Segment(64, 0, is_sampled=False)) + pass_ns(Segment(36, 64))
     assert of["ttft_ns"].tolist() == [parts]
     assert of["tpot_ns"].tolist() == [None]
+
+
+def test_of_equal_prompts_the_pass_of_the_last_block_is_left() -> None:
+    """Check that a found prompt takes the pass of its last eight tokens after all others."""
+    given = [Request(number, number * 10**9, 1000, 2, hashes=(1, 2)) for number in range(2)]
+    setup = Setup(plan=PLAN, context_step=1, caching=Caching(10**6))
+    of = serve(given, MODEL, setup, MACHINE).requests()
+    assert of["hit_tokens"].tolist() == [0, 992]
+    assert of["ttft_ns"].tolist() == [pass_ns(Segment(1000)), pass_ns(Segment(8, 992))]
+    further = pass_ns(Segment(1, 1000))
+    assert (of["e2e_ns"] - of["ttft_ns"]).tolist() == [further, further]
 
 
 @pytest.mark.deep
