@@ -91,7 +91,7 @@ def test_repeated_passes_are_as_if_chosen_one_by_one(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.deep
 def test_many_repeated_passes_are_as_if_chosen_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    compare(range(12, 80), monkeypatch)
+    compare(range(12, 55), monkeypatch)
 
 
 def test_sequences_are_completed_once_for_all_passes_that_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
