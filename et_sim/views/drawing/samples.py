@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import format_ns, plural
-from et_sim.views.drawing.scene import LEFT, PIXELS, TOP, Scene
+from et_sim.tables.sample_tables import SAMPLES
+from et_sim.views.drawing.scene import LEFT, PIXELS, TOP, Scene, nothing_to_draw
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 from et_sim.views.summary.samples import samples_of, step_times
@@ -17,8 +18,10 @@ PERCENTILES = ("p50", "p90", "p99")
 MOST, TAIL = ("#0072b2", "other samples"), ("#d55e00", "the slowest tenth")
 
 
-def samples_picture(run: RunDirectory, _: Selection) -> str:
-    """Return the SVG text."""
+def samples_picture(run: RunDirectory, part: Selection) -> str:
+    """Return the SVG text; raise a refusal if there are no samples."""
+    if not run.holds(SAMPLES.name):
+        raise nothing_to_draw(SAMPLES.not_recorded, run, part)
     scene, bottom, sentences = _drawn(run)
     return scene.finish(sentences, bottom)
 
