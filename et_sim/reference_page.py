@@ -49,6 +49,7 @@ from et_sim.machine.topology.graph_file import GraphFile, Override, Reduction
 from et_sim.machine.topology.keys import Common
 from et_sim.machine.topology.listed import ListedLink
 from et_sim.machine.transports import Credits, LogGops, Marking
+from et_sim.machine.variation import MixturePart, Variation
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 from et_sim.sweeps.axes import Range
 from et_sim.sweeps.recipes import recipe_keys
@@ -257,6 +258,8 @@ TABLES = (
     KeyTable(f"entry of kinds, of roofline{_IN_SYSTEM}", texts.KINDS, keys_of(KernelKind)),
     KeyTable(f"entry of stragglers{_IN_SYSTEM}", texts.STRAGGLERS, keys_of(Straggler)),
     KeyTable(f"entry of time-factors{_IN_SYSTEM}", texts.TIME_FACTORS, keys_of(TimeFactors)),
+    KeyTable(f"entry of variation{_IN_SYSTEM}", texts.VARIATION, keys_of(Variation)),
+    KeyTable(f"part of variation{_IN_SYSTEM}", texts.MIXTURES, keys_of(MixturePart)),
     KeyTable(f"entry of streams{_IN_SYSTEM}", texts.STREAMS, keys_of(LimitedWork), DEFAULTED),
     KeyTable(f"overlap{_IN_SYSTEM}", texts.OVERLAP, keys_of(Overlap)),
     KeyTable(f"library{_IN_SYSTEM}", texts.LIBRARY, LIBRARY_KEYS, DEFAULTED),

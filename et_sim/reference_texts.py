@@ -149,6 +149,15 @@ TIME_FACTORS = """
 Each entry of `time-factors` has at least one factor: 0.5 halves a time, and 0 removes it:
 """
 
+VARIATION = """
+Each entry of `variation` describes random factors of the times of one kind of work
+([variation](variation.md)); entries of the same kind multiply each other:
+"""
+
+MIXTURES = """
+Each entry of `parts` there:
+"""
+
 STREAMS = """
 Each entry of `streams` selects work that shares a stream, and limits how much of it runs at a time:
 """
