@@ -13,7 +13,7 @@ from et_sim.basics.errors import InputError
 from et_sim.basics.units import format_ns
 from et_sim.engine.changes import Changes
 from et_sim.engine.entry import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
-from et_sim.engine.guards import Standstill, check_model, check_record
+from et_sim.engine.guards import Standstill, check_causes, check_model, check_record
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.outcome import Outcome, load_of, ports_of
 from et_sim.engine.pools import (
@@ -78,6 +78,8 @@ def run_plan(
     instead.
     """
     check_model(plan, network, model, records=bool(record or messages or links))
+    if record:
+        check_causes(network)
     bits, needs = network.fraction_bits, model.needs(network)
     is_plain = not (record or log or messages or links or ports) and until_ns is None
     kept = kept if is_plain and not network.failures else None
