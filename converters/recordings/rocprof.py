@@ -93,7 +93,7 @@ def _convert(task: RecordingTask) -> Iterator[str]:
         return
     if len(tools) > 1 and not named:
         yield "note: ranks are numbered by file and process: no file states them"
-    if not any(tool.buffer_records.get("hip_api", msgspec.Raw(b"[]")) != b"[]" for _, tool in tools):
+    if not any(bytes(tool.buffer_records.get("hip_api", b"")).strip(b"[] \n") for _, tool in tools):
         yield "note: no calls of HIP were recorded: kernels have no launches"
 
 

@@ -85,7 +85,7 @@ class _Refused:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        if isinstance(error, sqlite3.Error | OverflowError):
+        if isinstance(error, sqlite3.Error | OverflowError | UnicodeDecodeError):
             raise InputError(
                 f"the database is damaged: {error}", place=str(self._path), remedy="export or fetch it again"
             ) from None
