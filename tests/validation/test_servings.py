@@ -213,8 +213,7 @@ def test_errors_are_printed_by_group_with_the_reasons(
 @pytest.mark.parametrize(
     ("passes", "preemptions", "is_too_full"),
     [
-        ([(0, 1)] * 10, 0, False),  # without requests that wait, a small batch is no sign
-        ([(1, 4)] * 10, 0, False),
+        ([(0, 1)] * 5 + [(1, 4)] * 5, 0, False),  # small batches with none that waits, and full ones
         ([(1, 3)] + [(0, 4)] * 9, 0, False),
         ([(1, 3)] * 2 + [(0, 4)] * 8, 0, True),
         ([(0, 4)] * 10, 1, True),
