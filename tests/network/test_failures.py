@@ -116,7 +116,7 @@ def test_a_message_to_others_does_not_wait() -> None:
 
 @pytest.mark.parametrize("ways", [2, 3, 4])
 def test_a_split_message_waits_for_detection_and_takes_the_ways_that_are_left(ways: int) -> None:
-    """T = t + d + k / (k - 1) (T0 - t)."""
+    """Check T = t + d + k / (k - 1) (T0 - t)."""
     size, at, wait = ways * 6 * MS, 2 * MS, 5 * MS
     time = one_message(spines(ways), {"link": "leaf0->spine1", "at": "2ms"}, size=size, detection="5ms")
     assert one_message(spines(ways), size=size) == 6 * MS

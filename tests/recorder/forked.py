@@ -102,7 +102,7 @@ def _run(words: list[str], environment: dict[str, str], output: _Stream, errors:
 
 @contextmanager
 def ranks_are_forked() -> Iterator[None]:
-    """Fork the processes of `et-record` meanwhile."""
+    """Make `et-record` fork its processes."""
     forking = SimpleNamespace(
         Popen=Forked, DEVNULL=subprocess.DEVNULL, TimeoutExpired=subprocess.TimeoutExpired
     )
