@@ -79,6 +79,11 @@ def test_the_length_of_a_step_requires_its_tokens_and_gpus(key: str) -> None:
         months_of({name: value for name, value in JOB.items() if name != key})
 
 
+def test_a_job_has_at_least_one_gpu() -> None:
+    with pytest.raises(EtSimError, match="gpus"):
+        months_of(JOB | {"gpus": 0})
+
+
 def test_one_run_is_the_fewest() -> None:
     assert months_of(JOB, runs=1).outcome.months.steps.shape == (1,)
     with pytest.raises(EtSimError, match="--runs is 0"):
