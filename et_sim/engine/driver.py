@@ -87,6 +87,7 @@ def run_plan(
     if kept is not None and former is not None:
         tables = network_tables(model, network, former.plan, has_queues=False, has_causes=False)
         start = kept.restored(former, model.grown(tables, former.reserve.rows))
+        np.copyto(start.run.plan.paces, plan.paces << bits)  # which may have been drawn again
     if start is None:
         in_units = in_fractions(plan, bits)
         if until_ns is not None:

@@ -114,6 +114,19 @@ Software = TypedDict("Software", {
     "processors": NotRequired[int], "kernels": NotRequired[float], "assumed": NotRequired[bool],
     "host-waits": NotRequired[bool],
 })
+Estimate = TypedDict("Estimate", {"value_ns": float, "low_ns": float | None, "high_ns": float | None})
+WithoutCause = TypedDict("WithoutCause", {
+    "cause": str, "mean": float, "p50": float, "p90": float, "p99": float, "saved": Estimate,
+})
+BlamedPart = TypedDict("BlamedPart", {"name": str, "ns": float})
+Blame = TypedDict("Blame", {
+    "slowest": int, "rest": int, "difference_ns": float, "by_kind": list[BlamedPart],
+    "by_rank": list[BlamedPart], "by_stage": list[BlamedPart], "by_link": list[BlamedPart],
+})
+Samples = TypedDict("Samples", {
+    "samples": int, "seed": int, "actors": int, "ranks": int, "limits": list[FoldLimit],
+    "nominal_ns": int, "step": dict[str, Estimate], "without": list[WithoutCause], "blame": Blame,
+})
 Summary = TypedDict("Summary", {
     "status": str, "makespan_ns": int, "ranks": int, "model": str, "model_note": NotRequired[str],
     "routing": NotRequired[Routing | None], "scope": NotRequired[Scope], "profile": str,
@@ -123,6 +136,7 @@ Summary = TypedDict("Summary", {
     "jobs": list[Job], "out_of_memory": OutOfMemory | None, "spilled": NotRequired[Spilled], "messages": int,
     "bottleneck": Bottleneck | None, "costs": Costs | None, "power": NotRequired[Power],
     "throughput": Throughput | None, "uncertainty": NotRequired[Uncertainty], "packets": Packets | None,
+    "samples": NotRequired[Samples],
     "per_rank": list[RankFigures], "slowest": Slowest | None, "explained": Explained | None,
     "coverage": Coverage, "warnings": list[Notice], "defaults": list[Notice],
 })
