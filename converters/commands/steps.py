@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from converters.commands import JsonReport, Output
+from converters.commands import JsonReport, Output, number_ranges
 from et_sim.basics.declared_options import Argument, Command
 
 
@@ -39,7 +39,9 @@ def run(options: Options) -> Iterator[str]:
     recording = read(options.input)
     work, notes = chosen_work(recording, options.even, options.uneven)
     if options.steps:
-        recording, work = only_steps(recording, work, options.steps)
+        recording, work = only_steps(
+            recording, work, options.steps, number_ranges("--steps", options.steps)
+        )
     yield from write(
         recording, work, options.output, with_gaps=not options.no_gaps, notes=notes, as_json=options.json
     )

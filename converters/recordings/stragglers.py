@@ -73,13 +73,12 @@ def _report(
     return ConversionReport(dict(nodes), {}, tuple(about.items()), is_total=True)
 
 
-def only_steps(recording: StepRecording, work: Work, text: str) -> tuple[StepRecording, Work]:
-    """Return recording and work of the steps that a text such as "23-40,259" names."""
+def only_steps(
+    recording: StepRecording, work: Work, text: str, ranges: Sequence[range]
+) -> tuple[StepRecording, Work]:
+    """Return recording and work of the steps in some ranges; `text` names them in messages."""
     import numpy as np
 
-    from converters.commands import number_ranges
-
-    ranges = number_ranges("--steps", text)
     places = np.flatnonzero([any(step in numbers for numbers in ranges) for step in recording.steps])
     if not len(places):
         recorded = f"{len(recording.steps)} of {recording.steps[0]} to {recording.steps[-1]}"

@@ -75,6 +75,15 @@ FACTORS = ValueKind(
 )
 
 
+def _names(slot: Slot, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(name, str) and name for name in value):
+        raise slot.refusal(value)
+    return tuple(value)
+
+
+NAMES = ValueKind("list of names", lambda _: "a list of texts", _names)
+
+
 class MixturePart(Struct, frozen=True):
     """One distribution of a mixture: log-normal, or a single factor if it has no spread."""
 
@@ -144,6 +153,12 @@ class Variation(Struct, frozen=True):
         "The parts of a `mixture`.", (), of=MixturePart, most=MOST_PARTS
     )
     factors: tuple[float, ...] = key(FACTORS, "The factors of `empirical`, such as measured ones.", ())
+    operations: tuple[str, ...] = key(
+        NAMES,
+        "Names of nodes: only these vary, and only they count as events of the entry. Without the key: "
+        "all of the kind.",
+        (),
+    )
     place: str = ""  # of the entry, for messages
 
     def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
@@ -167,6 +182,10 @@ class Variation(Struct, frozen=True):
         if self.level is VariationLevel.ELEMENT and given.get("correlation"):
             raise section.fault(
                 'key "correlation" has no effect: an element draws once', 'take the level "step" or "event"'
+            )
+        if self.kind is VariedKind.LINK and self.operations:
+            raise section.fault(
+                'key "operations" has no effect: links have no nodes', 'leave "operations" out'
             )
         if self.kind is VariedKind.LINK:
             self._check_link(given, section)

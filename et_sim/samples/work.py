@@ -48,6 +48,8 @@ def varied_nodes(entry: Variation, trace: Trace, nodes: Any) -> VariedNodes:
     is_of_kind = np.zeros(len(trace), bool)
     for kind in WORK.get(entry.kind, ()):
         is_of_kind |= of_kind(trace, kind)
+    if entry.operations:
+        is_of_kind &= np.isin(trace.names, entry.operations)[trace.name]
     every = np.flatnonzero(is_of_kind)
     takes_time = nodes["action"][every] == Action.DELAY
     is_simulated = np.isin(nodes["action"][every], (Action.COLLECTIVE, Action.SEND, Action.RECEIVE))

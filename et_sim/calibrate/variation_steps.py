@@ -1,0 +1,83 @@
+"""Steps that were left out of a fit, compared with samples of the job with the fitted variation.
+
+The job has the typical times of each rank, so that parts of ranks are in it, and steps and events are drawn.
+Messages take no time beside their recorded work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from et_sim.calibrate.variation_families import distance
+from et_sim.calibrate.variation_fit import ELEMENT, FittedWork
+from et_sim.run.options import RunOptions
+from et_sim.run.simulation import prepare
+from et_sim.samples.plans import SampledPlan
+from et_sim.trace import Workload
+from et_sim.trace.recorded_steps.program import program_of
+from et_sim.trace.recorded_steps.table import StepRecording
+from et_sim.trace.recorded_steps.work import Work, recorded_work
+
+SAMPLES = 200
+BAND = 1.36  # of the distance of n equal draws times the root of n, in 95 of 100 cases
+
+
+class StepTimes(Struct, frozen=True):
+    """Recorded times of steps that were left out, and sampled ones, in nanoseconds."""
+
+    recorded: tuple[int, ...]
+    sampled: tuple[int, ...]
+
+    @property
+    def ks(self) -> float:
+        """Return the distance of the two."""
+        return distance(np.array(self.recorded), np.array(self.sampled))
+
+    @property
+    def band(self) -> float:
+        """Return the distance that chance allows."""
+        return BAND / float(np.sqrt(len(self.recorded)))
+
+
+def step_times(
+    recording: StepRecording, works: Sequence[FittedWork], fit_steps: Sequence[int], others: Sequence[int]
+) -> StepTimes:
+    """Simulate steps as they were recorded, and samples of a typical step."""
+    work = recorded_work(recording)
+    one = recording.chosen(np.array([fit_steps[0]]))
+    typical = {
+        kind: np.rint(np.median(values[list(fit_steps)], axis=0, keepdims=True)).astype(np.int64)
+        for kind, values in work.items()
+    }
+    entries = [
+        dict(level.entry) for work in works for level in work.levels if level.entry["level"] != ELEMENT
+    ]
+    sampled = _samples(one, typical, entries)
+    recorded = []
+    for step in others:
+        of_step = {kind: values[[step]] for kind, values in work.items()}
+        recorded.append(_plan(recording.chosen(np.array([step])), of_step, []).outcome(None))
+    return StepTimes(tuple(int(outcome.finish_ns.max()) for outcome in recorded), sampled)
+
+
+def _samples(recording: StepRecording, work: Work, entries: list[dict[str, Any]]) -> tuple[int, ...]:
+    plan = _plan(recording, work, entries)
+    return tuple(int(plan.outcome(step).finish_ns.max()) for step in range(SAMPLES))
+
+
+def _plan(recording: StepRecording, work: Work, entries: Sequence[Mapping[str, Any]]) -> SampledPlan:
+    traces = tuple(program_of(recording).traces(work))
+    workload = Workload(traces, np.arange(len(traces), dtype=np.int32))
+    task = prepare(workload, RunOptions(**machine_without_messages(len(traces), entries)))
+    return SampledPlan(task.workload, task.machine, task.network_model(), seed=0, may_fold=True)
+
+
+def machine_without_messages(ranks: int, entries: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """Return a machine whose messages take no time, for traces with recorded work of communication."""
+    system = {"profile": "corrected", "endpoint-delay": 0}
+    network = {"topology": ["FullyConnected"], "npus_count": [ranks], "bandwidth": [1e6], "latency": [0]}
+    return {"network": network, "system": {**system, **({"variation": list(entries)} if entries else {})}}
