@@ -75,12 +75,16 @@ def simulated_into(
     from et_sim.timeline import write_run
 
     with Progress() as progress:
+        sampler = None
+        if samples is not None:
+            from et_sim.samples.study import Sampler
+
+            progress.stage("planning samples")
+            sampler = Sampler(workload, options, samples[1])
         result = api.execute(workload, options, watch=progress, output_filter=output_filter)
         stall = result.stall
-        if samples is not None and result.is_complete:
-            from et_sim.samples.study import study_of
-
-            result.samples = study_of(result, workload, options, *samples, progress)
+        if sampler is not None and samples is not None and result.is_complete:
+            result.samples = sampler.study(result, samples[0], progress)
         progress.stage("adding up and writing")
         write_run(result, target, stall.as_dict() if stall else None, output_filter)
     for notice in result.manifest["warnings"]:

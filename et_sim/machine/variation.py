@@ -53,6 +53,7 @@ class SharedBy(StrEnum):
     RANK = "rank"
     NODE = "node"
     RACK = "rack"
+    MACHINE = "machine"
 
 
 WITH_SPREAD = (Family.NORMAL, Family.LOG_NORMAL, Family.GAMMA)
@@ -145,7 +146,7 @@ class Variation(Struct, frozen=True):
     )
     shared: SharedBy = choice(
         "The ranks that share a draw: each `rank` has its own; or all of a `node` or `rack`, the innermost "
-        "and the two innermost dimensions of the network. Without the key: `rank`.",
+        "and the two innermost dimensions of the network; or all of the `machine`. Without the key: `rank`.",
         SharedBy.RANK,
         choices=SharedBy,
     )

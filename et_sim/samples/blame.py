@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.group_names import shown_group
+from et_sim.basics.unique import groups_of, unique
 from et_sim.basics.units import format_ranks
 from et_sim.engine.outcome import Outcome
 from et_sim.plan.records import Action
@@ -26,6 +27,7 @@ from et_sim.timeline.waiting.walk import Hops, Walk
 
 WAY, COMMUNICATION, OTHER = "work of other ways", "communication", "other times"
 NOT_VARIED = "other work"
+KINDS = (*(kind.value for kind in WORK), NOT_VARIED)
 SLOWEST_SHARE = 10  # one in so many samples is among the slowest
 MOST_NAMED = 10  # parts of a view; the rest are added up
 
@@ -69,41 +71,51 @@ class PathReader:
         )
 
     def _varied(self, outcome: Outcome, hops: Hops, works: Any, more: Any) -> dict[tuple[int, str], int]:
-        varied: Counter[tuple[int, str]] = Counter()
-        rank = outcome.plan.actors["rank"][hops.actor[works]]
-        template = outcome.plan.actors["template"][hops.actor[works]]
-        columns = (rank, template, hops.row[works], more)
-        for of_rank, of_template, row, ns in zip(*(column.tolist() for column in columns), strict=True):
-            varied[of_rank, self._kind(of_template)[row]] += ns
-        return dict(varied)
+        """Return what factors add to the work on a path, by rank and kind."""
+        actors = np.asarray(outcome.plan.actors)
+        rank, template = (actors[name][hops.actor[works]].astype(np.int64) for name in ("rank", "template"))
+        kinds = np.zeros(len(works), np.int64)
+        for number in unique(template).tolist():
+            here = template == number
+            kinds[here] = self._kinds_of(number)[hops.row[works][here]]
+        alike = groups_of(rank, kinds)
+        sums = alike.sums(more).tolist()
+        keys = zip(rank[alike.first].tolist(), kinds[alike.first].tolist(), strict=True)
+        return {(of_rank, KINDS[kind]): ns for (of_rank, kind), ns in zip(keys, sums, strict=True)}
 
-    def _kind(self, template: int) -> Any:
-        """Return the kind of each node of a template."""
+    def _kinds_of(self, template: int) -> Any:
+        """Return the kind of each node of a template, as an index of `KINDS`."""
         if template not in self._kinds:
             trace = self._plan.workload.templates[template]
-            kinds = np.full(len(trace), NOT_VARIED, object)
+            kinds = np.full(len(trace), KINDS.index(NOT_VARIED))
             for varied, works in WORK.items():
                 for work in works:
-                    kinds[of_kind(trace, work)] = varied.value
+                    kinds[of_kind(trace, work)] = KINDS.index(varied.value)
             self._kinds[template] = kinds
         return self._kinds[template]
 
 
 def _exchanges(outcome: Outcome, hops: Hops, which: Any, took: Any, at: Any) -> dict[str, int]:
     """Return the time of communication on a path, by its group or its pair of ranks."""
-    plan, exchanges = outcome.plan, Counter[str]()
-    columns = (hops.actor[which], at[which], took)
-    for actor, node, ns in zip(*(column.tolist() for column in columns), strict=True):
-        if plan.nodes["action"][node] == Action.COLLECTIVE:
-            member = plan.actor_members[plan.actors["first_member"][actor] + plan.nodes["member"][node]]
-            name = f"group {shown_group(plan.group_names[plan.members['group'][member]])}"
+    plan, exchanges = outcome.plan, dict[str, int]()
+    nodes, actors, members = np.asarray(plan.nodes), np.asarray(plan.actors), np.asarray(plan.members)
+    is_joint = nodes["action"][at[which]] == Action.COLLECTIVE
+    for some, joint in ((which[is_joint], True), (which[~is_joint], False)):
+        actor, node = hops.actor[some], at[some]
+        if joint:
+            member = plan.actor_members[actors["first_member"][actor] + nodes["member"][node]]
+            columns = (members["group"][member].astype(np.int64),)
         else:
-            channel = plan.channels[
-                plan.actor_channels[plan.actors["channel_first"][actor] + plan.nodes["detail"][node]]
-            ]
-            name = f"rank {int(channel['source'])} to {int(channel['target'])}"
-        exchanges[name] += ns
-    return dict(exchanges)
+            own = actors["channel_first"][actor] + nodes["detail"][node]
+            channels = np.asarray(plan.channels)[plan.actor_channels[own]]
+            columns = (channels["source"].astype(np.int64), channels["target"].astype(np.int64))
+        alike = groups_of(*columns)
+        sums = alike.sums(took[is_joint if joint else ~is_joint]).tolist()
+        keys = zip(*(column[alike.first].tolist() for column in columns), strict=True)
+        for key, ns in zip(keys, sums, strict=True):
+            name = f"group {shown_group(plan.group_names[key[0]])}" if joint else f"rank {key[0]} to {key[1]}"
+            exchanges[name] = exchanges.get(name, 0) + ns
+    return exchanges
 
 
 def slowest_of(paths: Sequence[PathTimes]) -> list[int]:
@@ -118,13 +130,11 @@ def blame(paths: Sequence[PathTimes], stages: Sequence[Any]) -> dict[str, Any]:
     `stages` are the ranks of each program.
     """
     slowest = set(slowest_of(paths))
-    stage_of = {int(rank): format_ranks(ranks) for ranks in stages for rank in ranks}
+    stage_of = {int(rank): _named(ranks) for ranks in stages for rank in ranks}
     views: dict[str, Callable[[PathTimes], dict[str, int]]] = {
         "by_kind": lambda path: _summed((kind, ns) for (_, kind), ns in path.varied_ns.items()),
         "by_rank": lambda path: _summed((f"rank {rank}", ns) for (rank, _), ns in path.varied_ns.items()),
-        "by_stage": lambda path: _summed(
-            (f"ranks {stage_of[rank]}", ns) for (rank, _), ns in path.varied_ns.items()
-        ),
+        "by_stage": lambda path: _summed((stage_of[rank], ns) for (rank, _), ns in path.varied_ns.items()),
     }
     difference = _Difference(len(paths), slowest)
     return {
@@ -134,6 +144,10 @@ def blame(paths: Sequence[PathTimes], stages: Sequence[Any]) -> dict[str, Any]:
         **{name: _parts(paths, view, difference, joint=True) for name, view in views.items()},
         "by_link": _parts(paths, lambda path: path.exchanges_ns, difference, joint=False),
     }
+
+
+def _named(ranks: Any) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}"
 
 
 class _Difference:

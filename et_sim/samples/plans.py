@@ -19,17 +19,19 @@ from et_sim.engine.outcome import Outcome
 from et_sim.engine.start import KeptStart
 from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.fold.limits import TIE
-from et_sim.machine.model import Machine
-from et_sim.machine.variation import Variation
+from et_sim.machine.model import Machine, Network
+from et_sim.machine.variation import Variation, VariedKind
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.members import Actors
 from et_sim.plan.paces import OWN_PACE
 from et_sim.run.planning import fewest_actors
 from et_sim.samples.draws import draws_of
+from et_sim.samples.links import VariedLinks
 from et_sim.samples.work import VariedNodes, elements_of, factors_of_nodes, varied_nodes
 from et_sim.trace.workload import Workload
 
 RANKS_AT_ONCE = 64  # whose durations are drawn together, which bounds memory
+LEAST_FACTOR = 1e-3  # of the time of bytes on a link, whose bandwidth is finite
 
 
 class SampledPlan:
@@ -48,9 +50,12 @@ class SampledPlan:
         grid = machine.network.grid
         self._elements = [elements_of(entry, grid, workload.ranks) for entry in self.entries]
         self._varied = [self._of_template(number) for number in range(len(self.workload.templates))]
+        of_links = [entry for entry in self.entries if entry.kind is VariedKind.LINK]
+        self._links = VariedLinks(self._network, of_links[0].place) if of_links else None
         self._refuse_without_effect()
         self._lowering.variants.vary(self._classes())
-        self._actors = fewest_actors(self._lowering, model, may_fold)
+        # Nearly all links differ in every sample.
+        self._actors = fewest_actors(self._lowering, model, may_fold and self._links is None)
         self._set_plan()
 
     def _set_plan(self) -> None:
@@ -73,12 +78,23 @@ class SampledPlan:
         every = range(len(self.entries))
         chosen = () if step is None else tuple(number for number in every if number not in without)
         self._draw(step or 0, chosen)
-        outcome = run_plan(self.plan, self._network, self._model, kept=self._kept)
+        network = self._network_in(step or 0, chosen)
+        outcome = run_plan(self.plan, network, self._model, kept=self._kept)
         if outcome is None:  # of actors that do not behave like all their ranks
             self._actors = Actors.one_per_rank(self.workload.ranks, (TIE,))
             self._set_plan()
             return self.outcome(step, without)
         return outcome
+
+    def _network_in(self, step: int, entries: Sequence[int]) -> Network:
+        """Return the network of a step, with the factors of some entries."""
+        chosen = [number for number in entries if self.entries[number].kind is VariedKind.LINK]
+        if self._links is None or not chosen:
+            return self._network
+        factors = np.ones(self._links.count)
+        for number in chosen:
+            factors *= self._draws[number].factors(np.arange(self._links.count), step, 1)[:, 0]
+        return self._links.with_factors(np.maximum(factors, LEAST_FACTOR))
 
     def nominal_ns(self, template: Any, row: Any, rank: Any) -> Any:
         """Return the durations of nodes of templates on ranks without variation."""
@@ -98,6 +114,8 @@ class SampledPlan:
 
     def _refuse_without_effect(self) -> None:
         for number, entry in enumerate(self.entries):
+            if entry.kind is VariedKind.LINK:
+                continue
             of_entry = [varied[number] for varied in self._varied]
             if not any(len(nodes.rows) for nodes in of_entry):
                 raise _without_effect(entry, any(nodes.simulated for nodes in of_entry))

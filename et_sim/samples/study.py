@@ -13,16 +13,15 @@ import numpy as np
 from msgspec import Struct, structs
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.estimates import estimates, mean_of
 from et_sim.machine.variation import Variation
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import Given, Watcher, prepare
 from et_sim.run.workers import in_order
 from et_sim.samples.blame import PathReader, PathTimes, blame
-from et_sim.samples.intervals import estimates, mean_of
 from et_sim.samples.plans import SampledPlan
 from et_sim.timeline.recorded import RecordedRun
 
-KEY = "variation"
 MOST_SAMPLES = 100_000
 FEWEST_SAMPLES = 2
 
@@ -31,7 +30,7 @@ class Sample(Struct, frozen=True):
     """One step: its time and path, and its times without each entry of the variation."""
 
     path: PathTimes
-    without_ns: tuple[int, ...]
+    without_ns: tuple[int, ...]  # empty if there is one entry: without it, nothing varies
     actors: int
     limits: tuple[tuple[str, str], ...]  # reasons for as many actors, and remedies
 
@@ -49,7 +48,7 @@ class Study(Struct, frozen=True):
     def columns(self) -> dict[str, Any]:
         """Return the columns of samples.arrow."""
         each = 1 + len(self.causes)
-        step_ns = [(sample.path.step_ns, *sample.without_ns) for sample in self.samples]
+        step_ns = [(sample.path.step_ns, *self._without_ns(sample)) for sample in self.samples]
         return {
             "sample": np.repeat(np.arange(len(self.samples)), each),
             "without": ["nothing", *self.causes] * len(self.samples),
@@ -72,8 +71,11 @@ class Study(Struct, frozen=True):
             "blame": blame([sample.path for sample in self.samples], self.stages),
         }
 
+    def _without_ns(self, sample: Sample) -> tuple[int, ...]:
+        return sample.without_ns or (self.nominal_ns,)
+
     def _without(self, number: int, steps: Any) -> dict[str, Any]:
-        without = np.array([sample.without_ns[number] for sample in self.samples])
+        without = np.array([self._without_ns(sample)[number] for sample in self.samples])
         saved = mean_of(steps - without)
         return {
             "cause": self.causes[number],
@@ -96,80 +98,63 @@ def check_samples(samples: int | None, seed: int | None) -> None:
         raise UsageError(f"--seed is {seed}", remedy="allowed: from 0 to 2^63 - 1")
 
 
-def study_of(
-    result: RecordedRun, given: Given, options: RunOptions, samples: int, seed: int, watch: Watcher
-) -> Study:
-    """Return a study of a run that was simulated without variation."""
-    if not result.manifest["configuration"]["system"].get(KEY):
-        raise UsageError(
-            f'--samples has no effect: the system has no "{KEY}"',
-            remedy=f'describe the variation of kernels in the system file ("{KEY}": [...])',
-        )
-    if result.moved is not None and result.moved.is_any:
-        raise UsageError(
-            "--samples has no effect on a run whose tensors move to remote memory",
-            remedy="give NPUs more memory, or leave --samples out",
-        )
-    return study(given, options, samples, seed, result.makespan_ns, watch)
+class Sampler:
+    """Samples of one run, which other processes may share."""
 
-
-def study(
-    given: Given, options: RunOptions, samples: int, seed: int, nominal_ns: int, watch: Watcher
-) -> Study:
-    """Simulate samples of a run, whose step takes `nominal_ns` without variation."""
-    watch.stage("planning samples")
-    steps = _Steps(given, options, seed, nominal_ns)
-    found = steps.plan.outcome(None)
-    assert int(found.finish_ns.max()) == nominal_ns
-    done: list[Sample] = []
-    inputs = (given, options, seed, nominal_ns)
-    for sample in in_order(_steps, inputs, range(samples), do=steps.sample, notify=watch.stage):
-        done.append(sample)
-        watch.stage(f"sample {len(done):,} of {samples:,}")
-    workload = steps.task.workload
-    programs = range(len(workload.templates))
-    return Study(
-        seed,
-        nominal_ns,
-        causes_of(steps.plan.entries),
-        tuple(done),
-        tuple(np.flatnonzero(workload.template_of_rank == number) for number in programs),
-        workload.ranks,
-    )
-
-
-class _Steps:
-    """Samples of one run in this process."""
-
-    def __init__(self, given: Given, options: RunOptions, seed: int, nominal_ns: int) -> None:
-        self.task, self._nominal_ns = prepare(given, options), nominal_ns
+    def __init__(self, given: Given, options: RunOptions, seed: int) -> None:
+        """Plan the samples; refuse a system without variation, and variation without effect."""
+        self._given, self._options, self._seed = given, options, seed
+        task = prepare(given, options)
+        if not task.machine.system.variation:
+            raise UsageError(
+                '--samples has no effect: the system has no "variation"',
+                remedy='describe the variation of kernels in the system file, as the key "variation"',
+            )
+        self._given_workload = task.workload
         self.plan = SampledPlan(
-            self.task.workload,
-            self.task.machine,
-            self.task.network_model(),
-            seed=seed,
-            may_fold=options.fold,
+            task.workload, task.machine, task.network_model(), seed=seed, may_fold=options.fold
         )
         self._reader = PathReader(self.plan)
+
+    def study(self, result: RecordedRun, samples: int, watch: Watcher) -> Study:
+        """Return samples of a run that was simulated without variation."""
+        if result.moved is not None and result.moved.is_any:
+            raise UsageError(
+                "--samples has no effect on a run whose tensors move to remote memory",
+                remedy="give NPUs more memory, or leave --samples out",
+            )
+        inputs, done = (self._given, self._options, self._seed), list[Sample]()
+        for sample in in_order(sampler, inputs, range(samples), do=self.sample, notify=watch.stage):
+            done.append(sample)
+            watch.stage(f"sample {len(done):,} of {samples:,}")
+        workload = self._given_workload
+        programs = range(len(workload.templates))
+        return Study(
+            self._seed,
+            result.makespan_ns,
+            causes_of(self.plan.entries),
+            tuple(done),
+            tuple(np.flatnonzero(workload.template_of_rank == number) for number in programs),
+            workload.ranks,
+        )
 
     def sample(self, step: int) -> Sample:
         """Simulate a step with all entries, and without each of them."""
         outcome = self.plan.outcome(step)
         path, actors = self._reader.of(outcome), len(outcome.plan.actors)
         limits = tuple((limit.reason, limit.remedy) for limit in outcome.plan.limits)
-        without = tuple(self._without(step, number) for number in range(len(self.plan.entries)))
+        entries = range(len(self.plan.entries)) if len(self.plan.entries) > 1 else ()
+        without = tuple(self._without(step, number) for number in entries)
         return Sample(path, without, actors, limits)
 
     def _without(self, step: int, number: int) -> int:
         """Return the time of a step without an entry."""
-        if len(self.plan.entries) == 1:
-            return self._nominal_ns
         return int(self.plan.outcome(step, (number,)).finish_ns.max())
 
 
-def _steps(given: tuple[Given, RunOptions, int, int]) -> Callable[[int], Sample]:
+def sampler(given: tuple[Given, RunOptions, int]) -> Callable[[int], Sample]:
     """Return the function by which another process simulates steps."""
-    return _Steps(*given).sample
+    return Sampler(*given).sample
 
 
 def causes_of(entries: Sequence[Variation]) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def elements_of(entry: Variation, grid: LogicalGrid, ranks: int) -> Any:
             place=entry.place,
             remedy='take "node", or a network of three or more dimensions: a rack is the two innermost',
         )
-    inner = {SharedBy.RANK: 0, SharedBy.NODE: 1, SharedBy.RACK: RACK_DIMENSIONS}[entry.shared]
+    inner = {SharedBy.RANK: 0, SharedBy.NODE: 1, SharedBy.RACK: RACK_DIMENSIONS}.get(entry.shared)
     return np.arange(ranks) // int(np.prod(sizes[:inner], dtype=np.int64))
 
 

@@ -196,6 +196,7 @@ _EVERY = (
         "samples of the step, of runs with --samples: percentiles, causes, and blame of the slowest",
         "summary.samples:SAMPLES",
         (TOP,),
+        "drawing.samples:samples_picture",
         needs="samples",
     ),
     View("stalls", "waits of ranks in a run that could not finish", "summary.stalls:STALLS"),

@@ -17,10 +17,10 @@ from et_sim.views.view import Forms
 
 MOST_BARS, BAR_WIDTH = 12, 40
 VIEWS_OF_BLAME = (("by_kind", "kind"), ("by_rank", "rank"), ("by_stage", "stage"), ("by_link", "link"))
-_STEP = Sheet(
+STEP = Sheet(
     (SheetColumn("step", "name", "<"), SheetColumn("time", "time"), SheetColumn("95 %", "interval", "<"))
 )
-_WITHOUT = Sheet(
+WITHOUT = Sheet(
     (
         SheetColumn("without", "cause", "<"),
         *(SheetColumn(name) for name in ("mean", "p50", "p90", "p99", "saves")),
@@ -61,18 +61,23 @@ def facts(samples: Samples) -> Iterator[tuple[str, str]]:
 
 def _lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     samples = samples_of(run)
-    steps = [
-        {"name": name, "time": format_ns(round(estimate["value_ns"])), "interval": interval(estimate)}
-        for name, estimate in samples["step"].items()
-    ]
-    lines = [*fact_lines(facts(samples), width), "", *_STEP.lines(steps, width), ""]
+    lines = [*fact_lines(facts(samples), width), "", *STEP.lines(step_rows(samples), width), ""]
     lines += [*histogram(step_times(run)), ""]
     if len(samples["without"]) > 1:
-        lines += [*_WITHOUT.lines([*map(_without_row, samples["without"])], width), ""]
+        lines += [*WITHOUT.lines([*map(without_row, samples["without"])], width), ""]
     return lines + list(_blame_lines(samples, part.top))
 
 
-def _without_row(row: Mapping[str, Any]) -> dict[str, str]:
+def step_rows(samples: Samples) -> list[dict[str, str]]:
+    """Return mean and percentiles with their intervals, as texts."""
+    return [
+        {"name": name, "time": format_ns(round(estimate["value_ns"])), "interval": interval(estimate)}
+        for name, estimate in samples["step"].items()
+    ]
+
+
+def without_row(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the times of the step without a cause, as texts."""
     times = {name: format_ns(round(row[name])) for name in ("mean", "p50", "p90", "p99")}
     saved = row["saved"]
     return {
