@@ -61,7 +61,7 @@ def _report(
     for trace in traces:
         nodes.update(trace.kind_counts)
     steps, replicas, stages = recording.shape
-    ranks = recording.ranks.T.reshape(-1).tolist()
+    ranks = recording.ranks.reshape(-1).tolist()
     shown = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
     about = {
         "steps": f"{steps}, each begins when all ranks have ended the one before",

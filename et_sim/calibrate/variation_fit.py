@@ -31,6 +31,7 @@ class FittedLevel(Struct, frozen=True, eq=False):
 
     entry: Mapping[str, Any]
     spread: float  # standard deviation of the logarithms
+    values: list[Any]  # logarithms, an array for each series
 
     @property
     def level(self) -> str:
@@ -88,7 +89,7 @@ def _parts(series: Sequence[Series], steps: Sequence[int]) -> _Parts:
     element, step, event = [], [], []
     for one in series:
         logs = np.log(one.times[list(steps)] / one.typical(steps))
-        of_rank = logs.mean((0, 2))
+        of_rank = np.median(logs, axis=(0, 2))
         of_step = logs.mean(2) - of_rank
         if logs.shape[2] == 1:  # a single event in a step cannot be told from its step
             of_step = np.zeros_like(of_step)
@@ -101,9 +102,11 @@ def _parts(series: Sequence[Series], steps: Sequence[int]) -> _Parts:
 def _levels(
     recorded: Recorded, series: tuple[Series, ...], steps: Sequence[int], head: dict[str, Any]
 ) -> Iterator[FittedLevel]:
-    parts = _without_noise(_parts(series, steps))
+    whole = _parts(series, steps)
+    folded = _in_noise(whole)
+    parts = _without(whole, folded)
+    halves = [_without(_parts(series, half), folded) for half in (steps[::2], steps[1::2])]
     is_centred = bool(_joined(parts.step).any())
-    halves = [_parts(series, half) for half in (steps[::2], steps[1::2])]
     for level, values, mine, other in (
         (ELEMENT, parts.element, halves[0].element, halves[1].element),
         (STEP, parts.step, halves[0].step, halves[1].step),
@@ -120,22 +123,32 @@ def _levels(
             level, values, np.array(recorded.steps)[list(steps)], is_centred=is_centred
         )
         more = {"correlation": round(correlation, 3)} if correlation else {}
-        yield FittedLevel({**head, "level": level, "family": fit.family, **fit.keys, **more}, spread)
+        yield FittedLevel({**head, "level": level, "family": fit.family, **fit.keys, **more}, spread, values)
 
 
 def _joined(values: list[Any]) -> Any:
     return np.concatenate([np.ravel(of_series) for of_series in values])
 
 
-def _without_noise(parts: _Parts) -> _Parts:
-    """Give levels that the events explain to the events."""
-    element, step, event = list(parts.element), list(parts.step), list(parts.event)
-    steps, numbers = len(event[0]), np.mean([one.shape[2] for one in event])
-    if np.var(_joined(step)) <= TIMES_NOISE * np.var(_joined(event)) / numbers:
+def _in_noise(parts: _Parts) -> frozenset[VariationLevel]:
+    """Return the levels whose parts the events explain."""
+    steps, numbers = len(parts.event[0]), np.mean([one.shape[2] for one in parts.event])
+    of_event, of_step = np.var(_joined(parts.event)), np.var(_joined(parts.step))
+    found = set()
+    if of_step <= TIMES_NOISE * of_event / numbers:
+        found.add(STEP)
+    if np.var(_joined(parts.element)) <= TIMES_NOISE * (of_step + of_event / numbers) / steps:
+        found.add(ELEMENT)
+    return frozenset(found)
+
+
+def _without(parts: _Parts, levels: frozenset[VariationLevel]) -> _Parts:
+    """Give the parts of some levels to the events."""
+    element, step, event = parts.element, parts.step, parts.event
+    if STEP in levels:
         event = [rest + of_step[:, :, None] for rest, of_step in zip(event, step, strict=True)]
         step = [np.zeros_like(of_step) for of_step in step]
-    noise = (np.var(_joined(step)) + np.var(_joined(event)) / numbers) / steps
-    if np.var(_joined(element)) <= TIMES_NOISE * noise:
+    if ELEMENT in levels:
         event = [rest + of_rank[:, None] for rest, of_rank in zip(event, element, strict=True)]
         element = [np.zeros_like(of_rank) for of_rank in element]
     return _Parts(element, step, event)
@@ -148,7 +161,7 @@ def _correlation(level: VariationLevel, values: list[Any], steps: Any, *, is_cen
     found, pairs = 0.0, 0
     follows = np.flatnonzero(np.diff(steps) == 1)
     for of_series in values if level is not ELEMENT else ():
-        scores = _scores(of_series)
+        scores = scores_of(of_series)
         of_events = level is EVENT
         a, b = (scores[:, :, :-1], scores[:, :, 1:]) if of_events else (scores[follows], scores[follows + 1])
         if not a.size or not np.std(a) or not np.std(b):
@@ -163,7 +176,7 @@ def _correlation(level: VariationLevel, values: list[Any], steps: Any, *, is_cen
     return float(np.clip(found / pairs, -MOST_CORRELATION, MOST_CORRELATION))
 
 
-def _scores(values: Any) -> Any:
+def scores_of(values: Any) -> Any:
     """Return normal scores of values."""
     from scipy.special import ndtri
     from scipy.stats import rankdata

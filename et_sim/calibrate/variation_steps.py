@@ -72,12 +72,23 @@ def _samples(recording: StepRecording, work: Work, entries: list[dict[str, Any]]
 def _plan(recording: StepRecording, work: Work, entries: Sequence[Mapping[str, Any]]) -> SampledPlan:
     traces = tuple(program_of(recording).traces(work))
     workload = Workload(traces, np.arange(len(traces), dtype=np.int32))
-    task = prepare(workload, RunOptions(**machine_without_messages(len(traces), entries)))
+    machine = machine_without_messages(recording.replicas, recording.stages, entries)
+    task = prepare(workload, RunOptions(**machine))
     return SampledPlan(task.workload, task.machine, task.network_model(), seed=0, may_fold=True)
 
 
-def machine_without_messages(ranks: int, entries: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """Return a machine whose messages take no time, for traces with recorded work of communication."""
+def machine_without_messages(
+    replicas: int, stages: int, entries: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return a machine whose messages take no time, as their work is recorded; the stages of a replica are a
+    node of it.
+    """
     system = {"profile": "corrected", "endpoint-delay": 0}
-    network = {"topology": ["FullyConnected"], "npus_count": [ranks], "bandwidth": [1e6], "latency": [0]}
+    sizes = [size for size in (stages, replicas) if size > 1] or [1]
+    network = {
+        "topology": ["FullyConnected"] * len(sizes),
+        "npus_count": sizes,
+        "bandwidth": [1e6] * len(sizes),
+        "latency": [0] * len(sizes),
+    }
     return {"network": network, "system": {**system, **({"variation": list(entries)} if entries else {})}}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from et_sim.basics.declared_options import Command, Option
 
 if TYPE_CHECKING:
-    from et_sim.calibrate.variation_fit import Comparison, FittedWork
+    from et_sim.calibrate.variation_fit import Comparison, FittedLevel, FittedWork
     from et_sim.calibrate.variation_steps import StepTimes
     from et_sim.calibrate.varied_times import Recorded
 
@@ -42,12 +42,15 @@ def run(options: Options) -> int:
     """Read, fit to half of the steps, compare the other half, and write."""
     from et_sim.basics.files import write_json
     from et_sim.calibrate.variation_fit import compared, fit_all
+    from et_sim.calibrate.variation_sharing import with_sharing
     from et_sim.calibrate.variation_steps import step_times
     from et_sim.calibrate.varied_times import read_recorded
 
     recorded = read_recorded(list(options.recording))
     every = range(len(recorded.steps))
     works = fit_all(recorded, every[::2], options.by)
+    if recorded.table is not None and options.by == WAYS[0]:
+        works = with_sharing(works)
     comparisons = compared(works, every[::2], every[1::2])
     steps = None
     if recorded.table is not None and options.by == WAYS[0] and not options.no_steps:
@@ -74,8 +77,8 @@ def _text(
 
     count = len(recorded.steps)
     yield f"{plural(count, 'step')}: fitted to {(count + 1) // 2}, the others left out"
-    header = ("varies", "level", "family", "spread %", "correlation")
-    yield from aligned([header, *(row for work in works for row in _rows(work))], "<<<>>")
+    header = ("varies", "level", "family", "spread %", "correlation", "shared")
+    yield from aligned([header, *(row for work in works for row in _rows(work))], "<<<>><")
     yield ""
     rows = [("left out", "events", "KS", "")]
     for found in comparisons:
@@ -97,9 +100,22 @@ def _rows(work: FittedWork) -> Iterator[tuple[str, ...]]:
     for level in work.levels:
         correlation = level.entry.get("correlation")
         shown = "" if correlation is None else f"{correlation:.2f}"
-        yield work.name, level.level, str(level.entry["family"]), f"{100 * level.spread:.2f}", shown
+        yield (
+            work.name,
+            level.level,
+            str(level.entry["family"]),
+            f"{100 * level.spread:.2f}",
+            shown,
+            _shared(level),
+        )
     if not work.levels:
-        yield work.name, "none", "", "", ""
+        yield work.name, "none", "", "", "", ""
+
+
+def _shared(level: FittedLevel) -> str:
+    """Return who shares a draw, and the cause that several operations share."""
+    by, cause = level.entry.get("shared", ""), level.entry.get("cause", "")
+    return f"{by}; {cause}" if by and cause else str(by or cause)
 
 
 def _data(

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key, show
-from et_sim.documents.kinds import choice, number, sections
+from et_sim.documents.kinds import TEXT, choice, number, sections
 
 MOST_PARTS, MOST_FACTORS = 16, 1_000_000
 MOST_SPREAD, MOST_NORMAL_SPREAD, MOST_FACTOR = 4, 0.25, 1000
@@ -156,9 +156,15 @@ class Variation(Struct, frozen=True):
     factors: tuple[float, ...] = key(FACTORS, "The factors of `empirical`, such as measured ones.", ())
     operations: tuple[str, ...] = key(
         NAMES,
-        "Names of nodes: only these vary, and only they count as events of the entry. Without the key: "
-        "all of the kind.",
+        "Names of nodes: only these vary. The events of each name are counted by themselves. Without the "
+        "key: all of the kind.",
         (),
+    )
+    cause: str = key(
+        TEXT,
+        "Entries of one level and cause draw together: where one draws a large factor, the others do, too; "
+        "such as the passes of a micro-batch, by the length of its sequences.",
+        "",
     )
     place: str = ""  # of the entry, for messages
 

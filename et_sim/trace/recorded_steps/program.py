@@ -6,7 +6,7 @@ after the one before, a send after its computation; gradients are reduced after 
 operation of several ranks is a wait for its participants, followed by its work: a barrier, or a message of a
 byte in each direction where two stages exchange data. Steps begin together.
 
-Ranks are numbered by stage, then by replica.
+Ranks are numbered by replica, then by stage: the stages of a replica are neighbours.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def program_of(recording: StepRecording, *, with_gaps: bool = False) -> Program:
         first += operations.start.size
     ranks = [
         _Rank(recording, places, (replica, stage), with_gaps)
-        for stage in range(recording.stages)
         for replica in range(recording.replicas)
+        for stage in range(recording.stages)
     ]
     structure = tuple(rank.trace() for rank in ranks)
     return Program(
@@ -81,7 +81,7 @@ def program_of(recording: StepRecording, *, with_gaps: bool = False) -> Program:
 
 def rank_in_trace(recording: StepRecording, replica: int, stage: int) -> int:
     """Return the number of the trace of a rank."""
-    return stage * recording.replicas + replica
+    return replica * recording.stages + stage
 
 
 class _Rank:
