@@ -12,7 +12,7 @@ from et_sim.machine.variation import MOST_FACTOR, MOST_SPREAD, Family
 
 LOG_NORMAL, MIXTURE, EMPIRICAL = Family.LOG_NORMAL, Family.MIXTURE, Family.EMPIRICAL
 MOST_QUANTILES = 128
-FEWEST_FOR_MIXTURE = 20
+FEWEST_FOR_MIXTURE, MOST_FOR_MIXTURE = 20, 20_000
 NEARER = 0.01  # distance that further figures have to save
 _ROUNDS = 60
 _LEAST_SIGMA = 1e-5
@@ -43,6 +43,7 @@ def log_normal(logs: Any) -> Fit:
 def mixture(logs: Any) -> Fit:
     """Return the mixture of two log-normal distributions that is the likeliest (found by turns)."""
     logs = np.ravel(logs)
+    logs = logs[:: -(-len(logs) // MOST_FOR_MIXTURE)]
     means = np.quantile(logs, [0.4, 0.97])
     sigmas, weights = np.full(2, max(float(np.std(logs)), _LEAST_SIGMA)), np.array([0.9, 0.1])
     for _ in range(_ROUNDS):

@@ -1,8 +1,8 @@
 """Draws that ranks and operations share: of a table of steps, whose ranks are replicas and stages.
 
 Ranks share the draws of a level if their values are correlated: those of all replicas, or of the stages of
-one replica (a node of the traces' machine). The forward and backward passes of a micro-batch have one cause if
-theirs are, such as the length of its sequences. Shared draws are fully correlated; quantiles keep them so.
+one replica (a node of the traces' machine). The passes of a micro-batch have one cause if theirs
+are, such as the length of its sequences. Shared draws are fully correlated; quantiles keep them so.
 """
 
 from __future__ import annotations

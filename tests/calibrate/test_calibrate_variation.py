@@ -9,20 +9,28 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from et_sim.basics.errors import EtSimError
+from et_sim.calibrate import variation_steps
 from et_sim.calibrate.variation_families import chosen, distance, empirical, log_normal, mixture, quantiles_of
 from et_sim.calibrate.variation_fit import Comparison, FittedWork, compared, entry_of, fit_all
 from et_sim.calibrate.variation_sharing import with_sharing
 from et_sim.calibrate.variation_steps import StepTimes
 from et_sim.calibrate.varied_times import Recorded, Series, read_recorded
 from et_sim.cli import main
-from et_sim.machine.system_file import read_system
+from et_sim.machine.readers import read_system_alone
 from et_sim.machine.variation import VariedKind
 from et_sim.trace import TraceBuilder
 from et_sim.trace.encode import encode_several
 
 TABLE = Path(__file__).parents[1] / "converters" / "data" / "stragglers" / "ST.parquet"
+
+
+@pytest.fixture
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the test in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
 
 
 def recorded(times: Any, *, steps: Any = None, name: str = "gemm") -> Recorded:
@@ -37,9 +45,9 @@ def levels_of(times: Any) -> dict[str, dict[str, Any]]:
 
 def test_levels_that_were_drawn_are_found_with_their_spreads() -> None:
     draw = np.random.default_rng(3)
-    of_rank = draw.normal(0, 0.05, (1, 40, 1))
-    of_step = draw.normal(0, 0.03, (60, 40, 1))
-    times = 1e6 * np.exp(of_rank + of_step + draw.normal(0, 0.02, (60, 40, 30)))
+    of_rank = draw.normal(0, 0.05, (1, 30, 1))
+    of_step = draw.normal(0, 0.03, (40, 30, 1))
+    times = 1e6 * np.exp(of_rank + of_step + draw.normal(0, 0.02, (40, 30, 20)))
     found = levels_of(times)
     assert list(found) == ["element", "step", "event"]
     assert np.std(np.log(found["element"]["factors"])) == pytest.approx(np.std(of_rank), rel=0.1)
@@ -131,13 +139,10 @@ def test_the_command_writes_what_the_system_file_takes(capsys: pytest.CaptureFix
     printed = capsys.readouterr().out
     assert "32 steps: fitted to 16, the others left out" in printed
     assert "left out: gc: takes no time" in printed
-    system = read_system("varied.json").system
+    entries = [structs.replace(entry, place="") for entry in read_system_alone("varied.json").variation]
     content = json.loads(Path("varied.json").read_text())
-    assert [entry_of(entry) for entry in content["variation"]] == [
-        entry_of({**json.loads(json.dumps(given)), "place": ""})
-        for given, _ in zip(content["variation"], system.variation, strict=True)
-    ]
-    assert {entry.kind for entry in system.variation} == {VariedKind.KERNEL}
+    assert entries == [entry_of(entry) for entry in content["variation"]]
+    assert {entry.kind for entry in entries} == {VariedKind.KERNEL}
     assert main(["calibrate", "variation", str(TABLE), "--by", "kind", "--json"]) == 0
     by_kind = json.loads(capsys.readouterr().out)["variation"]
     assert {entry["kind"] for entry in by_kind} == {"kernel", "collective"}
@@ -145,7 +150,10 @@ def test_the_command_writes_what_the_system_file_takes(capsys: pytest.CaptureFix
 
 
 @pytest.mark.deep
-def test_steps_of_a_real_job_are_as_long_as_samples_of_the_fit(capsys: pytest.CaptureFixture[str]) -> None:
+def test_steps_of_a_real_job_are_as_long_as_samples_of_the_fit(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(variation_steps, "SAMPLES", 60)
     assert main(["calibrate", "variation", str(TABLE), "--json"]) == 0
     steps = json.loads(capsys.readouterr().out)["step_times"]
     assert len(steps["recorded"]) == 16
@@ -188,8 +196,9 @@ def test_traces_of_one_step_each_and_runs_are_recordings() -> None:
     Path("net.yml").write_text(
         "topology: [Switch]\nnpus_count: [2]\nbandwidth: [50]\nlatency: [10]\n", encoding="utf-8"
     )
+    Path("system.json").write_text('{"profile": "corrected"}', encoding="utf-8")
     for step in range(4):
-        machine = ["--network", "net.yml", "--profile", "corrected", "--out", f"run{step}"]
+        machine = ["--network", "net.yml", "--system", "system.json", "--out", f"run{step}"]
         assert main(["run", f"step{step}", *machine]) == 0
     runs = read_recorded([f"run{step}" for step in range(4)])
     gemm = next(series for series in runs.series if series.operation == "gemm")
