@@ -1,6 +1,6 @@
 """Steps that were left out of a fit, compared with samples of the job with the fitted variation.
 
-The job has the typical times of each rank, so that parts of ranks are in it, and steps and events are drawn.
+The job has typical times with the described part of each rank; steps and events are drawn.
 Messages take no time beside their recorded work.
 """
 
@@ -49,10 +49,8 @@ def step_times(
     """Simulate steps as they were recorded, and samples of a typical step."""
     work = recorded_work(recording)
     one = recording.chosen(np.array([fit_steps[0]]))
-    typical = {
-        kind: np.rint(np.median(values[list(fit_steps)], axis=0, keepdims=True)).astype(np.int64)
-        for kind, values in work.items()
-    }
+    typical = {kind: values[[fit_steps[0]]] for kind, values in work.items()}
+    typical |= {fitted.name: _typical(fitted, fit_steps) for fitted in works}
     entries = [
         dict(level.entry) for work in works for level in work.levels if level.entry["level"] != ELEMENT
     ]
@@ -62,6 +60,18 @@ def step_times(
         of_step = {kind: values[[step]] for kind, values in work.items()}
         recorded.append(_plan(recording.chosen(np.array([step])), of_step, []).outcome(None))
     return StepTimes(tuple(int(outcome.finish_ns.max()) for outcome in recorded), sampled)
+
+
+def _typical(work: FittedWork, steps: Sequence[int]) -> Any:
+    """Return the typical times of an operation on each rank, with the described part of the rank."""
+    times = [np.repeat(one.typical(steps), one.times.shape[1], axis=1) for one in work.series]
+    for level in work.levels:
+        if level.level == ELEMENT:
+            times = [
+                of_series * np.exp(of_rank)[:, None]
+                for of_series, of_rank in zip(times, level.values, strict=True)
+            ]
+    return np.rint(np.stack(times, axis=2)).astype(np.int64)
 
 
 def _samples(recording: StepRecording, work: Work, entries: list[dict[str, Any]]) -> tuple[int, ...]:

@@ -12,7 +12,6 @@ import pytest
 from msgspec import structs
 
 from et_sim.basics.errors import EtSimError
-from et_sim.calibrate import variation_steps
 from et_sim.calibrate.variation_families import chosen, distance, empirical, log_normal, mixture, quantiles_of
 from et_sim.calibrate.variation_fit import Comparison, FittedWork, compared, entry_of, fit_all
 from et_sim.calibrate.variation_sharing import with_sharing
@@ -149,17 +148,6 @@ def test_the_command_writes_what_the_system_file_takes(capsys: pytest.CaptureFix
     assert not any("operations" in entry for entry in by_kind)
 
 
-@pytest.mark.deep
-def test_steps_of_a_real_job_are_as_long_as_samples_of_the_fit(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(variation_steps, "SAMPLES", 60)
-    assert main(["calibrate", "variation", str(TABLE), "--json"]) == 0
-    steps = json.loads(capsys.readouterr().out)["step_times"]
-    assert len(steps["recorded"]) == 16
-    assert steps["ks"] <= steps["band"] == pytest.approx(1.36 / 4)
-
-
 def test_the_band_of_steps_is_that_of_95_in_100_cases() -> None:
     assert StepTimes((1, 2, 3, 4), (1, 2, 3, 4)).band == pytest.approx(0.68)
     assert StepTimes((1, 2), (3, 4)).ks == 1
@@ -196,7 +184,7 @@ def test_traces_of_one_step_each_and_runs_are_recordings() -> None:
     Path("net.yml").write_text(
         "topology: [Switch]\nnpus_count: [2]\nbandwidth: [50]\nlatency: [10]\n", encoding="utf-8"
     )
-    Path("system.json").write_text('{"profile": "corrected"}', encoding="utf-8")
+    Path("system.json").write_text('{"all-reduce-implementation": ["ring"]}')
     for step in range(4):
         machine = ["--network", "net.yml", "--system", "system.json", "--out", f"run{step}"]
         assert main(["run", f"step{step}", *machine]) == 0

@@ -17,6 +17,10 @@ from recorded_jobs import DATA, MadeJob, step_ends, written
 
 from converters.cli import main
 from et_sim.basics.errors import TraceError
+from et_sim.calibrate.variation_fit import fit_all
+from et_sim.calibrate.variation_sharing import with_sharing
+from et_sim.calibrate.variation_steps import step_times
+from et_sim.calibrate.varied_times import read_recorded
 from et_sim.trace import read_workload
 from et_sim.trace.recorded_steps.program import program_of
 from et_sim.trace.recorded_steps.table import StepRecording, read_steps
@@ -117,6 +121,32 @@ def test_an_even_pipeline_takes_its_passes_and_the_ramp(tmp_path: Path) -> None:
     }
     expected = (count + stages - 1) * 80_000 + 9_000
     assert step_ends(program_of(recording), work) == [pytest.approx(expected, abs=2)]
+
+
+def varied_rows(draw: Any, steps: range) -> list[dict[str, Any]]:
+    """Return rows of steps of a pipeline whose passes vary by 10 %."""
+    rows = []
+    for step in steps:
+        passes = 50_000 * np.exp(0.1 * draw.standard_normal((2, 2, 3)))
+        rows += MadeJob(*np.rint(passes).astype(np.int64), 500).rows(step, 0, 4_000)
+    return rows
+
+
+@pytest.mark.parametrize("slower", [1, 1.15])
+def test_steps_are_near_samples_of_their_fit_and_slower_ones_are_not(
+    slower: float, tmp_path: Path
+) -> None:
+    rows = varied_rows(np.random.default_rng(2), range(40))
+    for row in rows:
+        if row["step"] % 2:
+            row["begin"], row["end"] = round(row["begin"] * slower), round(row["end"] * slower)
+    recorded = read_recorded([str(written(tmp_path / "varied.parquet", rows))])
+    assert recorded.table is not None
+    places = range(40)
+    fit, others = (places, places) if slower == 1 else (places[::2], places[1::2])
+    works = with_sharing(fit_all(recorded, fit, "operation"))
+    found = step_times(recorded.table, works, fit, others)
+    assert (found.ks <= found.band) == (slower == 1)
 
 
 def table(**changes: Any) -> pa.Table:
