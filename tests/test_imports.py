@@ -54,6 +54,7 @@ ALLOWED: dict[str, set[str]] = {
         "views",
     },
     "api": {"run", "trace", "machine", "plan", "fold", "network", "engine", "tables.summary", "timeline"},
+    "samples": {"trace", "machine", "plan", "fold.limits", "engine", "run", "timeline"},
     "serving": {
         "api",
         "machine",
@@ -118,6 +119,7 @@ ALLOWED: dict[str, set[str]] = {
         "network.registry",
         "plan",
         "run",
+        "samples",
         "serving",
         "sweeps",
         "tables.summary",

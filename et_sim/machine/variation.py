@@ -1,7 +1,7 @@
 """The variation of times from step to step: the entries of `variation` of the system file.
 
 An entry multiplies the times of one kind of work by factors that are drawn at random. Entries with the same
-kind multiply each other. A run takes them into account only where it is asked for samples.
+kind multiply each other. They have an effect on samples (`et-sim run --samples`), and none on the run itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class VariedKind(StrEnum):
 
 
 class VariationLevel(StrEnum):
-    """How long a drawn factor holds."""
+    """The time for which a drawn factor holds."""
 
     ELEMENT = "element"
     STEP = "step"
@@ -111,8 +111,8 @@ class Variation(Struct, frozen=True):
         required=True,
     )
     level: VariationLevel = choice(
-        "How long a draw holds: for an `element` (an NPU, host or link) through all samples; for one `step` "
-        "of an element; for one `event` (kernel, operator, launch or collective).",
+        "The time for which a draw holds: for an `element` (an NPU, host or link) through all samples; "
+        "for one `step` of an element; for one `event` (kernel, operator, launch or collective).",
         choices=VariationLevel,
         required=True,
     )

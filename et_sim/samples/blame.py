@@ -104,7 +104,7 @@ def _exchanges(outcome: Outcome, hops: Hops, which: Any, took: Any, at: Any) -> 
         actor, node = hops.actor[some], at[some]
         if joint:
             member = plan.actor_members[actors["first_member"][actor] + nodes["member"][node]]
-            columns = (members["group"][member].astype(np.int64),)
+            columns: tuple[Any, ...] = (members["group"][member].astype(np.int64),)
         else:
             own = actors["channel_first"][actor] + nodes["detail"][node]
             channels = np.asarray(plan.channels)[plan.actor_channels[own]]

@@ -63,7 +63,7 @@ class Draws:
         return self._along(np.concatenate(columns, axis=1))[:, -1:]
 
     def _along(self, scores: Any) -> Any:
-        """Correlate the scores of a row, each with the one before; they stay standard normal."""
+        """Return normal scores, each correlated with the one before in its row."""
         correlation = self.entry.correlation
         if correlation:
             fresh = math.sqrt(1 - correlation**2)

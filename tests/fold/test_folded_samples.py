@@ -15,7 +15,7 @@ from et_sim.run.options import RunOptions
 from et_sim.run.simulation import prepare
 from et_sim.samples.plans import SampledPlan
 
-A_FEW = 24
+A_FEW = 10
 FAMILIES: tuple[dict[str, Any], ...] = (
     {"family": "log-normal", "spread": 0.2},
     {"family": "gamma", "spread": 0.5},
@@ -68,10 +68,10 @@ def check(seed: int) -> int:
 
 
 def test_samples_of_random_cases_fold_exactly() -> None:
-    assert sum(check(seed) for seed in range(A_FEW)) >= 3
+    assert sum(check(seed) for seed in range(A_FEW)) >= 2
 
 
-@pytest.mark.seeds(deep=60, exhaustive=2000, at_a_time=50)
+@pytest.mark.seeds(deep=30, exhaustive=2000, at_a_time=30)
 def test_samples_of_many_random_cases_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         check(seed)

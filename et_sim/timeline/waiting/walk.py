@@ -76,13 +76,14 @@ class Walk:
             count = int(plan.templates["nodes"][plan.actors["template"][actor]])
             rows = self._outcome.nodes[first : first + count]
             columns = ("start_ns", "end_ns", "released_by", "freed_by", "message_from", "message_node")
-            of_actor = (np.ascontiguousarray(rows[name]).data for name in columns)
-            self._actors[actor] = _Nodes(*of_actor, *self._communication(actor, first, count, rows))
+            of_actor: list[Any] = [np.ascontiguousarray(rows[name]).data for name in columns]
+            of_actor += self._communication(actor, first, count, rows)
+            self._actors[actor] = _Nodes(*of_actor)
         return self._actors[actor]
 
     def _communication(
         self, actor: int, first: int, count: int, state: Any
-    ) -> tuple[dict[int, tuple[int, int, int]], dict[tuple[int, int], int]]:
+    ) -> tuple[dict[int, Any], dict[Any, int]]:
         """Return the waits of an actor's communication, and the times at which it joined collectives."""
         plan = self._outcome.plan
         base = int(plan.templates["node_first"][plan.actors["template"][actor]])

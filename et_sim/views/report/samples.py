@@ -17,7 +17,7 @@ from et_sim.views.summary.samples import (
 )
 from et_sim.views.text import signed
 
-_BLAME = Sheet((SheetColumn("part", "name", "<"), SheetColumn("time", lambda part: signed(part["ns"]))))
+_BLAME = Sheet((SheetColumn("name", side="<"), SheetColumn("time", lambda part: signed(part["ns"]))))
 
 
 def samples_section(run: RunDirectory) -> str:
