@@ -129,7 +129,7 @@ ALLOWED: dict[str, set[str]] = {
         "views",
         "workloads",
     },
-    "converters": {"compute", "layerfile", "trace"},
+    "converters": {"calibrate.inspector", "compute", "layerfile", "trace"},
     "recorder": {"compute", "trace", "workloads"},
 }
 FACADE = {"api", "run", "sweeps", "trace"}  # et_sim/__init__.py offers names of these rooms

@@ -16,7 +16,7 @@ class Options(Command):
     formats."""
 
     input: Annotated[Path, "a recording, or a folder with those of many ranks", "FILE|DIR", Argument()]
-    output: Annotated[str, "write PREFIX.<rank>.et", "PREFIX", Option("-o --output")] = ""
+    output: Annotated[str | None, "write PREFIX.<rank>.et", "PREFIX", Option("-o --output")] = None
     json: JsonReport = False
 
 
@@ -24,4 +24,4 @@ def run(options: Options) -> Iterator[str]:
     """Recognise, convert and report."""
     from converters.recordings.door import read_recording
 
-    yield from read_recording(options.input, options.output, as_json=options.json)
+    yield from read_recording(options.input, options.output or "", as_json=options.json)

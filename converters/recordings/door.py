@@ -10,7 +10,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 from converters import recordings
-from converters.recordings.format import RecordingFormat, RecordingTask
+from converters.recordings.format import REFUSED, RecordingFormat, RecordingTask
 from et_sim.basics.errors import InputError, UsageError, unreadable
 from et_sim.basics.files import exists, is_folder
 from et_sim.basics.units import plural
@@ -94,5 +94,5 @@ def _unknown(path: Path, files: list[Path]) -> InputError:
     what = "the folder has no file" if not files else "the format is not recognised"
     if len(files) > 1:
         what = f"none of its {len(files)} files has a known format"
-    listed = "; ".join(form.name for form in formats())
+    listed = "; ".join(form.name for form in formats() if form.name != REFUSED)
     return InputError(what, place=str(path), remedy=f"known formats: {listed}")

@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 
+REFUSED = "files of other kinds"  # the name of the format that refuses all
+
 
 class RecordingTask(Struct, frozen=True):
     """The files of one recording, and what is to be made of them."""
