@@ -80,7 +80,7 @@ def measure(folder: Path, job: str) -> None:
         worst = max((abs(slowdowns[name] / value - 1) for name, value in given.items()), default=float("nan"))
         top = max(given, key=given.__getitem__) if given else "not given"
         print(
-            f"  {sort:10} {first} alone: {slowdowns[first]:.4f}; published: {top} {given.get(top, float('nan')):.4f};"
+            f"  {sort:10} {first} alone: {slowdowns[first]:.4f}; {top} {given.get(top, 0):.4f} published;"
             f" furthest of {len(slowdowns)}: {100 * worst:.4f} %"
         )
     print(f"  {time.process_time() - begin:.0f} s of processor time", flush=True)

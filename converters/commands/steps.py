@@ -39,9 +39,7 @@ def run(options: Options) -> Iterator[str]:
     recording = read(options.input)
     work, notes = chosen_work(recording, options.even, options.uneven)
     if options.steps:
-        recording, work = only_steps(
-            recording, work, options.steps, number_ranges("--steps", options.steps)
-        )
+        recording, work = only_steps(recording, work, options.steps, number_ranges("--steps", options.steps))
     yield from write(
         recording, work, options.output, with_gaps=not options.no_gaps, notes=notes, as_json=options.json
     )

@@ -91,7 +91,7 @@ def _parts(series: Sequence[Series], steps: Sequence[int]) -> _Parts:
         logs = np.log(one.times[list(steps)] / one.typical(steps))
         of_rank = np.median(logs, axis=(0, 2))
         of_step = logs.mean(2) - of_rank
-        if logs.shape[2] == 1:  # a single event in a step cannot be told from its step
+        if logs.shape[2] == 1:  # a single event in a step has no part of its own
             of_step = np.zeros_like(of_step)
         element.append(of_rank)
         step.append(of_step)

@@ -64,7 +64,7 @@ def read_recorded(paths: Sequence[str]) -> Recorded:
     ]
     if len(steps) < FEWEST_STEPS:
         raise UsageError(
-            f"{len(steps)} steps are too few to tell variation from steps",
+            f"{len(steps)} steps are too few for variation by step",
             remedy=f"name at least {FEWEST_STEPS} recordings of one step each, or a table of steps",
         )
     series, left = _series(steps)
@@ -78,7 +78,7 @@ def read_recorded(paths: Sequence[str]) -> Recorded:
 def _of_table(recording: StepRecording) -> Recorded:
     if len(recording.steps) < FEWEST_STEPS:
         raise InputError(
-            f"{len(recording.steps)} steps are too few to tell variation from steps",
+            f"{len(recording.steps)} steps are too few for variation by step",
             place=recording.source,
             remedy=f"give a recording of at least {FEWEST_STEPS} steps",
         )

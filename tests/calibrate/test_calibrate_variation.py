@@ -198,8 +198,8 @@ def test_traces_of_one_step_each_and_runs_are_recordings() -> None:
     ("names", "message"),
     [
         (["nothing"], "there is no nothing.0.et, no run and no table of steps"),
-        (["step0", "step1", "step2"], "3 steps are too few to tell variation from steps"),
-        (["few.parquet"], "3 steps are too few to tell variation from steps"),
+        (["step0", "step1", "step2"], "3 steps are too few for variation by step"),
+        (["few.parquet"], "3 steps are too few for variation by step"),
         ([str(TABLE), "step0"], "has several steps, and there is another recording"),
         (["step0", "step1", "step2", "other"], "no operation is in all steps"),
     ],
