@@ -7,6 +7,7 @@ and a rest of the event. A level is described if its part is larger than the mea
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -217,7 +218,7 @@ def _draws(work: FittedWork, shape: tuple[int, ...], draw: Any) -> Any:
     for level in work.levels:
         size = {ELEMENT: (1, shape[1], 1), STEP: (*shape[:2], 1), EVENT: shape}[level.entry["level"]]
         by_score = factors_of(entry_of(level.entry))
-        factors = factors * by_score(draw.standard_normal(size), lambda size=size: draw.standard_normal(size))
+        factors = factors * by_score(draw.standard_normal(size), partial(draw.standard_normal, size))
     return factors
 
 

@@ -132,6 +132,7 @@ def varied_rows(draw: Any, steps: range) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("slower", [1, 1.15])
 def test_steps_are_near_samples_of_their_fit_and_slower_ones_are_not(slower: float, tmp_path: Path) -> None:
     rows = varied_rows(np.random.default_rng(2), range(40))
