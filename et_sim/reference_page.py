@@ -34,8 +34,10 @@ from et_sim.jobs.job_file import JobEntry
 from et_sim.machine.accuracy import ACCURACY_KEYS, DEFAULTS, EXCHANGES, OPERATIONS, TERM_KEYS
 from et_sim.machine.collective_library_keys import LIBRARY_KEYS
 from et_sim.machine.compute_rules import MODELS, RULE_KEYS, Where
+from et_sim.machine.failures import FailureKeys
 from et_sim.machine.kernel_kinds import KernelKind
 from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
+from et_sim.machine.networks import Recovery
 from et_sim.machine.protocol_presets import PROTOCOL_KEYS, packet_keys, tcp_keys
 from et_sim.machine.remote_memory import MEMORY_KEYS, PoolStage
 from et_sim.machine.roofline import AttentionKernel, MemoryLevel
@@ -234,6 +236,8 @@ TABLES = (
     KeyTable(f"credits{_IN_NETWORK}", texts.CREDITS, keys_of(Credits)),
     KeyTable(f"entry of in-network{_IN_NETWORK}", texts.REDUCERS, IN_NETWORK_KEYS),
     KeyTable(f"tcp of the protocol{_IN_NETWORK}", texts.TCP, tcp_keys()),
+    KeyTable(f"entry of failures{_IN_NETWORK}", texts.FAILURES, keys_of(FailureKeys)),
+    KeyTable(f"recovery{_IN_NETWORK}", texts.RECOVERY, keys_of(Recovery), DEFAULTED),
     KeyTable(f"loggops{_IN_NETWORK}", texts.LOGGOPS, keys_of(LogGops), DEFAULTED),
     KeyTable("network file of a graph", texts.GRAPH, keys_of(GraphFile)),
     KeyTable(f"entry of links of a graph{_IN_NETWORK}", texts.GRAPH_LINKS, keys_of(ListedLink)),

@@ -109,6 +109,14 @@ OVERRIDES = """
 Each entry of `overrides` selects links, and changes their figures:
 """
 
+FAILURES = """
+Each entry of `failures` names one part that [fails during the run](failures.md), and `at` or `rate`:
+"""
+
+RECOVERY = """
+`recovery` has the time-outs of senders whose path is dead, and their fail-over:
+"""
+
 REDUCTIONS = """
 Each entry of `in-network` of a graph describes the switches of a tier, or those with a name:
 """

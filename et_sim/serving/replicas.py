@@ -7,7 +7,7 @@ long as its first one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any, Protocol
@@ -32,7 +32,7 @@ from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.batch import Batch, GroupBatches, check, sights
 from et_sim.workloads.inference.forward import make_replica, replica_program, run_by
 from et_sim.workloads.inference.memory import CacheUnits, SequenceCache, weight_bytes_of_stage
-from et_sim.workloads.inference.transfers import ReplicaPlace, make_transfer
+from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache, make_load, make_transfers
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.rank import Program
 from et_sim.workloads.training.plan import Plan
@@ -156,8 +156,11 @@ class Times(Protocol):
     def pass_ns(self, pool: CachePool, batch: GroupBatches) -> int:
         """Return the time of a replica of a pool for a batch, or for one of each of its groups."""
 
-    def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
-        """Return the time of sending the cache of these tokens from one replica to another."""
+    def ends_ns(self, caches: Sequence[SentCache]) -> Sequence[int]:
+        """Return when each of some caches that are sent together has arrived."""
+
+    def load_ns(self, pool: CachePool, tokens: int) -> int:
+        """Return the time in which a group of a pool loads the cache of these tokens from remote memory."""
 
 
 class SimulatedTimes(Struct):
@@ -168,7 +171,8 @@ class SimulatedTimes(Struct):
     npus: int
     manifest: Mapping[str, Any] = field(default_factory=dict)  # of the first pass
     passes: dict[tuple[int, GroupBatches], int] = field(default_factory=dict)
-    transfers: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    transfers: dict[tuple[SentCache, ...], tuple[int, ...]] = field(default_factory=dict)
+    loads: dict[tuple[int, int], int] = field(default_factory=dict)
     scope: Scope = field(default_factory=lambda: Scope(includes=[], leaves_out=[]))  # of the first pass
     replayed: int = 0  # kernels of the first pass with recorded times
     exchanges: str = ""  # the engine whose own all-reduces run; empty: those of the machine's library
@@ -221,22 +225,43 @@ class SimulatedTimes(Struct):
         exchanges = ExchangeTimes(axes, partial(self._outcome, task))
         return Chains(program, trials(known), KernelTimes(times_of_kernels(task.machine)), exchanges)
 
-    def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
-        """Return the time of a transfer, simulated the first time."""
-        key = (replica, other, tokens)
+    def ends_ns(self, caches: Sequence[SentCache]) -> Sequence[int]:
+        """Return when each of some caches has arrived, simulated the first time."""
+        key = tuple(caches)
         if key not in self.transfers:
-            places = source.place(replica), target.place(other)
-            workload = make_transfer(self.model, *places, tokens=tokens, ranks=self.npus)
-            self.transfers[key] = self._simulated(workload)
+            sent = [cache for cache in caches if cache.tokens]
+            ends = iter(self._arrivals(sent) if sent else ())
+            self.transfers[key] = tuple(next(ends) if cache.tokens else cache.begin_ns for cache in caches)
         return self.transfers[key]
+
+    def _arrivals(self, caches: Sequence[SentCache]) -> list[int]:
+        """Return when each of some caches has arrived, whose messages are simulated together."""
+        workload, received = make_transfers(self.model, caches, self.npus)
+        if len(caches) == 1 and not caches[0].begin_ns:
+            return [self._simulated(workload)]
+        outcome = self._outcome(self._task(workload), workload, may_fold=False)
+        actors = outcome.plan.actor_of_rank
+        first, ends = outcome.plan.actors["node_first"], outcome.nodes["end_ns"]
+        return [max(int(ends[first[actors[rank]] + node]) for rank, node in nodes) for nodes in received]
+
+    def load_ns(self, pool: CachePool, tokens: int) -> int:
+        """Return the time of a load by the first group of a pool, simulated the first time."""
+        key = (pool.first_rank, tokens)
+        if key not in self.loads:
+            workload = make_load(self.model, pool.place(0), tokens=tokens, ranks=self.npus)
+            self.loads[key] = self._simulated(workload)
+        return self.loads[key]
 
     def _simulated(self, workload: Workload) -> int:
         """Return the time until all ranks are done."""
         if not self._tasks:
             return self._first(workload)
+        return int(self._outcome(self._task(workload), workload).finish_ns.max(initial=0))
+
+    def _task(self, workload: Workload) -> Task:
         if workload.software not in self._tasks:
             self._tasks[workload.software] = prepare(workload, self.options)
-        return int(self._outcome(self._tasks[workload.software], workload).finish_ns.max(initial=0))
+        return self._tasks[workload.software]
 
     def _outcome(self, task: Task, workload: Workload, may_fold: bool = True) -> Any:
         """Simulate a workload on the machine of a task."""

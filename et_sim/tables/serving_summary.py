@@ -31,6 +31,10 @@ Pool = TypedDict("Pool", {
 Policy = TypedDict("Policy", {
     "name": str, "block": NotRequired[int], "max_batch": NotRequired[int], "token_budget": NotRequired[int],
 })
+Prefixes = TypedDict("Prefixes", {
+    "kept_tokens": int | None, "remote_tokens": int | None, "loaded_tokens": int, "router": str,
+    "hit_tokens": int, "hit_share": float, "requests_with_hits": int,
+})
 ServingSummary = TypedDict("ServingSummary", {
     "requests": int, "duration_ns": int, "prompt_tokens": NotRequired[int],
     "output_tokens": NotRequired[int], "requests_per_s": float, "output_tokens_per_s": float,
@@ -41,6 +45,7 @@ ServingSummary = TypedDict("ServingSummary", {
     "network_model": str, "scope": NotRequired[Scope], "simulated_passes": int,
     "simulated_transfers": int, "context_step": int, "kernels": str,
     "engine": NotRequired[str], "concurrency": NotRequired[int], "warm_up": NotRequired[int],
+    "transfer": NotRequired[str], "sessions": NotRequired[int], "prefixes": NotRequired[Prefixes | None],
     "bands": NotRequired[dict[str, list[int]] | None],
 })
 # fmt: on

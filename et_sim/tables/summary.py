@@ -108,6 +108,9 @@ Coverage = TypedDict("Coverage", {
     "bytes_by_kind": NotRequired[dict[str, int]], "replayed_communication": int,
     "without_tensors": int | None, "ignored_attributes": dict[str, int], "ignored_metadata": int,
 })
+FailedPart = TypedDict("FailedPart", {
+    "part": str, "at_ns": int, "until_ns": int | None, "left": float, "links": int, "waited_ns": int,
+})
 FactorsOfRanks = TypedDict("FactorsOfRanks", {"ranks": str, "name": NotRequired[str]})  # and kinds of work
 Software = TypedDict("Software", {
     "name": str, "about": NotRequired[str], "launch": NotRequired[float], "step": NotRequired[float],
@@ -133,6 +136,7 @@ Summary = TypedDict("Summary", {
     "profile_named_by": str, "corrections": list[str], "switched": list[str],
     "other_profile": OtherProfile | None, "software": NotRequired[Software | None], "folded": Folded,
     "uneven": Uneven, "time_factors": list[FactorsOfRanks], "detail": NotRequired[list[str]],
+    "failures": NotRequired[list[FailedPart]],
     "jobs": list[Job], "out_of_memory": OutOfMemory | None, "spilled": NotRequired[Spilled], "messages": int,
     "bottleneck": Bottleneck | None, "costs": Costs | None, "power": NotRequired[Power],
     "throughput": Throughput | None, "uncertainty": NotRequired[Uncertainty], "packets": Packets | None,

@@ -292,6 +292,7 @@ class RecordedRun(Struct, eq=False, dict=True):
             "software": manifest["software"],
             "folded": self._folded(),
             **{name: manifest[name] for name in ("uneven", "time_factors", "detail", "jobs")},
+            **({"failures": failures} if (failures := self.outcome.failures) else {}),
             "out_of_memory": self.out_of_memory.as_dict() if self.out_of_memory else None,
             **({} if self.moved is None else {"spilled": self.moved.as_dict()}),
             "messages": self.outcome.messages,

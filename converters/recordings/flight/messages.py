@@ -14,7 +14,7 @@ _ENDS = re.compile(r"(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")
 
 
 class Unanswered(Struct, frozen=True):
-    """A message of which one rank waits for the other half."""
+    """A send or a receive without its counterpart."""
 
     rank: int
     peer: int
