@@ -66,7 +66,7 @@ ALLOWED: dict[str, set[str]] = {
         "trace",
         "workloads",
     },
-    "calibrate": {"api", "compute", "machine", "run", "trace", "validation"},
+    "calibrate": {"api", "compute", "machine", "run", "samples", "trace", "validation"},
     "validation": {"api", "compute", "machine", "run", "serving", "trace", "workloads"},
     "sweeps": {
         "api",

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key, show
-from et_sim.documents.kinds import choice, number, sections
+from et_sim.documents.kinds import TEXT, choice, number, sections
 
 MOST_PARTS, MOST_FACTORS = 16, 1_000_000
 MOST_SPREAD, MOST_NORMAL_SPREAD, MOST_FACTOR = 4, 0.25, 1000
@@ -74,6 +74,15 @@ def _factors(slot: Slot, value: Any) -> tuple[float, ...]:
 FACTORS = ValueKind(
     "list of factors", lambda _: f"a list of numbers > 0 and at most {MOST_FACTOR:,}", _factors
 )
+
+
+def _names(slot: Slot, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(name, str) and name for name in value):
+        raise slot.refusal(value)
+    return tuple(value)
+
+
+NAMES = ValueKind("list of names", lambda _: "a list of texts", _names)
 
 
 class MixturePart(Struct, frozen=True):
@@ -145,6 +154,18 @@ class Variation(Struct, frozen=True):
         "The parts of a `mixture`.", (), of=MixturePart, most=MOST_PARTS
     )
     factors: tuple[float, ...] = key(FACTORS, "The factors of `empirical`, such as measured ones.", ())
+    operations: tuple[str, ...] = key(
+        NAMES,
+        "Names of nodes: only these vary. The events of each name are counted by themselves. Without the "
+        "key: all of the kind.",
+        (),
+    )
+    cause: str = key(
+        TEXT,
+        "Entries of one level and cause draw together: where one draws a large factor, the others do, too; "
+        "such as the passes of a micro-batch, by the length of its sequences.",
+        "",
+    )
     place: str = ""  # of the entry, for messages
 
     def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
@@ -168,6 +189,10 @@ class Variation(Struct, frozen=True):
         if self.level is VariationLevel.ELEMENT and given.get("correlation"):
             raise section.fault(
                 'key "correlation" has no effect: an element draws once', 'take the level "step" or "event"'
+            )
+        if self.kind is VariedKind.LINK and self.operations:
+            raise section.fault(
+                'key "operations" has no effect: links have no nodes', 'leave "operations" out'
             )
         if self.kind is VariedKind.LINK:
             self._check_link(given, section)

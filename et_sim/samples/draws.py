@@ -1,6 +1,7 @@
 """Draws: random factors that are a function of seed, element and event alone.
 
-There is no state: each number is a hash of the seed, the entry's kind, level and place among such entries,
+There is no state: each number is a hash of the seed, the entry's kind, level and place among such entries
+(or its cause and level, if it names a cause),
 the element, the step, and the number of events of this kind that came before on the element. So neither the
 number of ranks nor the plan, the network model or the order of samples changes a draw.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,10 @@ class Draws:
         self.entry = entry
         self._factors = factors_of(entry)
         word: Any = np.uint64(seed)
-        for number in (KINDS.index(entry.kind), LEVELS.index(entry.level), place):
+        source = (KINDS.index(entry.kind), place)
+        if entry.cause:
+            source = (len(KINDS), int.from_bytes(blake2b(entry.cause.encode(), digest_size=7).digest()))
+        for number in (source[0], LEVELS.index(entry.level), source[1]):
             word = _mixed(word, number)
         self._word = word
 
@@ -68,7 +73,7 @@ class Draws:
 
 
 def draws_of(entries: Sequence[Variation], seed: int) -> list[Draws]:
-    """Return the draws of all entries, each of which draws by itself."""
+    """Return the draws of all entries; those without a cause draw by themselves."""
     before: dict[tuple[str, str], int] = {}
     draws = []
     for entry in entries:

@@ -48,15 +48,29 @@ def varied_nodes(entry: Variation, trace: Trace, nodes: Any) -> VariedNodes:
     is_of_kind = np.zeros(len(trace), bool)
     for kind in WORK.get(entry.kind, ()):
         is_of_kind |= of_kind(trace, kind)
+    if entry.operations:
+        is_of_kind &= np.isin(trace.names, entry.operations)[trace.name]
     every = np.flatnonzero(is_of_kind)
     takes_time = nodes["action"][every] == Action.DELAY
     is_simulated = np.isin(nodes["action"][every], (Action.COLLECTIVE, Action.SEND, Action.RECEIVE))
-    numbers = np.flatnonzero(takes_time)
-    return VariedNodes(every[numbers], numbers, len(every), int(is_simulated.sum()))
+    numbers = np.arange(len(every))
+    if entry.operations:
+        numbers = _numbers_by_name(trace.name[every])
+    events = int(numbers.max(initial=-1)) + 1
+    return VariedNodes(every[takes_time], numbers[takes_time], events, int(is_simulated.sum()))
+
+
+def _numbers_by_name(names: Any) -> Any:
+    """Return for each node the number of nodes with its name before it."""
+    order = np.argsort(names, kind="stable")
+    first = np.searchsorted(names[order], names[order])
+    numbers = np.empty(len(names), np.int64)
+    numbers[order] = np.arange(len(names)) - first
+    return numbers
 
 
 def elements_of(entry: Variation, grid: LogicalGrid, ranks: int) -> Any:
-    """Return for each rank the element that draws for it: itself, its node or its rack."""
+    """Return for each rank the element that draws for it: itself, its node, its rack or the machine."""
     sizes = [dimension.npus for dimension in grid.dimensions]
     if entry.shared is SharedBy.RACK and len(sizes) <= RACK_DIMENSIONS:
         shape = " x ".join(map(str, sizes))
