@@ -1,17 +1,22 @@
-"""The rates at which an NPU can send and receive at most, and the least times of exchanges that follow.
+"""The least times of exchanges on a machine: by the ports of an NPU, and by the pace of its library.
 
 Whatever the algorithm, each member of an all-gather receives the parts of all others, each member of a
 reduce-scatter passes on its part of the sums of all others, and each member of an all-reduce receives all
 bytes once. What members on other nodes have crosses the ports between nodes of the members on this node.
+A machine with a collective library moves the bytes of a collective at the pace of the library, or slower.
 """
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from et_sim.machine import Machine
+from et_sim.machine.collective_library import Call, Library
 from et_sim.machine.networks import DimensionShape, GridFabric
 from et_sim.trace.columns import CollectiveKind
+
+
+ROUNDED = 0.999  # pieces and steps of a library are whole bytes and nanoseconds
 
 
 class Wires(Struct, frozen=True):
@@ -21,9 +26,22 @@ class Wires(Struct, frozen=True):
     inside: float  # bytes per nanosecond
     outside: float
     reduces: bool = False  # switches may reduce, so that a rank sends less than it receives, or the opposite
+    library: Library | None = None
+    _paced: dict[Call, int] = field(default_factory=dict)
 
     def collective_ns(self, kind: int, size: int, ranks: int, on_node: int) -> int:
         """Return the least time of a collective; `size` is that of the trace."""
+        through_ports = self.ports_ns(kind, size, ranks, on_node)
+        if self.library is None or ranks < 2 or not through_ports or ranks % on_node:
+            return through_ports
+        counted = size * ranks if kind == CollectiveKind.ALL_GATHER else size
+        call = Call(CollectiveKind(kind).name.lower(), ranks, ranks // on_node, counted)
+        if call not in self._paced:
+            self._paced[call] = int(self.library.choice(call).time_us * 1000 * ROUNDED)
+        return max(through_ports, self._paced[call])
+
+    def ports_ns(self, kind: int, size: int, ranks: int, on_node: int) -> int:
+        """Return the least time in which the bytes of a collective cross the ports of a rank."""
         is_near = on_node == ranks
         far = (ranks - on_node) / on_node
         if kind == CollectiveKind.ALL_GATHER:  # the size is that of one part
@@ -53,7 +71,7 @@ def wires_of(machine: Machine) -> Wires | None:
     outside = sum(_links(other.shape, other.npus) * other.bytes_per_ns for other in others)
     library = machine.system.library
     reduces = bool(fabric.reducers) or (library is not None and library.has_collnet)
-    return Wires(first.npus, inside, outside or inside, reduces)
+    return Wires(first.npus, inside, outside or inside, reduces, library)
 
 
 def _links(shape: DimensionShape, npus: int) -> int:

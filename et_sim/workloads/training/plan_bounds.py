@@ -115,6 +115,9 @@ class PlanBounder(Struct):
                 self._places[key, chunks] = _place(times, chunks)
             places.append(self._places[key, chunks])
         exchanges = _Exchanges(plan, times.short.units, self.wires)
+        if plan.zero == 3:
+            waiting = {place.chunks: _gathering(place, times, exchanges) for place in places}
+            places = [waiting[place.chunks] for place in places]
         hop = self._hop(plan)
         of_places = [_least(plan, places, at, hop, exchanges) for at in range(plan.pipeline)]
         longest = max(of_places)
@@ -191,6 +194,28 @@ def _pass_ns(times: PassTimes, labels: Labels) -> int:
     return sum(times[label].until_next for label in labels[:-1]) + times[labels[-1]].until_end
 
 
+def _gathering(place: _Place, times: UnitTimes, exchanges: _Exchanges) -> _Place:
+    """Return a place whose passes wait for weights that replicas share.
+
+    A pass gathers those of its first unit after all kernels of the pass before it, and then those of the
+    other units, one after another. So it takes the first gather and all kernels, or all gathers and the
+    kernels of the last unit.
+    """
+    more = last = 0
+    for at, labels in enumerate(place.chunks):
+        back = labels[::-1]
+        more += _wait_ns(times.forward, labels, exchanges.gathers(labels)) if labels else 0
+        waits = _wait_ns(times.backward, back, exchanges.gathers(back, are_kept=True)) if labels else 0
+        last = waits if at == 0 else last
+        more += waits
+    return replace(place, busy=place.busy + more, last_backward=place.last_backward + last)
+
+
+def _wait_ns(times: PassTimes, labels: Labels, gathers: Sequence[int]) -> int:
+    """Return the time by which a pass is longer than its units because it gathers their weights."""
+    return max(gathers[0], sum(gathers) + times[labels[-1]].until_end - _pass_ns(times, labels))
+
+
 def _least(plan: Plan, places: Sequence[_Place], at: int, hop: int, exchanges: _Exchanges) -> int:
     """Return the least time until a place has updated its weights, and the first place has its gradients."""
     place = places[at]
@@ -224,7 +249,7 @@ class _Exchanges:
 
     def __init__(self, plan: Plan, units: Mapping[str, Unit], wires: LeastWires | None) -> None:
         self._plan, self._units, self._wires = plan, units, wires
-        self._known: dict[tuple[str, bool], int] = {}
+        self._known: dict[tuple[str, bool, bool], int] = {}
         node = 1 if wires is None else wires.node
         inner, shared = plan.context * plan.data, plan.expert * plan.expert_tensor
         dense = inner, _on_node(inner, plan.tensor, node)
@@ -232,51 +257,68 @@ class _Exchanges:
         self._groups = dense, (among, _on_node(among, shared, node)) if plan.spreads_experts else dense
 
     def gradients(self, chunks: Sequence[Labels]) -> int:
-        """Return the least time to reduce the gradients of pieces once."""
-        return sum(self._of(label, is_gather=False) for labels in chunks for label in labels)
+        """Return the least time to reduce the gradients of pieces once, one after another."""
+        return self._sum(chunks, is_gather=False)
 
     def updated(self, chunks: Sequence[Labels]) -> int:
         """Return the least time to gather updated weights after the optimizer."""
         plan = self._plan
-        return self._gathers(chunks) if plan.zero in (1, 2) and not plan.by.shares.updated_ahead else 0
+        is_after = plan.zero in (1, 2) and not plan.by.shares.updated_ahead
+        return self._sum(chunks, is_gather=True) if is_after else 0
+
+    def gathers(self, labels: Labels, *, are_kept: bool = False) -> list[int]:
+        """Return the least times to gather units in a pass; `are_kept`: those of a pass before may stay."""
+        kept = self._plan.by.shares.kept_units if are_kept else 0
+        each = [self._of(label, True, False) for label in labels]
+        return [0] * min(kept, len(each)) + each[kept:]
 
     def carried(self, chunks: Sequence[Labels]) -> int:
-        """Return the least time for all bytes of replicas that cross a rank's ports in a step."""
+        """Return the least time of all exchanges of replicas in a step.
+
+        Gradients are exchanged one after another, and so are weights; both at the same time share ports.
+        """
         plan = self._plan
         if plan.zero < 2 or self._wires is None:
             return 0
-        reduces, gathers = plan.micro_batches * self.gradients(chunks), self._gathers(chunks)
-        if plan.zero == 3:
-            kept = plan.by.shares.kept_units
-            again = sum(self._gathers((labels[: max(len(labels) - kept, 0)],)) for labels in chunks)
-            gathers = plan.micro_batches * (gathers + again)
-        return max(reduces, gathers) if self._wires.reduces else reduces + gathers
+        least = []
+        for by_ports in (False, True):
+            reduces = plan.micro_batches * self._sum(chunks, is_gather=False, by_ports=by_ports)
+            gathers = self._sum(chunks, is_gather=True, by_ports=by_ports)
+            if plan.zero == 3:
+                kept = plan.by.shares.kept_units
+                again = [labels[: max(len(labels) - kept, 0)] for labels in chunks]
+                gathers += self._sum(again, is_gather=True, by_ports=by_ports)
+                gathers *= plan.micro_batches
+            are_shared = by_ports and not self._wires.reduces
+            least.append(reduces + gathers if are_shared else max(reduces, gathers))
+        return max(least)
 
-    def _gathers(self, chunks: Sequence[Labels]) -> int:
-        return sum(self._of(label, is_gather=True) for labels in chunks for label in labels)
+    def _sum(self, chunks: Sequence[Labels], *, is_gather: bool, by_ports: bool = False) -> int:
+        return sum(self._of(label, is_gather, by_ports) for labels in chunks for label in labels)
 
-    def _of(self, label: str, *, is_gather: bool) -> int:
+    def _of(self, label: str, is_gather: bool, by_ports: bool) -> int:  # noqa: FBT001
         """Return the least time of an exchange of a unit's weights or gradients."""
         if self._wires is None:
             return 0
-        if (label, is_gather) not in self._known:
+        key = label, is_gather, by_ports
+        if key not in self._known:
             weights = self._units[label].weights
             counts = weights.counts if is_gather else weights.trained
-            self._known[label, is_gather] = sum(
-                self._exchange(count, *group, is_gather=is_gather)
+            times = self._wires.ports_ns if by_ports else self._wires.collective_ns
+            self._known[key] = sum(
+                times(*self._exchange(count, group[0], is_gather=is_gather), *group)
                 for count, group in zip(counts, self._groups, strict=True)
                 if count and group[0] > 1
             )
-        return self._known[label, is_gather]
+        return self._known[key]
 
-    def _exchange(self, count: int, ranks: int, on_node: int, *, is_gather: bool) -> int:
-        assert self._wires is not None
+    def _exchange(self, count: int, ranks: int, *, is_gather: bool) -> tuple[CollectiveKind, int]:
+        """Return the kind and the size of an exchange."""
         plan = self._plan
         if is_gather:
-            part = -(-count // ranks) * plan.value_bytes
-            return self._wires.collective_ns(CollectiveKind.ALL_GATHER, part, ranks, on_node)
+            return CollectiveKind.ALL_GATHER, -(-count // ranks) * plan.value_bytes
         kind = CollectiveKind.REDUCE_SCATTER if plan.zero else CollectiveKind.ALL_REDUCE
-        return self._wires.collective_ns(kind, count * plan.gradient_bytes, ranks, on_node)
+        return kind, count * plan.gradient_bytes
 
 
 def _on_node(ranks: int, stride: int, node: int) -> int:

@@ -45,6 +45,9 @@ class LeastWires(Protocol):
     def collective_ns(self, kind: int, size: int, ranks: int, on_node: int) -> int:
         """Return the time of a collective of so many ranks, of which so many are on each node."""
 
+    def ports_ns(self, kind: int, size: int, ranks: int, on_node: int) -> int:
+        """Return the time in which the bytes of a collective cross the ports of a rank."""
+
     def message_ns(self, size: int, *, leaves_node: bool) -> int:
         """Return the time of a message."""
 
