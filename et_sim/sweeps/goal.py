@@ -95,6 +95,7 @@ class SearchResult(Struct):
     ruled_out: int = 0  # points that are certain to be worse than others
     left: int = 0  # points without any result
     front: list[int] = field(default_factory=list)  # numbers of the best points, in order
+    runners_up: int = 0  # points besides the best one that were evaluated in any case
     gap: float | None = None  # no other point is better by more than this share; None: not known
     lost: dict[str, int] = field(default_factory=dict)  # points by the main reason why they are not the best
     why: dict[int, str] = field(default_factory=dict)  # the reason, by number of evaluated point
@@ -105,7 +106,9 @@ class SearchResult(Struct):
         least, most = (
             [name for name in goal.objectives if OBJECTIVES[name] is best] for best in (Best.LEAST, Best.MOST)
         )
-        return SearchResult(least, most, method, list(goal.ladder), evaluated, impossible)
+        result = SearchResult(least, most, method, list(goal.ladder), evaluated, impossible)
+        result.runners_up = goal.runners_up
+        return result
 
 
 def _refuse_unknown_figure(name: str, known: Mapping[str, Any]) -> None:
