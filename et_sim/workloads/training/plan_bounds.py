@@ -130,7 +130,7 @@ class PlanBounder(Struct):
         """Return a key of plans with the same least times of units."""
         values, is_shared = astuple(plan), plan.data * plan.context > 1
         zero = plan.zero if plan.zero > 1 else 0
-        return (*(values[at] for at in _KEPT), zero if is_shared else 0, plan.data > 1)
+        return (*(values[at] for at in _KEPT), zero if is_shared else 0, plan.data > 1, plan.pipeline > 1)
 
     def _replicas(self, plan: Plan) -> int:
         return max(self.npus // (plan.tensor * plan.context), 1) if plan.data > 1 else 1

@@ -64,7 +64,7 @@ PassTimes = Mapping[str, UnitTime]  # by label of the unit
 
 
 class ShortModel(Struct, frozen=True):
-    """A model of few layers, on two places of a pipeline if it can, that stands for another one."""
+    """A model of few layers that stands for another one, on two places of a pipeline unless that has one."""
 
     model: Model
     plan: Plan
@@ -81,7 +81,7 @@ def short_model(model: Model, plan: Plan, replicas: int) -> ShortModel:
     dense = _first_without_experts(model)
     is_short = dense is not None and model.layers > dense + FEWEST_LAYERS
     layers = dense + FEWEST_LAYERS if dense is not None and is_short else model.layers
-    stages = 2 if layers > 2 else 1
+    stages = 2 if layers > 2 and plan.pipeline > 1 else 1  # one with both ends may share their weights
     short = replace(
         plan,
         pipeline=stages,
