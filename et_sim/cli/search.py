@@ -48,9 +48,9 @@ class Options(EvaluationOptions):
         Option(least=1),
         PLANS,
     ] = None
-    sequence: Annotated[int | None, "tokens of a sequence (default: of the model)", Option(least=1), PLANS] = (
-        None
-    )
+    sequence: Annotated[
+        int | None, "tokens of a sequence (default: of the model)", Option(least=1), PLANS
+    ] = None
     software: Annotated[str | None, "software of the step, as in et-sim make", PLANS] = None
     within: Annotated[float | None, WITHIN, Option(parse=parse_share), "SHARE", PLANS] = None
     budget: Annotated[int | None, "the most plans that are simulated", Option(least=1), PLANS] = None
@@ -68,7 +68,8 @@ def run(options: Options) -> int:
         )
     search = _plan_search(options)
     print(f"et-sim: {search.assumed}", file=sys.stderr)
-    folder = Path(f"{Path(search.named).stem}-{search.machine.replace(':', '-')}.search")
+    name = Path(search.named).name.removesuffix(".json")
+    folder = Path(f"{name}-{search.machine.replace(':', '-')}.search")
     return evaluate(options, may_be_large=True, searches=True, described=(search.description(), folder))
 
 

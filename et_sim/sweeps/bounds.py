@@ -25,8 +25,8 @@ from et_sim.sweeps.wires import wires_of
 from et_sim.tables.sweep_tables import OF_STEPS
 from et_sim.timeline.recorded import throughput
 from et_sim.trace.workload import Step
-from et_sim.workloads.rank import PROFILE
 from et_sim.workloads.models.model import Model
+from et_sim.workloads.rank import PROFILE
 from et_sim.workloads.training.bounds import Bounds, KernelTimes, bounds_of
 from et_sim.workloads.training.operations import datatype_of, model_operations, tokens_of
 from et_sim.workloads.training.plan import Plan, naming_fields

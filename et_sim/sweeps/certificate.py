@@ -48,7 +48,7 @@ def reasons(
 
     `full` are points whose evaluation ran out of memory.
     """
-    why = {number: MEMORY for number in full}
+    why = dict.fromkeys(full, MEMORY)
     if best in parts:
         others = (number for number in parts if number != best and number not in why)
         why |= {number: reason(parts[number], parts[best]) for number in others if number not in refusals}

@@ -287,6 +287,14 @@ class _Rung(Struct):
         findings.ruled_out = possible - findings.evaluated - findings.left
         findings.front = front_of(values)
         findings.gap = chooser.gap()
+        self._explain(findings, found)
+        self.watch.expect(findings.evaluated + findings.left, best_text(self.goal, values, findings.gap))
+        self.state.write(to_builtins(findings, str_keys=True))
+
+    def _explain(self, findings: SearchResult, found: PointBounds) -> None:
+        """Record why points are not the best, of a search with one objective."""
+        if len(self.goal.objectives) > 1:
+            return
         best = findings.front[0] if findings.front else None
         known = self.state.known()
         full = [
@@ -297,8 +305,6 @@ class _Rung(Struct):
         findings.lost, why = reasons(found.parts, found.refusals, full, best)
         evaluated = {point.number for point in self.state.plan.points if point.digest in known}
         findings.why = {number: text for number, text in why.items() if number in evaluated}
-        self.watch.expect(findings.evaluated + findings.left, best_text(self.goal, values, findings.gap))
-        self.state.write(to_builtins(findings, str_keys=True))
 
     def _bounds(self) -> PointBounds:
         if self.goal.method == OPTUNA:

@@ -15,7 +15,6 @@ from et_sim.machine.collective_library import Call, Library
 from et_sim.machine.networks import DimensionShape, GridFabric
 from et_sim.trace.columns import CollectiveKind
 
-
 ROUNDED = 0.999  # pieces and steps of a library are whole bytes and nanoseconds
 
 

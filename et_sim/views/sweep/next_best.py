@@ -46,8 +46,8 @@ def next_best_lines(
 
 
 NOTE = (
-    "* no plan of these has both less time and less memory. more: what the plan has more of than the best one,"
-    " by their bounds."
+    "* no plan of these has both less time and less memory. more: what the plan has more of than the best"
+    " one, by their bounds."
 )
 
 

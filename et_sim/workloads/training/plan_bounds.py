@@ -296,7 +296,7 @@ class _Exchanges:
     def _sum(self, chunks: Sequence[Labels], *, is_gather: bool, by_ports: bool = False) -> int:
         return sum(self._of(label, is_gather, by_ports) for labels in chunks for label in labels)
 
-    def _of(self, label: str, is_gather: bool, by_ports: bool) -> int:  # noqa: FBT001
+    def _of(self, label: str, is_gather: bool, by_ports: bool) -> int:
         """Return the least time of an exchange of a unit's weights or gradients."""
         if self._wires is None:
             return 0
