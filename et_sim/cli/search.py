@@ -48,9 +48,9 @@ class Options(EvaluationOptions):
         Option(least=1),
         PLANS,
     ] = None
-    sequence: Annotated[
-        int | None, "tokens of a sequence (default: of the model)", Option(least=1), PLANS
-    ] = None
+    sequence: Annotated[int | None, "tokens of a sequence (default: the model's)", Option(least=1), PLANS] = (
+        None
+    )
     software: Annotated[str | None, "software of the step, as in et-sim make", PLANS] = None
     within: Annotated[float | None, WITHIN, Option(parse=parse_share), "SHARE", PLANS] = None
     budget: Annotated[int | None, "the most plans that are simulated", Option(least=1), PLANS] = None

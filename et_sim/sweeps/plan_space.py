@@ -82,8 +82,8 @@ class PlanSearch(Struct, frozen=True):
         """Return what the search takes for granted, in words."""
         usual = "" if self.global_batch else " (--global-batch gives another number)"
         return (
-            f"{self.model.name} on {self.machine}: {self.sequences:,} sequences of {self.tokens:,} tokens in a"
-            f" step{usual}, stages of equal layers, micro-batches of up to {MOST_BATCH} sequences"
+            f"{self.model.name} on {self.machine}: {self.sequences:,} sequences of {self.tokens:,} tokens in"
+            f" a step{usual}, stages of equal layers, micro-batches of up to {MOST_BATCH} sequences"
         )
 
     def description(self) -> dict[str, Any]:

@@ -195,7 +195,7 @@ def test_bytes_of_other_ranks_cross_the_ports_of_a_rank() -> None:
 
 
 def test_the_space_has_every_plan_of_equal_stages(tmp_path: Path) -> None:
-    axes = _search(tmp_path, SPACES[1])["axes"]
+    axes = _search(tmp_path, (DENSE, "h100-dgx:4", 4, 128))["axes"]
     names = ("tp", "cp", "pp", "dp", "chunks", "batch", "zero", "recompute")
     found = set(zip(*(axes[name]["values"] for name in names), strict=True))
     of_four = (1, 2, 4)
