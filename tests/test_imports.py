@@ -44,6 +44,7 @@ ALLOWED: dict[str, set[str]] = {
         "machine",
         "jobs",
         "layerfile",
+        "compute.custom",
         "plan",
         "fold",
         "network",
@@ -53,6 +54,7 @@ ALLOWED: dict[str, set[str]] = {
         "views",
     },
     "api": {"run", "trace", "machine", "plan", "fold", "network", "engine", "tables.summary", "timeline"},
+    "samples": {"trace", "machine", "plan", "fold.limits", "engine", "run", "timeline"},
     "serving": {
         "api",
         "machine",
@@ -89,7 +91,7 @@ ALLOWED: dict[str, set[str]] = {
         "views",
         "workloads",
     },
-    "doctor": {"api", "fold.path_keys", "machine", "network.registry", "run", "trace"},
+    "doctor": {"api", "compute.custom", "fold.path_keys", "machine", "network.registry", "run", "trace"},
     "reference_texts": set(),
     "reference_page": {
         "goodput.job_file",
@@ -117,6 +119,7 @@ ALLOWED: dict[str, set[str]] = {
         "network.registry",
         "plan",
         "run",
+        "samples",
         "serving",
         "sweeps",
         "tables.summary",
@@ -126,7 +129,7 @@ ALLOWED: dict[str, set[str]] = {
         "views",
         "workloads",
     },
-    "converters": {"compute", "layerfile", "trace"},
+    "converters": {"calibrate.inspector", "compute", "layerfile", "trace"},
     "recorder": {"compute", "trace", "workloads"},
 }
 FACADE = {"api", "run", "sweeps", "trace"}  # et_sim/__init__.py offers names of these rooms

@@ -149,6 +149,17 @@ def test_an_elastic_job_goes_on_with_fewer_replicas_until_the_node_returns() -> 
     assert months.events.tolist() == [[1, 0]]
 
 
+def test_the_course_of_a_month_has_every_change_of_speed_and_no_gap() -> None:
+    part = Part("gpu", 1.0, nodes=1, repair=500.0)
+    recovery = Recovery(start=10.0, write=5.0)
+    setting = Setting(1.0, (part,), Cycle(10), recovery, fewer=((1.0, 0.75),))
+    course = follow(setting, events_of([(100.0, 0, -1.0)]), 1000.0, record=True).course
+    assert [begin for begin, _, _ in course] == [0.0, *(end for _, end, _ in course[:-1])]
+    restarts = [(begin, end) for begin, end, cause in course if cause == Loss.START]
+    assert restarts == [(100.0, 110.0), (605.0, 615.0)]
+    assert course[-1] == (615.0, 1000.0, -1)
+
+
 def test_a_second_node_stops_a_job_that_can_do_without_one() -> None:
     part = Part("gpu", 1.0, nodes=1, repair=500.0)
     setting = Setting(1.0, (part,), Cycle(10), fewer=((1.0, 0.5),))
