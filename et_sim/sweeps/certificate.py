@@ -1,4 +1,4 @@
-"""What a search proves of the points that it did not evaluate, and why points are not the best.
+"""Limits of points that a search did not evaluate, and reasons why points are not the best.
 
 No unevaluated point is better than its bound. So the best bound of all of them limits by how much any point
 of the space may be better than the best one that was found: the gap.

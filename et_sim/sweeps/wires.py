@@ -1,8 +1,8 @@
 """The least times of exchanges on a machine: by the ports of an NPU, and by the pace of its library.
 
-Whatever the algorithm, each member of an all-gather receives the parts of all others, each member of a
+With any algorithm, each member of an all-gather receives the parts of all others, each member of a
 reduce-scatter passes on its part of the sums of all others, and each member of an all-reduce receives all
-bytes once. What members on other nodes have crosses the ports between nodes of the members on this node.
+bytes once. The bytes of members on other nodes cross the ports between nodes of the members on this node.
 A machine with a collective library moves the bytes of a collective at the pace of the library, or slower.
 """
 
