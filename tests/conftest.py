@@ -132,7 +132,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _short_suite(items: list[pytest.Item]) -> set[int]:
     """Return the ids of the tests that run without `--deep`."""
     shallow = [item for item in items if not item.get_closest_marker("deep")]
-    cases = Counter(map(_test_of, shallow))
+    cases = Counter(map(test_of, shallow))
     firsts = {test_of(item): id(item) for item in reversed(shallow)}
     return {
         id(item)
