@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
@@ -28,7 +29,7 @@ from et_sim.engine.pools import (
     without_pools,
 )
 from et_sim.engine.start import KeptStart, Start
-from et_sim.engine.state.resources import with_pool
+from et_sim.engine.state.resources import ResourceTable, with_pool
 from et_sim.engine.state.run import NONE, Run, new_run
 from et_sim.engine.state.traffic_tables import new_traffic
 from et_sim.engine.transport.network_seam import NetworkModel, network_tables, packets_expected
@@ -45,6 +46,41 @@ SECONDS_PER_MESSAGE, SECONDS_PER_NODE = 1e-4, 1e-4  # of an interpreted run, rou
 # now_ns; delivered messages or sent packets, and the expected number; nodes completed, and all nodes; the
 # name of what is counted
 Report = Callable[[int, int, int, int, int, str], None]
+
+
+class Recorders(Struct, frozen=True):
+    """Receivers of the records of a run; None: nothing of the kind is recorded."""
+
+    causes: Callable[[Any], None] | None = None
+    phases: Callable[[Any], None] | None = None
+    messages: Callable[[Any], None] | None = None
+    ports: Callable[[Any, Any], None] | None = None
+    links: bool = False  # records busy times of links in the run itself
+
+    @property
+    def are_none(self) -> bool:
+        """Return whether nothing is recorded."""
+        return not (self.causes or self.phases or self.messages or self.ports or self.links)
+
+    def drain(self, run: Run, bits: int) -> None:
+        """Hand over the records up to now."""
+        if self.causes:
+            drain(run, self.causes, bits)
+        if self.phases:
+            drain_phases(run, self.phases, bits)
+        if self.messages:
+            drain_messages(run, self.messages, bits)
+        if self.ports:
+            drain_ports(run, self.ports)
+
+
+class _Begun(Struct, frozen=True):
+    """The start of a run, and the resources whose times it records."""
+
+    start: Start
+    resources: ResourceTable | None = None  # of messages
+    recorded: ResourceTable | None = None  # and of pools
+    is_kept: bool = False  # for further runs
 
 
 def run_plan(
@@ -80,87 +116,159 @@ def run_plan(
     check_model(plan, network, model, records=bool(record or messages or links))
     if record:
         check_causes(network)
-    bits, needs = network.fraction_bits, model.needs(network)
-    is_plain = not (record or log or messages or links or ports) and until_ns is None
-    kept = kept if is_plain and not network.failures else None
-    rules = (bits, needs, model.tables)
-    start, resources, recorded = None, None, None
+    recorders = Recorders(record, log, messages, ports, links)
+    may_keep = recorders.are_none and until_ns is None and not network.failures
+    begun = _begin(plan, network, model, recorders, until_ns, kept if may_keep else None)
+    packets = packets_expected(model, network, plan)
+    run = begun.start.run
+    happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run, packets))
+    reporting = _reporting(plan, network.fraction_bits, model, packets, report)
+    ended = _run_to_end(begun.start, network, model, recorders, until_ns, happen, reporting)
+    return None if ended is None else _outcome(plan, network, model, ended, begun, until_ns, ports)
+
+
+def _begin(
+    plan: LoweredPlan,
+    network: Network,
+    model: NetworkModel,
+    recorders: Recorders,
+    until_ns: int | None,
+    kept: KeptStart | None,
+) -> _Begun:
+    """Return the start of a run: that of the plan's last run, or a new one."""
+    rules = (network.fraction_bits, model.needs(network), model.tables)
     former = None if kept is None else kept.again(rules)
-    is_kept = kept is not None and kept.is_due(rules)
     if kept is not None and former is not None:
         tables = network_tables(model, network, former.plan, has_queues=False, has_causes=False)
         start = kept.restored(former, model.grown(tables, former.reserve.rows))
-        np.copyto(start.run.plan.paces, plan.paces << bits)  # which may have been drawn again
-    if start is None:
-        in_units = in_fractions(plan, bits)
-        if until_ns is not None:
-            in_units = replace(in_units, latest=min(in_units.latest, ((until_ns + 1) << bits) - 1))
-        reserve = reserve_per_event(in_units, needs)
-        resources = model.resources(network, in_units) if record or links or ports else None
-        if resources is not None:
-            recorded = with_pool(resources, plan.pool_units, plan.actor_of_rank, plan.actors["rank"])
-        count = len(recorded) if recorded is not None else 0
-        events_at_once = causal_events_per_event(in_units, reserve, needs) if record else 0
-        check_record(events_at_once)
-        run = new_run(
-            in_units,
-            network_tables(model, network, in_units, has_queues=bool(ports), has_causes=bool(record)),
-            new_traffic(reserve.rows if messages else 0, count, links=links, bits=bits),
-            needs.record,
-            resources=count,
-            units=len(plan.pool_units.stage) if count else 0,
-            causal_events_per_event=events_at_once,
-            phases_per_event=reserve.rows if log else 0,
-            in_one_form=model.RECORDS_IN_ONE_FORM,
-        )
-        start = Start(in_units, reserve, grow_pools(run, reserve, model, is_ample=not is_kept))
-        if kept is not None and is_kept:
-            start = kept.keep(start)
-    in_units, reserve, run = start.plan, start.reserve, start.run
-    packets = packets_expected(model, network, plan)
-    happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run, packets))
-    events, standstill, expected = FEWEST_EVENTS, Standstill(), -1
-    changes = Changes(model, network, run)
+        np.copyto(
+            start.run.plan.paces, plan.paces << network.fraction_bits
+        )  # which may have been drawn again
+        return _Begun(start, is_kept=kept.is_due(rules))
+    is_due = kept is not None and kept.is_due(rules)
+    begun = _new_start(plan, network, model, recorders, until_ns, is_ample=not is_due)
+    if kept is not None and is_due:
+        return replace(begun, start=kept.keep(begun.start), is_kept=True)
+    return begun
+
+
+def _new_start(
+    plan: LoweredPlan,
+    network: Network,
+    model: NetworkModel,
+    recorders: Recorders,
+    until_ns: int | None,
+    *,
+    is_ample: bool,
+) -> _Begun:
+    """Return a start with tables of its own."""
+    bits, needs = network.fraction_bits, model.needs(network)
+    in_units = in_fractions(plan, bits)
+    if until_ns is not None:
+        in_units = replace(in_units, latest=min(in_units.latest, ((until_ns + 1) << bits) - 1))
+    reserve = reserve_per_event(in_units, needs)
+    has_resources = recorders.causes or recorders.links or recorders.ports
+    resources = model.resources(network, in_units) if has_resources else None
+    recorded = None
+    if resources is not None:
+        recorded = with_pool(resources, plan.pool_units, plan.actor_of_rank, plan.actors["rank"])
+    count = len(recorded) if recorded is not None else 0
+    events_at_once = causal_events_per_event(in_units, reserve, needs) if recorders.causes else 0
+    check_record(events_at_once)
+    run = new_run(
+        in_units,
+        network_tables(
+            model, network, in_units, has_queues=bool(recorders.ports), has_causes=bool(recorders.causes)
+        ),
+        new_traffic(reserve.rows if recorders.messages else 0, count, links=recorders.links, bits=bits),
+        needs.record,
+        resources=count,
+        units=len(plan.pool_units.stage) if count else 0,
+        causal_events_per_event=events_at_once,
+        phases_per_event=reserve.rows if recorders.phases else 0,
+        in_one_form=model.RECORDS_IN_ONE_FORM,
+    )
+    start = Start(in_units, reserve, grow_pools(run, reserve, model, is_ample=is_ample))
+    return _Begun(start, resources, recorded)
+
+
+def _run_to_end(
+    start: Start,
+    network: Network,
+    model: NetworkModel,
+    recorders: Recorders,
+    until_ns: int | None,
+    happen: Callable[..., int],
+    report: Callable[[Run], None],
+) -> Run | None:
+    """Return the run when nothing is left to happen; None if actors do not behave like all their ranks."""
+    bits, reserve, run = network.fraction_bits, start.reserve, start.run
+    events, standstill, changes = FEWEST_EVENTS, Standstill(), Changes(model, network, run)
     while True:
         begin = time.monotonic()
         status = happen(run, *reserve, events)
         if status == PAUSED:
             standstill.look(run, events, bits)
             events = _events_until_next_look(events, time.monotonic() - begin)
-        if record:
-            drain(run, record, bits)
-        if log:
-            drain_phases(run, log, bits)
-        if messages:
-            drain_messages(run, messages, bits)
-        if ports:
-            drain_ports(run, ports)
+        recorders.drain(run, bits)
         if status == TOO_LATE and changes.is_due:
             run = changes.made(run, reserve)
-            continue
-        if status == FINISHED or (status == TOO_LATE and until_ns is not None):
-            break
-        if status == TIED:
+        elif status == FINISHED or (status == TOO_LATE and until_ns is not None):
+            return run
+        elif status == TIED:
             return None
-        if status == TOO_LATE:
-            raise InputError(
-                f"simulated time passed {format_ns(in_units.latest >> bits)}",
-                place=f"after {int(run.clock[0].delivered)} messages",
-                remedy="durations in traces are microseconds, sizes bytes: is a unit wrong?",
-            )
-        if status == NEEDS_POOLS:
+        elif status == TOO_LATE:
+            raise _too_late(start.plan, run, bits)
+        elif status == NEEDS_POOLS:
             run = grow_pools(run, reserve, model)
-        elif report:
-            clock, expected = run.clock[0], expected_messages(plan) if expected < 0 else expected
-            progress = clock.delivered, expected, "messages"
-            if model.packets_sent is not None:
-                progress = int(model.packets_sent(run.network)), packets, "packets"
-            report(clock.now >> bits, *progress[:2], clock.completed, len(run.nodes), progress[2])
-    clock, finish_ns = run.clock[0], without_lost(np.asarray(run.actors["finish_ns"]) >> bits, plan, network)
+        else:
+            report(run)
+
+
+def _too_late(plan: LoweredPlan, run: Run, bits: int) -> InputError:
+    return InputError(
+        f"simulated time passed {format_ns(plan.latest >> bits)}",
+        place=f"after {int(run.clock[0].delivered)} messages",
+        remedy="durations in traces are microseconds, sizes bytes: is a unit wrong?",
+    )
+
+
+def _reporting(
+    plan: LoweredPlan, bits: int, model: NetworkModel, packets: int, report: Report | None
+) -> Callable[[Run], None]:
+    """Return a function that reports the progress of a run; the expected messages are counted once."""
+    expected: list[int] = []
+
+    def reporting(run: Run) -> None:
+        if report is None:
+            return
+        if not expected:
+            expected.append(expected_messages(plan))
+        clock = run.clock[0]
+        done, most, counted = clock.delivered, expected[0], "messages"
+        if model.packets_sent is not None:
+            done, most, counted = int(model.packets_sent(run.network)), packets, "packets"
+        report(clock.now >> bits, done, most, clock.completed, len(run.nodes), counted)
+
+    return reporting
+
+
+def _outcome(
+    plan: LoweredPlan,
+    network: Network,
+    model: NetworkModel,
+    run: Run,
+    begun: _Begun,
+    until_ns: int | None,
+    ports: Callable[[Any, Any], None] | None,
+) -> Outcome:
+    """Return the outcome of a run that has ended."""
+    bits, clock, in_units = network.fraction_bits, run.clock[0], begun.start.plan
+    finish_ns = without_lost(np.asarray(run.actors["finish_ns"]) >> bits, plan, network)
     lost = model.lost_messages(run, network) if network.failures else None
     waits_ns = tuple(model.longest_waits(run, network)) if network.failures else ()
     queues = observe.queues_at_end(run, int(clock.now) >> bits, ports) if ports else None
-    if (finish_ns >= 0).all() and not is_kept:
+    if (finish_ns >= 0).all() and not begun.is_kept:
         run = without_pools(run)
     return Outcome(
         plan=plan,
@@ -170,9 +278,9 @@ def run_plan(
         end_ns=_last_ns(plan, run) >> bits if until_ns is None else until_ns,
         messages=_messages(plan, run),
         run=run,
-        resources=recorded,
+        resources=begun.recorded,
         has_contention=model.HAS_CONTENTION,
-        load=load_of(model, network, in_units, run, resources),
+        load=load_of(model, network, in_units, run, begun.resources),
         ports=ports_of(model, network, in_units, run),
         queues=queues,
         lost=lost,
