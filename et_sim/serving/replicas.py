@@ -24,7 +24,7 @@ from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
 from et_sim.serving.batcher import Policy
 from et_sim.serving.chains import Chains, KernelTimes, has_chains, trials
 from et_sim.serving.engines.description import EngineMemory
-from et_sim.serving.exchanges import ExchangeTimes
+from et_sim.serving.exchanges import ExchangeTimes, KnownExchanges
 from et_sim.tables.summary import Scope
 from et_sim.trace import Workload
 from et_sim.trace.workload import MadeFor
@@ -160,8 +160,34 @@ class Times(Protocol):
         """Return the time of sending the cache of these tokens from one replica to another."""
 
 
+class PlanTimes(Struct):
+    """Times of passes of one plan, and its chains by the engine that runs them."""
+
+    passes: dict[GroupBatches, int] = field(default_factory=dict)
+    chains: dict[MadeFor | None, Chains | None] = field(default_factory=dict)
+
+
+class MachineTimes(Struct):
+    """Times on one machine, which all plans, models and loads on it share."""
+
+    kernels: dict[MadeFor | None, KernelTimes] = field(default_factory=dict)
+    exchanges: dict[MadeFor | None, KnownExchanges] = field(default_factory=dict)
+    plans: dict[tuple[Any, ...], PlanTimes] = field(default_factory=dict)
+    transfers: dict[tuple[Any, ...], int] = field(default_factory=dict)
+
+    def of_kernels(self, task: Task, software: MadeFor | None) -> KernelTimes:
+        """Return the times of kernels of an engine."""
+        if software not in self.kernels:
+            self.kernels[software] = KernelTimes(times_of_kernels(task.machine))
+        return self.kernels[software]
+
+    def of_exchanges(self, software: MadeFor | None) -> KnownExchanges:
+        """Return the times of exchanges of an engine."""
+        return self.exchanges.setdefault(software, KnownExchanges())
+
+
 class SimulatedTimes(Struct):
-    """Times by simulation on a machine."""
+    """Times by simulation on a machine; `shared` has those of other plans on it."""
 
     model: Model
     options: RunOptions
@@ -172,8 +198,9 @@ class SimulatedTimes(Struct):
     scope: Scope = field(default_factory=lambda: Scope(includes=[], leaves_out=[]))  # of the first pass
     replayed: int = 0  # kernels of the first pass with recorded times
     exchanges: str = ""  # the engine whose own all-reduces run; empty: those of the machine's library
+    shared: MachineTimes = field(default_factory=MachineTimes)
     _tasks: dict[MadeFor | None, Task] = field(default_factory=dict)
-    _chains: dict[tuple[int, MadeFor | None], Chains | None] = field(default_factory=dict)  # of a pool
+    _plans: dict[int, PlanTimes] = field(default_factory=dict)  # by the first rank of a pool
 
     def pass_ns(self, pool: CachePool, batch: GroupBatches) -> int:
         """Return the time of a pass, simulated the first time."""
@@ -181,12 +208,23 @@ class SimulatedTimes(Struct):
             batch = batch[0]
         key = (pool.first_rank, batch)
         if key not in self.passes:
-            simulate = partial(self._simulated_pass, pool, batch)
-            if isinstance(batch, Batch) and (chains := self._chains_of(pool, self._software(batch))):
-                self.passes[key] = chains.pass_ns(batch, simulate)
-            else:
-                self.passes[key] = simulate()
+            known = self._plan_times(pool).passes
+            if batch not in known or not self._tasks:
+                known[batch] = self._new_pass(pool, batch)
+            self.passes[key] = known[batch]
         return self.passes[key]
+
+    def _plan_times(self, pool: CachePool) -> PlanTimes:
+        if pool.first_rank not in self._plans:
+            key = self.model, pool.plan, pool.first_rank, self.exchanges
+            self._plans[pool.first_rank] = self.shared.plans.setdefault(key, PlanTimes())
+        return self._plans[pool.first_rank]
+
+    def _new_pass(self, pool: CachePool, batch: GroupBatches) -> int:
+        simulate = partial(self._simulated_pass, pool, batch)
+        if isinstance(batch, Batch) and (chains := self._chains_of(pool, self._software(batch))):
+            return chains.pass_ns(batch, simulate)
+        return simulate()
 
     def _software(self, batch: GroupBatches) -> MadeFor | None:
         """Return the engine of a pass, which runs from a graph unless it has prompts."""
@@ -204,12 +242,12 @@ class SimulatedTimes(Struct):
         """Return the chains of a pool; None before the first pass, and on machines without chains."""
         if software not in self._tasks:
             return None
-        key = (pool.first_rank, software)
-        if key not in self._chains:
-            self._chains[key] = self._new_chains(self._tasks[software], pool)
-        return self._chains[key]
+        chains = self._plan_times(pool).chains
+        if software not in chains:
+            chains[software] = self._new_chains(self._tasks[software], pool, software)
+        return chains[software]
 
-    def _new_chains(self, task: Task, pool: CachePool) -> Chains | None:
+    def _new_chains(self, task: Task, pool: CachePool, software: MadeFor | None) -> Chains | None:
         if not has_chains(task):
             return None
 
@@ -218,16 +256,19 @@ class SimulatedTimes(Struct):
 
         known = sights(self.model)
         axes, _ = program(trials(known)[0])
-        exchanges = ExchangeTimes(axes, partial(self._outcome, task))
-        return Chains(program, trials(known), KernelTimes(times_of_kernels(task.machine)), exchanges)
+        exchanges = ExchangeTimes(axes, partial(self._outcome, task), self.shared.of_exchanges(software))
+        return Chains(program, trials(known), self.shared.of_kernels(task, software), exchanges)
 
     def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
         """Return the time of a transfer, simulated the first time."""
         key = (replica, other, tokens)
         if key not in self.transfers:
             places = source.place(replica), target.place(other)
-            workload = make_transfer(self.model, *places, tokens=tokens, ranks=self.npus)
-            self.transfers[key] = self._simulated(workload)
+            known, named = self.shared.transfers, (self.model, *places, tokens)
+            if named not in known:
+                workload = make_transfer(self.model, *places, tokens=tokens, ranks=self.npus)
+                known[named] = self._simulated(workload)
+            self.transfers[key] = known[named]
         return self.transfers[key]
 
     def _simulated(self, workload: Workload) -> int:

@@ -25,6 +25,7 @@ from et_sim.serving.replicas import (
     PREFILL,
     CachePool,
     CacheRoom,
+    MachineTimes,
     SimulatedTimes,
     check_pools,
     make_pool,
@@ -77,11 +78,13 @@ def serve(
     options: RunOptions,
     report: Callable[[int, int, int, int], None] = lambda *_: None,
     times_of: Callable[..., SimulatedTimes] = SimulatedTimes,
+    shared: MachineTimes | None = None,
 ) -> Serving:
     """Serve the requests of a file, or given ones.
 
     `report` gets the time, the finished requests, the number of requests, and that of distinct passes.
-    `times_of` makes the times of passes and transfers.
+    `times_of` makes the times of passes and transfers; `shared` holds those of kernels and exchanges that
+    were found on the machine before.
     """
     traffic = read_traffic(given, setup.client)
     requests = traffic.requests
@@ -97,7 +100,8 @@ def serve(
     npus = machine.network.ranks
     pools = _pools(model, setup, machine)
     check_pools(pools, npus)
-    times = times_of(model, options, npus, exchanges=setup.engine.exchanges)
+    shared = shared or MachineTimes()
+    times = times_of(model, options, npus, exchanges=setup.engine.exchanges, shared=shared)
 
     def report_progress(now_ns: int, done: int) -> None:
         report(now_ns, done, len(requests), len(times.passes))
