@@ -31,7 +31,9 @@ from et_sim.serving.engines import DEFAULT
 if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
     from et_sim.serving.batcher import Policy
+    from et_sim.serving.clients import Client
     from et_sim.serving.engines.description import Engine
+    from et_sim.serving.results import Serving
     from et_sim.serving.serve import Setup
 
 
@@ -74,6 +76,16 @@ class Options(ReplicaOptions):
         int | None, "first requests that are not counted (default: 2 for each of --concurrency with closed)"
     ] = None
     seed: Annotated[int | None, "seed of the arrivals and lengths that are drawn (default: 0)"] = None
+    rate: Annotated[
+        float | None, "stretch times of arrival to so many requests a second on average (default: as given)"
+    ] = None
+    find_rate: Annotated[
+        bool, "serve at the largest rate at which enough requests keep --ttft and --tpot; print those tried"
+    ] = False
+    good_share: Annotated[float | None, "with --find-rate: enough requests (default: 0.99 of all)"] = None
+    tolerance: Annotated[
+        float | None, "with --find-rate: ratio by which a larger rate might do, too (default: 0.02)"
+    ] = None
     out: Annotated[Path | None, "directory to write (default: ./NAME.serve)"] = None
     json: Annotated[bool, "print the content of summary.json"] = False
     replicas: Annotated[Count, "replicas for both prompts and output tokens (default: 1)", SERVING] = None
@@ -127,7 +139,6 @@ class Options(ReplicaOptions):
 def run(options: Options) -> int:
     """Serve, write the directory, and print the summary."""
     from et_sim.cli.progress import Progress
-    from et_sim.serving.serve import serve
     from et_sim.timeline import check_target
     from et_sim.views.serving import summary_lines
     from et_sim.views.text import terminal_width
@@ -137,7 +148,7 @@ def run(options: Options) -> int:
     model, setup, machine = _read(options)
     with Progress() as progress:
         progress.stage("serving")
-        serving = serve(options.requests, model, setup, machine, progress.serving)
+        serving = _served(options, model, setup, machine, progress.serving)
         progress.stage("adding up and writing")
         serving.write(target)
     for notice in serving.manifest["warnings"]:
@@ -152,13 +163,29 @@ def run(options: Options) -> int:
     return 0
 
 
+def _served(options: Options, model: Any, setup: Setup, machine: RunOptions, report: Any) -> Serving:
+    """Return the results of serving, at the largest good rate if it is wanted."""
+    from et_sim.serving.rates import RateGoal, serve_at_largest_rate
+    from et_sim.serving.serve import serve
+
+    goal = {"share": options.good_share, "tolerance": options.tolerance}
+    goal = {name: value for name, value in goal.items() if value is not None}
+    if options.find_rate:
+        if options.rate is not None:
+            raise UsageError("--rate and --find-rate cannot be combined", remedy="leave one of them out")
+        return serve_at_largest_rate(options.requests, model, setup, machine, RateGoal(**goal), report)
+    for name in goal:
+        flag = "--good-share" if name == "share" else "--tolerance"
+        raise UsageError(f"{flag} requires --find-rate", remedy="give both, or leave it out")
+    return serve(options.requests, model, setup, machine, report)
+
+
 def _name(requests: str) -> str:
     return requests.partition(":")[0] if ":" in requests else Path(requests).stem
 
 
 def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     """Return the model, the setup of serving, and the machine."""
-    from et_sim.serving.clients import Client
     from et_sim.serving.engines.reading import read_engine
     from et_sim.serving.results import Objectives
     from et_sim.serving.serve import Setup
@@ -178,11 +205,21 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
         memory_share=options.memory_share,
         capacity_bytes=options.capacity or 0,
         cache_tokens=options.cache_tokens or 0,
-        client=Client(options.concurrency or 0, options.lengths, options.warm_up, options.seed),
+        client=_client(options),
         engine=engine,
         objectives=Objectives(int(options.ttft or 0), int(options.tpot or 0)),
     )
     return model, setup, run_options(options)
+
+
+def _client(options: Options) -> Client:
+    from et_sim.serving.clients import Client
+
+    if options.rate is not None and not options.rate > 0:
+        raise UsageError(f"--rate is {options.rate:g}", remedy="give requests in a second, more than 0")
+    return Client(
+        options.concurrency or 0, options.lengths, options.warm_up, options.seed, options.rate or 0.0
+    )
 
 
 def _policy(options: Options, engine: Engine) -> Policy:

@@ -160,9 +160,20 @@ class Times(Protocol):
         """Return the time of sending the cache of these tokens from one replica to another."""
 
 
+class FirstPass(Struct, frozen=True):
+    """The first pass of a run: its time, and the machine's notices."""
+
+    task: Task
+    manifest: Mapping[str, Any]
+    scope: Scope
+    replayed: int
+    ns: int
+
+
 class PlanTimes(Struct):
     """Times of passes of one plan, and its chains by the engine that runs them."""
 
+    first: dict[GroupBatches, FirstPass] = field(default_factory=dict)
     passes: dict[GroupBatches, int] = field(default_factory=dict)
     chains: dict[MadeFor | None, Chains | None] = field(default_factory=dict)
 
@@ -208,10 +219,12 @@ class SimulatedTimes(Struct):
             batch = batch[0]
         key = (pool.first_rank, batch)
         if key not in self.passes:
-            known = self._plan_times(pool).passes
-            if batch not in known or not self._tasks:
-                known[batch] = self._new_pass(pool, batch)
-            self.passes[key] = known[batch]
+            known = self._plan_times(pool)
+            if not self._tasks:
+                known.passes[batch] = self._first_pass(known, pool, batch)
+            elif batch not in known.passes:
+                known.passes[batch] = self._new_pass(pool, batch)
+            self.passes[key] = known.passes[batch]
         return self.passes[key]
 
     def _plan_times(self, pool: CachePool) -> PlanTimes:
@@ -234,9 +247,12 @@ class SimulatedTimes(Struct):
         return run_by(self.exchanges, eager=any(group.prefill.segments for group in groups))
 
     def _simulated_pass(self, pool: CachePool, batch: GroupBatches) -> int:
+        return self._simulated(self._workload(pool, batch))
+
+    def _workload(self, pool: CachePool, batch: GroupBatches) -> Workload:
         place = {"first": pool.first_rank, "ranks": self.npus}
         software = self._software(batch)
-        return self._simulated(make_replica(self.model, pool.plan, batch, **place, software=software))
+        return make_replica(self.model, pool.plan, batch, **place, software=software)
 
     def _chains_of(self, pool: CachePool, software: MadeFor | None) -> Chains | None:
         """Return the chains of a pool; None before the first pass, and on machines without chains."""
@@ -273,8 +289,6 @@ class SimulatedTimes(Struct):
 
     def _simulated(self, workload: Workload) -> int:
         """Return the time until all ranks are done."""
-        if not self._tasks:
-            return self._first(workload)
         if workload.software not in self._tasks:
             self._tasks[workload.software] = prepare(workload, self.options)
         return int(self._outcome(self._tasks[workload.software], workload).finish_ns.max(initial=0))
@@ -288,13 +302,19 @@ class SimulatedTimes(Struct):
             raise EtSimError("a forward pass does not complete", remedy="look at it with et-sim make and run")
         return outcome
 
-    def _first(self, workload: Workload) -> int:
+    def _first_pass(self, known: PlanTimes, pool: CachePool, batch: GroupBatches) -> int:
         """Run the first pass as a whole run, which checks the machine and collects notices."""
-        result = api.execute(workload, self.options)
-        if stall := result.stall:
-            raise stall.as_error()
-        self.manifest = result.manifest
-        summary = result.summary()
-        self.replayed, self.scope = int(summary["coverage"]["replayed"]), summary["scope"]
-        self._tasks[workload.software] = prepare(workload, self.options)
-        return int(result.makespan_ns)
+        if batch not in known.first:
+            workload = self._workload(pool, batch)
+            result = api.execute(workload, self.options)
+            if stall := result.stall:
+                raise stall.as_error()
+            summary, task = result.summary(), prepare(workload, self.options)
+            replayed = int(summary["coverage"]["replayed"])
+            known.first[batch] = FirstPass(
+                task, result.manifest, summary["scope"], replayed, int(result.makespan_ns)
+            )
+        first = known.first[batch]
+        self.manifest, self.scope, self.replayed = first.manifest, first.scope, first.replayed
+        self._tasks[self._software(batch)] = first.task
+        return first.ns

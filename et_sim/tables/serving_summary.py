@@ -19,6 +19,13 @@ ServingCosts = TypedDict("ServingCosts", {
     "price_per_million_output_tokens": float | None,
     "most_joules_per_million_output_tokens": float | None, "currency": str,
 })
+RatePoint = TypedDict("RatePoint", {
+    "requests_per_s": float, "output_tokens_per_s": float, "good_share": float, "ttft_ns": Spread,
+    "tpot_ns": Spread | None, "keeps_up": bool | None, "is_good": bool,
+})
+LargestRate = TypedDict("LargestRate", {
+    "requests_per_s": float, "good_share": float, "tolerance": float, "rates": list[RatePoint],
+})
 Goodput = TypedDict("Goodput", {
     "requests": NotRequired[int], "share": float, "requests_per_s": float,
     "ttft_limit_ns": NotRequired[int], "tpot_limit_ns": NotRequired[int],
@@ -41,6 +48,6 @@ ServingSummary = TypedDict("ServingSummary", {
     "network_model": str, "scope": NotRequired[Scope], "simulated_passes": int,
     "simulated_transfers": int, "context_step": int, "kernels": str,
     "engine": NotRequired[str], "concurrency": NotRequired[int], "warm_up": NotRequired[int],
-    "bands": NotRequired[dict[str, list[int]] | None],
+    "bands": NotRequired[dict[str, list[int]] | None], "largest_rate": NotRequired[LargestRate],
 })
 # fmt: on
