@@ -72,6 +72,7 @@ ALLOWED: dict[str, set[str]] = {
         "machine",
         "network.registry",
         "run",
+        "serving",
         "tables",
         "timeline",
         "trace",

@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec.structs import replace
-
 from et_sim.basics.declared_options import Command, Count, Option, OptionGroup
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import in_shell
@@ -30,9 +28,6 @@ from et_sim.serving.engines import DEFAULT
 
 if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
-    from et_sim.serving.batcher import Policy
-    from et_sim.serving.clients import Client
-    from et_sim.serving.engines.description import Engine
     from et_sim.serving.results import Serving
     from et_sim.serving.serve import Setup
 
@@ -186,84 +181,23 @@ def _name(requests: str) -> str:
 
 def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     """Return the model, the setup of serving, and the machine."""
-    from et_sim.serving.engines.reading import read_engine
-    from et_sim.serving.results import Objectives
-    from et_sim.serving.serve import Setup
+    from msgspec.structs import fields
+
+    from et_sim.serving.described import ServingChoices, setup_of
 
     plan = read_plan(options)
-    model = read_model(options, plan)
-    engine = read_engine(options.engine)
-    policy = _policy(options, engine)
-    replicas, prefill = _replicas(options)
-    setup = Setup(
-        plan=plan,
-        replicas=replicas,
-        prefill_replicas=prefill,
-        decode_plan=replace(plan, **changed) if (changed := _of_decode(options)) else None,
-        policy=policy,
-        context_step=options.context_step,
-        memory_share=options.memory_share,
-        capacity_bytes=options.capacity or 0,
-        cache_tokens=options.cache_tokens or 0,
-        client=_client(options),
-        engine=engine,
-        objectives=Objectives(int(options.ttft or 0), int(options.tpot or 0)),
-    )
-    return model, setup, run_options(options)
-
-
-def _client(options: Options) -> Client:
-    from et_sim.serving.clients import Client
-
-    if options.rate is not None and not options.rate > 0:
-        raise UsageError(f"--rate is {options.rate:g}", remedy="give requests in a second, more than 0")
-    return Client(
-        options.concurrency or 0, options.lengths, options.warm_up, options.seed, options.rate or 0.0
-    )
-
-
-def _policy(options: Options, engine: Engine) -> Policy:
-    """Return the batching of the engine, with the options that override it."""
-    from et_sim.serving.batcher import Policy
-
-    own = Policy(engine.policy, min(engine.max_batch, engine.token_budget), engine.token_budget, engine.block)
-    given = {
-        "name": options.policy,
-        "max_batch": options.max_batch,
-        "token_budget": options.token_budget,
-        "block": options.block,
-    }
-    given = {name: value for name, value in given.items() if value is not None}
-    if "token_budget" in given:
-        given.setdefault("max_batch", min(own.max_batch, max(options.token_budget or 0, 1)))
-    return replace(own, **given)
+    names = {field.name for field in fields(ServingChoices)} - {"decode"}
+    choices = ServingChoices(**{name: getattr(options, name) for name in names}, decode=_of_decode(options))
+    return read_model(options, plan), setup_of(choices, plan), run_options(options)
 
 
 def _of_decode(options: Options) -> dict[str, int]:
     """Return the fields of the plan that decode replicas have apart."""
-    values = {field: getattr(options, name) for name, field in DECODE_OPTIONS.items()}
-    return {field: value for field, value in values.items() if value is not None}
-
-
-def _replicas(options: Options) -> tuple[int, int]:
-    """Return the number of replicas that generate tokens, and of those only for prompts."""
-    prefill, decode, both = options.prefill_replicas, options.decode_replicas, options.replicas
-    if prefill is None and decode is None:
-        for field in _of_decode(options):
-            name = next(option for option, named in DECODE_OPTIONS.items() if named == field)
-            raise UsageError(
-                f"--{name.replace('_', '-')} requires separate decode replicas",
-                remedy="give --decode-replicas, too",
-            )
-        return both or 1, 0
-    if both is not None:
+    given = {name: getattr(options, name) for name in DECODE_OPTIONS}
+    given = {name: value for name, value in given.items() if value is not None}
+    if given and options.decode_replicas is None and options.prefill_replicas is None:
         raise UsageError(
-            "--replicas cannot be combined with separate prefill and decode replicas",
-            remedy="leave out --replicas, or --prefill-replicas and --decode-replicas",
+            f"--{next(iter(given)).replace('_', '-')} requires separate decode replicas",
+            remedy="give --decode-replicas, too",
         )
-    if prefill is None or decode is None:
-        raise UsageError(
-            "prefill replicas and decode replicas require each other",
-            remedy="give both --prefill-replicas and --decode-replicas",
-        )
-    return decode, prefill
+    return {DECODE_OPTIONS[name]: value for name, value in given.items()}

@@ -22,6 +22,7 @@ from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import (
     EXPOSED,
+    LATENCIES,
     MAKESPAN,
     RATES,
     RESOURCES,
@@ -347,7 +348,7 @@ def objectives_of(sweep: SweepDirectory) -> tuple[SweepQuantity, ...]:
     """Return the objectives of a search; empty if there was none."""
     if sweep.search is None:
         return ()
-    known = {quantity.column: quantity for quantity in (MAKESPAN, EXPOSED, *RESOURCES, *RATES)}
+    known = {quantity.column: quantity for quantity in (MAKESPAN, EXPOSED, *RESOURCES, *LATENCIES, *RATES)}
     return tuple(
         known[name].of(sweep.table) for key in ("minimise", "maximise") for name in sweep.search[key]
     )
