@@ -56,21 +56,24 @@ def main() -> None:
         return outcome(*given, **more)
 
     SimulatedTimes._outcome = counted  # type: ignore[method-assign]
-    serve("poisson:10,2,100,10", model, setup_of(ServingChoices(), Plan(tensor=8)), options)
+    serve("poisson:10,2,100,10", model, setup_of(ServingChoices(), Plan(tensor=8), model), options)
     for name, shared, most in (("by themselves", None, 20), ("together", MachineTimes(), count)):
         begin, simulations, done = time.process_time(), 0, 0
         for tp, choices in islice(plans(), most):
             try:
                 serve(
-                    load, model, setup_of(ServingChoices(**choices), Plan(tensor=tp)), options, shared=shared
+                    load,
+                    model,
+                    setup_of(ServingChoices(**choices), Plan(tensor=tp), model),
+                    options,
+                    shared=shared,
                 )
                 done += 1
             except EtSimError as error:
                 print(tp, choices, error)
         took = time.process_time() - begin
-        print(
-            f"{done} plans {name}: {took:.1f} s, {took / done:.2f} s and {simulations / done:.1f} simulations a plan"
-        )
+        each = f"{took / done:.2f} s and {simulations / done:.1f} simulations a plan"
+        print(f"{done} plans {name}: {took:.1f} s, {each}")
 
 
 if __name__ == "__main__":

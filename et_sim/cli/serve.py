@@ -120,6 +120,14 @@ class Options(ReplicaOptions):
         SERVING,
     ] = None
     memory_share: Annotated[float | None, "share of memory in the engine's rule of the cache", SERVING] = None
+    speculate: Annotated[
+        str | None,
+        "drafts that a pass verifies: mtp:N, ngram:N or MODEL:N, each of N tokens of a sequence",
+        SERVING,
+    ] = None
+    acceptance: Annotated[
+        float | None, "tokens of a pass that a sequence keeps on average, from 1 to N + 1", SERVING
+    ] = None
     ttft: Annotated[Time, "the longest time to first token of a good request, such as 200ms", SERVING] = None
     tpot: Annotated[Time, "the longest time per output token of a good request, such as 20ms", SERVING] = None
     system: Annotated[str | None, HELP["system"], MACHINE] = None
@@ -188,7 +196,8 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     plan = read_plan(options)
     names = {field.name for field in fields(ServingChoices)} - {"decode"}
     choices = ServingChoices(**{name: getattr(options, name) for name in names}, decode=_of_decode(options))
-    return read_model(options, plan), setup_of(choices, plan), run_options(options)
+    model = read_model(options, plan)
+    return model, setup_of(choices, plan, model), run_options(options)
 
 
 def _of_decode(options: Options) -> dict[str, int]:

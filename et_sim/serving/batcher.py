@@ -22,6 +22,7 @@ from msgspec import Struct
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.lazy_names import loaded
 from et_sim.serving.requests import Request
+from et_sim.serving.speculation import Speculation
 from et_sim.workloads.inference.memory import CacheUnits
 
 PREFILL_FIRST, CHUNKED, STATIC = "prefill-first", "chunked", "static"
@@ -104,6 +105,7 @@ class ServedSequence(Struct, eq=False):
     finish_ns: int = NEVER
     transfer_ns: int = NEVER
     preemptions: int = 0
+    verified: int = 0  # passes that verified drafts
 
     @property
     def all_tokens(self) -> int:
@@ -144,8 +146,15 @@ class Batcher:
     If layers keep different numbers of tokens, blocks are units of memory, and `units` counts them.
     """
 
-    def __init__(self, policy: Policy, blocks: int, units: CacheUnits | None = None) -> None:
-        self.policy = policy
+    def __init__(
+        self,
+        policy: Policy,
+        blocks: int,
+        units: CacheUnits | None = None,
+        speculation: Speculation | None = None,
+    ) -> None:
+        self.policy, self._speculation = policy, speculation
+        self.drafts = 0 if speculation is None else speculation.tokens
         self._needed = partial(blocks_for, block=policy.block) if units is None else units.of
         self.blocks = self.free = blocks
         self.waiting: deque[ServedSequence] = deque()
@@ -168,7 +177,7 @@ class Batcher:
 
     def fits(self, tokens: int) -> bool:
         """Return whether a sequence with this number of cached tokens could ever run."""
-        return self._needed(tokens) <= self.blocks
+        return self._needed(tokens + self.drafts) <= self.blocks
 
     # Beginning and ending.
 
@@ -240,19 +249,19 @@ class Batcher:
         return shares
 
     def single_tokens(self) -> list[Share]:
-        """Return a token of each sequence whose prompt is cached, as far as there are blocks."""
+        """Return a token and drafts of each sequence whose prompt is cached, as far as there are blocks."""
         shares: list[Share] = []
         at = 0
         while at < len(self.running):
             sequence = self.running[at]
             if sequence.pending == 1 and self._grow(sequence):
-                shares.append(Share(sequence, 1))
+                shares.append(Share(sequence, 1 + self.drafts))
             at += 1
         return shares
 
     def _grow(self, sequence: ServedSequence) -> bool:
-        """Allocate blocks for one more token; return whether the sequence kept its blocks."""
-        while missing := self._needed(sequence.all_tokens) - sequence.blocks:
+        """Allocate blocks for one more token and drafts; return whether the sequence kept its blocks."""
+        while (missing := self._needed(sequence.all_tokens + self.drafts) - sequence.blocks) > 0:
             if taken := min(missing, self.free):
                 self.free -= taken
                 sequence.blocks += taken
@@ -276,6 +285,15 @@ class Batcher:
         """End a pass; return the sequences that got a token."""
         given = []
         for sequence, tokens in batch:
+            if self._speculation is not None and tokens > sequence.pending:
+                kept = self._speculation.kept(sequence.verified)
+                kept = min(kept, sequence.request.output - sequence.produced)
+                sequence.verified += 1
+                sequence.produced += kept
+                sequence.cached += kept
+                self.left -= kept
+                given.append(sequence)
+                continue
             sequence.cached += tokens
             self.left -= tokens
             if sequence.pending == 0:

@@ -26,18 +26,14 @@ from msgspec.structs import replace
 from et_sim.basics.errors import UsageError
 from et_sim.serving.batcher import Batcher, Policy, Share
 from et_sim.serving.batcher import ServedSequence as Served
-from et_sim.serving.engines.description import FREE_OF_COST, Engine, is_prompt
+from et_sim.serving.drafting import Drafting, by_work
+from et_sim.serving.engines.description import FREE_OF_COST, Engine
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import Request
 from et_sim.serving.steady import SteadyPasses, is_steady
 from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
 
 ARRIVES, PASS_ENDS, CACHE_ARRIVES = range(3)
-
-
-def by_work(loads: Sequence[Batch]) -> tuple[Batch, ...]:
-    """Return the batches of groups with the most work first, so that fewer passes differ."""
-    return tuple(sorted(loads, key=lambda load: (load.prefill.pairs, load.decode.keys, load.tokens))[::-1])
 
 
 class ReplicaPass(NamedTuple):
@@ -78,6 +74,7 @@ class ServingCluster(Struct):
     engine: Engine = FREE_OF_COST
     layers: int = 1  # of the model, whose kernels the host launches
     expert_layers: int = 0  # of these, those with experts
+    drafting: Drafting | None = None
     replicas: list[Replica] = field(default_factory=list)
     iterations: list[ReplicaPass] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)  # in the order of the requests' numbers
@@ -92,7 +89,10 @@ class ServingCluster(Struct):
     def __post_init__(self) -> None:
         for pool in self.pools:
             for place in range(pool.groups):
-                batcher = Batcher(self.policy, pool.blocks, pool.units)
+                speculation = self.drafting and self.drafting.speculation
+                batcher = Batcher(
+                    self.policy, pool.blocks, pool.units, None if pool.work == PREFILL else speculation
+                )
                 self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
 
     def serve(self, requests: Sequence[Request], concurrency: int = 0, warm_up: int = 0) -> None:
@@ -213,6 +213,8 @@ class ServingCluster(Struct):
         loads = [Batch.of(self.engine.padded(each), self.context_step, self.sights) for each in segments]
         took = self.times.pass_ns(groups[0].pool, loads[0] if len(loads) == 1 else by_work(loads))
         end = now + max(self._pass_ns(took, batch) for batch in loads)
+        if self.drafting is not None:
+            end += self.drafting.ns(groups[0].pool, segments, self.engine, self.context_step)
         for replica, shares, batch, of_batch in zip(groups, batches, loads, segments, strict=True):
             replica.is_busy = True
             for sequence, _ in shares:
@@ -226,7 +228,7 @@ class ServingCluster(Struct):
                         end,
                         len(shares),
                         batch.prefill.tokens,
-                        sum(not is_prompt(segment) for segment in of_batch),
+                        sum(not segment.is_prompt for segment in of_batch),
                         sum(segment.context for segment in of_batch),
                         replica.batcher.used,
                         len(replica.batcher.waiting),
@@ -242,6 +244,8 @@ class ServingCluster(Struct):
         (replica, *others), (shares, *_) = groups, batches
         pool, batcher, count = replica.pool, replica.batcher, len(shares)
         if others or pool.work == PREFILL or pool.units or self.sights or not batcher.repeats:
+            return end
+        if self.drafting is not None:
             return end
         if not is_steady(shares):
             return end
@@ -266,4 +270,8 @@ class ServingCluster(Struct):
 
 
 def _segments(shares: Sequence[Share]) -> list[Segment]:
-    return [Segment(tokens, sequence.cached, tokens == sequence.pending) for sequence, tokens in shares]
+    """Return the segments of a batch; tokens that are more than the pending ones are drafts."""
+    return [
+        Segment(tokens, sequence.cached, tokens >= sequence.pending, max(tokens - sequence.pending, 0))
+        for sequence, tokens in shares
+    ]

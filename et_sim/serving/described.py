@@ -17,6 +17,8 @@ from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
 from et_sim.serving.results import Objectives
 from et_sim.serving.serve import CONTEXT_STEP, Setup
+from et_sim.serving.speculation import Speculation, read_speculation
+from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
 
@@ -41,28 +43,43 @@ class ServingChoices(Struct, frozen=True, kw_only=True):
     warm_up: int | None = None
     seed: int | None = None
     rate: float | None = None
+    speculate: str | None = None
+    acceptance: float | None = None
     ttft: float | None = None
     tpot: float | None = None
 
 
-def setup_of(choices: ServingChoices, plan: Plan) -> Setup:
-    """Return the setup of serving with a plan."""
+def setup_of(choices: ServingChoices, plan: Plan, model: Model) -> Setup:
+    """Return the setup of serving a model with a plan."""
     engine = read_engine(choices.engine)
     replicas, prefill = _replicas(choices)
+    speculation = _speculation(choices, model)
     return Setup(
         plan=plan,
         replicas=replicas,
         prefill_replicas=prefill,
         decode_plan=replace(plan, **choices.decode) if choices.decode else None,
-        policy=_policy(choices, engine),
+        policy=_policy(choices, engine, 1 if speculation is None else 1 + speculation.tokens),
         context_step=choices.context_step,
         memory_share=choices.memory_share,
         capacity_bytes=choices.capacity or 0,
         cache_tokens=choices.cache_tokens or 0,
         client=_client(choices),
         engine=engine,
+        speculation=speculation,
         objectives=Objectives(int(choices.ttft or 0), int(choices.tpot or 0)),
     )
+
+
+def _speculation(choices: ServingChoices, model: Model) -> Speculation | None:
+    if (choices.speculate is None) != (choices.acceptance is None):
+        raise UsageError(
+            "--speculate and --acceptance require each other",
+            remedy="give both, as in --speculate mtp:1 --acceptance 1.8",
+        )
+    if choices.speculate is None or choices.acceptance is None:
+        return None
+    return read_speculation(choices.speculate, choices.acceptance, model)
 
 
 def _client(choices: ServingChoices) -> Client:
@@ -73,9 +90,14 @@ def _client(choices: ServingChoices) -> Client:
     )
 
 
-def _policy(choices: ServingChoices, engine: Engine) -> Policy:
-    """Return the batching of the engine, with the choices that override it."""
-    own = Policy(engine.policy, min(engine.max_batch, engine.token_budget), engine.token_budget, engine.block)
+def _policy(choices: ServingChoices, engine: Engine, tokens: int) -> Policy:
+    """Return the batching of the engine, with the choices that override it.
+
+    A running sequence has some `tokens` in a pass, all of which must fit the budget.
+    """
+    budget = choices.token_budget or engine.token_budget
+    most = min(engine.max_batch, engine.token_budget, max(budget // tokens, 1))
+    own = Policy(engine.policy, most, engine.token_budget, engine.block)
     given: dict[str, Any] = {
         "name": choices.policy,
         "max_batch": choices.max_batch,
@@ -83,8 +105,6 @@ def _policy(choices: ServingChoices, engine: Engine) -> Policy:
         "block": choices.block,
     }
     given = {name: value for name, value in given.items() if value is not None}
-    if "token_budget" in given:
-        given.setdefault("max_batch", min(own.max_batch, max(given["token_budget"], 1)))
     return replace(own, **given)
 
 

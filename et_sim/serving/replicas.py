@@ -25,6 +25,7 @@ from et_sim.serving.batcher import Policy
 from et_sim.serving.chains import Chains, KernelTimes, has_chains, trials
 from et_sim.serving.engines.description import EngineMemory
 from et_sim.serving.exchanges import ExchangeTimes, KnownExchanges
+from et_sim.serving.speculation import Speculation
 from et_sim.tables.summary import Scope
 from et_sim.trace import Workload
 from et_sim.trace.workload import MadeFor
@@ -95,14 +96,27 @@ class CacheRoom(Struct, frozen=True):
 
 
 def make_pool(
-    model: Model, plan: Plan, work: str, replicas: int, after: int, room: CacheRoom, policy: Policy
+    model: Model,
+    plan: Plan,
+    work: str,
+    replicas: int,
+    after: int,
+    room: CacheRoom,
+    policy: Policy,
+    speculation: Speculation | None = None,
 ) -> CachePool:
-    """Return a pool behind the ranks before `after`; `room`: for weights and cache, on an NPU."""
+    """Return a pool behind the ranks before `after`; `room`: for weights and cache, on an NPU.
+
+    The model that makes drafts has weights and a cache beside those of the other one.
+    """
     check(model, plan)
+    if speculation is not None:
+        speculation.check(plan)
     if not 1 <= replicas <= 10**6:
         raise UsageError(f"the number of replicas is {replicas}", remedy="give a number from 1 to 1,000,000")
     stages = range(plan.pipeline)
-    weights = [weight_bytes_of_stage(model, plan, place) for place in stages]
+    more = 0 if speculation is None else speculation.weight_bytes(plan)
+    weights = [weight_bytes_of_stage(model, plan, place) + more for place in stages]
     caches = [SequenceCache.of(model, plan, place) for place in stages]
     activations = room.rule.activation_bytes(model, plan, policy.token_budget)
     lengths = min(model.sequence, USUAL_LENGTH)
@@ -119,6 +133,9 @@ def make_pool(
             f"--cache-tokens is {room.tokens}, less than a block of {policy.block} tokens",
             remedy=f"give {policy.block} or more, or a smaller --block",
         )
+    if speculation is not None:
+        own = cache.bytes(lengths)
+        free = free * own // (own + speculation.cache_bytes(plan, lengths))
     units = cache.in_units(policy.block)
     blocks = units.all_of(room.tokens) or free // units.unit_bytes
     if blocks < 1:

@@ -18,6 +18,7 @@ from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import Policy
 from et_sim.serving.clients import Client, read_traffic
 from et_sim.serving.cluster import ServingCluster
+from et_sim.serving.drafting import Drafting
 from et_sim.serving.engines.description import FREE_OF_COST, Engine
 from et_sim.serving.replicas import (
     BOTH,
@@ -32,6 +33,7 @@ from et_sim.serving.replicas import (
 )
 from et_sim.serving.requests import CLOSED, POISSON, Request
 from et_sim.serving.results import Objectives, Serving
+from et_sim.serving.speculation import Speculation
 from et_sim.tables.summary import Scope
 from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
@@ -58,12 +60,20 @@ class Setup(Struct, frozen=True):
     client: Client = field(default_factory=Client)
     engine: Engine = FREE_OF_COST
     objectives: Objectives = field(default_factory=Objectives)
+    speculation: Speculation | None = None
 
     def __post_init__(self) -> None:
         if self.memory_share is not None and not 0 < self.memory_share <= 1:
             raise UsageError(
                 f"--memory-share is {self.memory_share}",
                 remedy="give a share above 0 and up to 1, such as 0.9",
+            )
+        tokens = 1 if self.speculation is None else 1 + self.speculation.tokens
+        batch = self.policy.max_batch
+        if tokens > 1 and tokens * batch > self.policy.token_budget:
+            raise UsageError(
+                f"{batch} sequences of {tokens} tokens exceed the {self.policy.token_budget} of a pass",
+                remedy=f"give --max-batch {max(self.policy.token_budget // tokens, 1)}, or a --token-budget",
             )
         if not 1 <= self.context_step <= 10**9:
             raise UsageError(
@@ -103,6 +113,12 @@ def serve(
     shared = shared or MachineTimes()
     times = times_of(model, options, npus, exchanges=setup.engine.exchanges, shared=shared)
 
+    drafting, drafts = None, times
+    if setup.speculation is not None:
+        if (drafting_model := setup.speculation.model) is not None:
+            drafts = times_of(drafting_model, options, npus, exchanges=setup.engine.exchanges, shared=shared)
+        drafting = Drafting(setup.speculation, drafts)
+
     def report_progress(now_ns: int, done: int) -> None:
         report(now_ns, done, len(requests), len(times.passes))
 
@@ -116,6 +132,7 @@ def serve(
         setup.engine.unpacking() if unpacks_weights(model, setup.plan) else setup.engine,
         model.layers,
         sum(map(model.has_experts, range(model.layers))),
+        drafting,
     )
     cluster.serve(requests, traffic.concurrency, traffic.warm_up)
     facts = {
@@ -124,12 +141,13 @@ def serve(
         "npus": npus,
         "network_model": times.manifest["model"],
         "scope": _scope(times.scope, setup.engine),
-        "simulated_passes": len(times.passes),
+        "simulated_passes": len(times.passes) + (len(drafts.passes) if drafts is not times else 0),
         "simulated_transfers": len(times.transfers),
         "context_step": setup.context_step,
         "engine": setup.engine.name,
         "concurrency": traffic.concurrency,
         "warm_up": traffic.warm_up,
+        **_facts_of(setup.speculation),
         "kernels": "machine" if not times.replayed else "tflops and memory-gbps",
     }
     counted = {request.number for request in requests[traffic.warm_up :]}
@@ -144,6 +162,13 @@ def serve(
         machine.system.costs,
         setup.engine.errors,
     )
+
+
+def _facts_of(speculation: Speculation | None) -> dict[str, Any]:
+    if speculation is None:
+        return {}
+    names = ("source", "tokens", "acceptance")
+    return {"speculation": {name: getattr(speculation, name) for name in names}}
 
 
 def _on_machine(model: Model, plan: Plan, machine: Machine, options: RunOptions) -> Plan:
@@ -185,11 +210,12 @@ def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[CachePool, ...
     if setup.memory_share is not None:
         rule = replace(rule, share=setup.memory_share)
     room = CacheRoom(rule, whole, reserved, setup.cache_tokens)
+    more = room, setup.policy, setup.speculation
     if not setup.prefill_replicas:
-        return (make_pool(model, setup.plan, BOTH, setup.replicas, 0, room, setup.policy),)
-    first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, 0, room, setup.policy)
+        return (make_pool(model, setup.plan, BOTH, setup.replicas, 0, *more),)
+    first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, 0, *more)
     plan = setup.decode_plan or setup.plan
-    second = make_pool(model, plan, DECODE, setup.replicas, first.end, room, setup.policy)
+    second = make_pool(model, plan, DECODE, setup.replicas, first.end, *more)
     return (first, second)
 
 

@@ -59,6 +59,8 @@ class ServingRecipe(Struct, frozen=True):
     find_rate: bool = flag("Serve at the largest rate at which enough requests are good.", False)
     good_share: float | None = number("Enough requests, as a share of all, with `find-rate`.", None)
     tolerance: float | None = number("The precision of the rate, with `find-rate`.", None)
+    speculate: str | None = text("Drafts, as in `mtp:1`.", None)
+    acceptance: float | None = number("Tokens of a pass that a sequence keeps.", None)
     ttft: float | None = time("The longest time to the first token of a good request.", None)
     tpot: float | None = time("The longest time per output token of a good request.", None)
     policy: str | None = text("The order of prompts and tokens.", None, form=" or ".join(POLICIES))
@@ -82,8 +84,8 @@ def serve_point(recipe: ServingRecipe, folder: Path, options: RunOptions, shared
     names = {field.name for field in fields(ServingChoices)} - {"decode"}
     given = {name: getattr(recipe, name) for name in names}
     given["engine"] = beside(recipe.engine, folder)
-    setup = setup_of(ServingChoices(**given, decode=recipe.decode_plan), plan_of(recipe.plan))
     model, requests = read_model(beside(recipe.model, folder)), beside(recipe.requests, folder)
+    setup = setup_of(ServingChoices(**given, decode=recipe.decode_plan), plan_of(recipe.plan), model)
     goal = {"share": recipe.good_share, "tolerance": recipe.tolerance}
     if not recipe.find_rate:
         return serve(requests, model, setup, options, shared=shared)

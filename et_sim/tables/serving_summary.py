@@ -38,6 +38,7 @@ Pool = TypedDict("Pool", {
 Policy = TypedDict("Policy", {
     "name": str, "block": NotRequired[int], "max_batch": NotRequired[int], "token_budget": NotRequired[int],
 })
+Drafts = TypedDict("Drafts", {"source": str, "tokens": int, "acceptance": float})
 ServingSummary = TypedDict("ServingSummary", {
     "requests": int, "duration_ns": int, "prompt_tokens": NotRequired[int],
     "output_tokens": NotRequired[int], "requests_per_s": float, "output_tokens_per_s": float,
@@ -49,5 +50,6 @@ ServingSummary = TypedDict("ServingSummary", {
     "simulated_transfers": int, "context_step": int, "kernels": str,
     "engine": NotRequired[str], "concurrency": NotRequired[int], "warm_up": NotRequired[int],
     "bands": NotRequired[dict[str, list[int]] | None], "largest_rate": NotRequired[LargestRate],
+    "speculation": NotRequired[Drafts],
 })
 # fmt: on

@@ -235,6 +235,10 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
     also = f" and {plural(transfers, 'distinct transfer')}" if transfers else ""
     if engine := summary.get("engine"):
         setting.append(("engine", engine))
+    if drafts := summary.get("speculation"):
+        count = plural(drafts["tokens"], "draft")
+        kept = f"{drafts['acceptance']:g} tokens of a pass are kept on average"
+        setting.append(("speculation", f"{count} of a sequence by {drafts['source']}; {kept}"))
     if under_way := summary.get("concurrency"):
         sent = f"{plural(under_way, 'request')} under way at a time"
         warm_up = summary.get("warm_up", 0)

@@ -19,6 +19,7 @@ from et_sim.sweeps.sweep import carry_out
 from et_sim.workloads import Plan, read_model
 
 LOAD = "poisson:50,12,64,4"
+MODEL = read_model("gpt2")
 RECIPE = {"make": "serving", "model": "gpt2", "requests": LOAD}
 
 
@@ -46,8 +47,8 @@ def test_a_row_has_the_figures_of_serving_by_itself() -> None:
         "replicas": {"field": "workload.replicas", "values": [2, 1]},
     }
     for row in rows_of({**spec(axes=axes), "zip": [["tp", "replicas"]]}):
-        setup = setup_of(ServingChoices(replicas=row["replicas"]), Plan(tensor=row["tp"]))
-        of = serve(LOAD, read_model("gpt2"), setup, RunOptions(machine="h100-dgx:4")).summary()
+        setup = setup_of(ServingChoices(replicas=row["replicas"]), Plan(tensor=row["tp"]), MODEL)
+        of = serve(LOAD, MODEL, setup, RunOptions(machine="h100-dgx:4")).summary()
         npus = row["tp"] * row["replicas"]
         assert (row["status"], row["ranks"]) == ("complete", npus)
         assert row["makespan_ns"] == of["duration_ns"]

@@ -25,6 +25,12 @@ class Segment(NamedTuple):
     tokens: int  # new ones
     context: int = 0  # earlier tokens, whose keys and values are cached
     is_sampled: bool = True  # the pass samples the next token of the sequence
+    drafts: int = 0  # of the tokens, which the pass verifies: it samples after each of them, too
+
+    @property
+    def is_prompt(self) -> bool:
+        """Return whether this is a prompt or a part of one, rather than a token after cached ones."""
+        return self.tokens > 1 + self.drafts or not self.context
 
 
 class BatchLoad(Struct, frozen=True):
@@ -71,13 +77,21 @@ def sights(model: Model) -> tuple[AttentionSight, ...]:
     return tuple(AttentionSight(window, model.in_chunks) for window in sorted(windows - {0}))
 
 
-def _load_of_singles(count: int, context: int, context_step: int, sight: AttentionSight) -> BatchLoad:
-    """Return the load of single tokens, the mean of whose contexts is rounded up."""
+def _load_of_singles(
+    count: int, context: int, context_step: int, sight: AttentionSight, drafts: int = 0
+) -> BatchLoad:
+    """Return the load of single tokens with drafts after each, the mean of whose contexts is rounded up."""
     if context_step > 1 and count:
         unit = context_step * count
         context = -(-context // unit) * unit
         context = min(context, (sight.window - 1) * count) if sight.window else context
-    return BatchLoad(count, count, context + count, context + count)
+    if not drafts:
+        return BatchLoad(count, count, context + count, context + count)
+    each = 1 + drafts
+    tokens, pairs = count * each, each * context + count * each * (each + 1) // 2
+    return BatchLoad(
+        count, tokens, context + tokens, min(pairs, tokens * sight.window) if sight.window else pairs
+    )
 
 
 class Batch(Struct, frozen=True):
@@ -120,11 +134,12 @@ class Batch(Struct, frozen=True):
 
     @staticmethod
     def _of(segments: Iterable[Segment], context_step: int, sight: AttentionSight) -> Batch:
-        prefill, singles, context, sampled = [0] * 4, 0, 0, 0
-        for tokens, before, is_sampled in segments:
-            sampled += is_sampled
-            if tokens == 1 and before:
+        prefill, singles, context, sampled, drafts = [0] * 4, 0, 0, 0, set[int]()
+        for tokens, before, is_sampled, verified in segments:
+            sampled += is_sampled * (1 + verified)
+            if tokens == 1 + verified and before:
                 singles += 1
+                drafts.add(verified)
                 context += sight.of_token(before) - 1
                 continue
             rounded = -(-before // context_step) * context_step
@@ -133,7 +148,12 @@ class Batch(Struct, frozen=True):
             prefill[1] += tokens
             prefill[2] += keys
             prefill[3] += pairs
-        return Batch(BatchLoad(*prefill), _load_of_singles(singles, context, context_step, sight), sampled)
+        if len(drafts) > 1:
+            raise UsageError(
+                "sequences of a pass have different numbers of drafts", remedy="give all of them equally many"
+            )
+        load = _load_of_singles(singles, context, context_step, sight, max(drafts, default=0))
+        return Batch(BatchLoad(*prefill), load, sampled)
 
     @staticmethod
     def of_singles(count: int, contexts: int, sampled: int, context_step: int = 1) -> Batch:

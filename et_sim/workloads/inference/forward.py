@@ -36,7 +36,7 @@ from et_sim.workloads.inference.ranks import (
 )
 from et_sim.workloads.kernels import Kernel, element_wise, product
 from et_sim.workloads.models.formats import LayerFormats
-from et_sim.workloads.models.model import Experts, FeedForward, LayerKind, Model
+from et_sim.workloads.models.model import Experts, FeedForward, LayerKind, Model, PredictingModule
 from et_sim.workloads.pipeline import Direction
 from et_sim.workloads.rank import Rank, make_workload
 from et_sim.workloads.training.parts import ModelPart
@@ -158,6 +158,7 @@ class _Pass:
             work.where = "embedding"
             self._element_wise("embedding", self.batch.tokens * self.model.hidden, 1, 2)
             self._all_reduce("embedding")
+            self._join()
         else:
             self._receive(-1, self._activations, 2 * self.number)
         for layer in work.rank.each(self.part.all_layers):
@@ -169,6 +170,13 @@ class _Pass:
         else:
             self._send(1, self._activations, 2 * self.number)
         self._return_tokens()
+
+    def _join(self) -> None:
+        """Join the embedding with hidden states, in a module that predicts further tokens."""
+        if isinstance(self.model, PredictingModule) and (tokens := self.batch.tokens):
+            hidden = self.model.hidden
+            self._element_wise("joining norms", 2 * tokens * hidden, 5, 2)
+            self.work.then(product("joining", tokens, hidden, 2 * hidden, self.plan.value_bytes).cold())
 
     @property
     def _activations(self) -> int:
