@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from inspect import Signature, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path, PurePath
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from msgspec.structs import replace
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import format_ranks
 from et_sim.machine import Notice
 from et_sim.machine.model import TimeFactors
@@ -22,7 +22,7 @@ from et_sim.machine.system import peaks_of, powered_devices
 from et_sim.machine.system_parts import CAPACITY, TRACKS
 from et_sim.network.registry import as_named, check_model, ways_of_messages
 from et_sim.plan.spilled import moved_in
-from et_sim.run.options import INSTEAD, MACHINE, RunOptions
+from et_sim.run.options import DEFAULTS, INSTEAD, MACHINE, NAMES, RunOptions, described_for_python
 from et_sim.run.planning import Planner
 from et_sim.run.result import Result
 from et_sim.run.simulation import (
@@ -64,12 +64,21 @@ def _with_keywords(
     ) -> Callable[Concatenate[Subject, Fields], Result]:
         @wraps(call)
         def called(workload: Subject, /, *args: Fields.args, **fields: Fields.kwargs) -> Result:
+            for name in fields:
+                if name not in NAMES:
+                    raise UsageError(
+                        f"{call.__name__} has no option {name!r}",
+                        remedy=did_you_mean(name, NAMES) or f"the options are {', '.join(NAMES)}",
+                    )
             given = options(*args, **fields)
             return call(workload, replace(given, model=as_named(given.model)))
 
         first = next(iter(signature(call).parameters.values()))
-        shown = Signature([first, *signature(options).parameters.values()])
-        called.__signature__ = shown  # type: ignore[attr-defined]
+        keywords = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default) for name, default in DEFAULTS.items()
+        ]
+        called.__signature__ = Signature([first, *keywords])  # type: ignore[attr-defined]
+        called.__doc__ = f"{cleandoc(call.__doc__ or '')}\n\n{described_for_python()}"
         return called
 
     return decorate
@@ -196,10 +205,10 @@ def execute(
 
 
 def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] | None:
-    """Return the inputs and options of the run if all of the inputs are files."""
+    """Return the inputs and options of the run if all of the inputs are files, and none is a program."""
     given = {"workload": workload} | {name: getattr(options, name) for name in MACHINE}
     files = {name: path for name, path in given.items() if path is not None}
-    if not all(isinstance(path, str | Path) for path in files.values()):
+    if options.compute_model is not None or not all(isinstance(path, str | Path) for path in files.values()):
         return None
     where = {name: str(Path(path).resolve()) for name, path in files.items()}
     names = {name: getattr(options, name) for name in ("machine", *INSTEAD)}
@@ -216,6 +225,8 @@ def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] |
 def _configuration(task: Task, options: RunOptions) -> dict[str, Any]:
     """Return the machine as it was read, with further options of `simulate`."""
     chosen = {name: getattr(options, name) for name in CHOSEN}
+    if options.compute_model is not None:
+        chosen["compute_model"] = task.machine.system.compute[0].label
     chosen |= {name: value for name in INSTEAD if (value := getattr(options, name)) is not None}
     return {**task.machine.configuration, **chosen}
 

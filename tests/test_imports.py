@@ -44,6 +44,7 @@ ALLOWED: dict[str, set[str]] = {
         "machine",
         "jobs",
         "layerfile",
+        "compute.custom",
         "plan",
         "fold",
         "network",
@@ -90,7 +91,7 @@ ALLOWED: dict[str, set[str]] = {
         "views",
         "workloads",
     },
-    "doctor": {"api", "fold.path_keys", "machine", "network.registry", "run", "trace"},
+    "doctor": {"api", "compute.custom", "fold.path_keys", "machine", "network.registry", "run", "trace"},
     "reference_texts": set(),
     "reference_page": {
         "goodput.job_file",

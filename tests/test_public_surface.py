@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import et_sim
+from et_sim.basics.errors import did_you_mean
+from et_sim.run.options import RunOptions
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PUBLIC = [
@@ -72,3 +76,30 @@ def test_the_package_is_typed() -> None:
 def test_the_top_level_of_the_repository_is_exactly_this() -> None:
     results = {path.name for path in REPOSITORY.iterdir() if not path.name.startswith(".")}
     assert {name for name in results if not name.endswith(".egg-info")} - MADE_BY_TOOLS == TOP_LEVEL
+
+
+def test_help_of_simulate_describes_every_option_with_its_type_and_default() -> None:
+    help_text = et_sim.simulate.__doc__ or ""
+    for name in RunOptions.__struct_fields__:
+        assert f"\n{name}: " in help_text
+    assert "\nfold: bool, default True\n    simulate ranks that behave identically as one" in help_text
+    assert max(map(len, help_text.splitlines())) <= 110
+    assert "netwrk" not in help_text
+
+
+def test_a_misspelt_option_of_simulate_is_answered_as_on_the_command_line() -> None:
+    with pytest.raises(et_sim.UsageError, match=r"no option 'netwrk' \(did you mean 'network'\?\)"):
+        et_sim.simulate("traces/ring", netwrk="network.yml")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("gpt3", "did you mean 'gpt3-1.3b', 'gpt3-175b' or 'gpt3-6.7b'?"),
+        ("llama3-7b", "did you mean 'llama3-70b'?"),
+        ("big-llama3-70b", "did you mean 'llama3-70b'?"),
+        ("zzz", ""),
+    ],
+)
+def test_names_that_begin_with_the_word_or_end_it_are_suggested(word: str, answer: str) -> None:
+    assert did_you_mean(word, ["gpt3-1.3b", "gpt3-175b", "gpt3-6.7b", "llama3-70b"]) == answer

@@ -51,6 +51,7 @@ class Parser(argparse.ArgumentParser):
     def declare(self, declared: type[Command], run: Callable[[Any], Any] | None) -> None:
         """Declare the arguments of a class, and the function that runs the command."""
         self.declared, self.epilog = declared, declared.epilog
+        self.allow_abbrev = False  # --micro-batch would set --micro-batches
         self.description = declared.description or declared.__doc__
         if declared.description:
             self.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -119,11 +120,7 @@ class Parser(argparse.ArgumentParser):
         known = tuple(self._option_string_actions)
         for word in words:
             name = word.partition("=")[0]
-            if (
-                name.startswith("--")
-                and len(name) > 2
-                and not any(option.startswith(name) for option in known)
-            ):
+            if name.startswith("--") and len(name) > 2 and name not in known:
                 self._refuse(f"there is no option {name}", did_you_mean(name, known))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+MOST_LONGER = 4  # choices that begin with a word, and are all suggested
 LEAST_BEGINNING = 3  # letters of a name that suffice to identify it
 LONGEST_QUOTE = 200  # characters of one quoted word
 LONGEST_SENTENCE = 1_000
@@ -100,11 +101,14 @@ def unreadable(error: Exception) -> str:
 
 
 def did_you_mean(word: str, choices: list[str] | tuple[str, ...]) -> str:
-    """Return `did you mean 'x'?` for the nearest choice, or an empty text."""
+    """Return a question for choices that begin with a word, end it or resemble it; or an empty text."""
     import difflib
 
     if len(word) > LONGEST_QUOTE:
         return ""
     longer = [choice for choice in choices if len(word) >= LEAST_BEGINNING and choice.startswith(word)]
-    near = longer or difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else ""
+    if len(longer) > MOST_LONGER:
+        longer = longer[:1]
+    longer = longer or [choice for choice in choices if word.endswith(f"-{choice}")]
+    near = [repr(choice) for choice in longer or difflib.get_close_matches(word, choices, n=1, cutoff=0.6)]
+    return f"did you mean {' or '.join(filter(None, (', '.join(near[:-1]), near[-1])))}?" if near else ""

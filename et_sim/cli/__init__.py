@@ -117,9 +117,9 @@ def _run_command(arguments: Sequence[str] | None) -> int:
 
 def _mistake_in_model(options: Any, error: Exception) -> str:
     """Return the place in a user's network model that raised an exception; empty if another module did."""
-    from et_sim.network.registry import mistake_in
+    from et_sim.basics.own_modules import mistake_in
 
-    given = (vars(options).get(name) for name in ("model", "models", "network_model"))
+    given = (vars(options).get(name) for name in ("model", "models", "network_model", "compute_model"))
     for name in ",".join(filter(None, given)).split(","):
         file = name if name.endswith(".py") else getattr(sys.modules.get(name), "__file__", None)
         if file is not None and (place := mistake_in(Path(file), error)):

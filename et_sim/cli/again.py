@@ -42,10 +42,12 @@ class Again:
 
         command = run.manifest.get("command")
         if command is None:
+            own = run.manifest["configuration"].get("compute_model")
+            how = f"was timed by {own}, a program" if own else "was not simulated from files"
             raise UsageError(
-                "was not simulated from files, so it cannot be simulated again",
+                f"{how}, so it cannot be simulated again",
                 place=str(run.path),
-                remedy="simulate files with et-sim run",
+                remedy=f"{AGAIN} and changed files" if own else "simulate files with et-sim run",
             )
         self._run = run
         files: dict[str, Any] = {name: str(run.path / path) for name, path in command["files"].items()}

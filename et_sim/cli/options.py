@@ -51,7 +51,8 @@ class MachineOptions(Command):
 class SimulationOptions(MachineOptions):
     """Options of a run."""
 
-    fold: Annotated[bool, HELP["fold"]] = True
+    fold: Annotated[bool, "simulate every rank by itself"] = True
+    compute_model: Annotated[str | None, HELP["compute_model"], "FILE"] = None
     alone: Annotated[bool, HELP["alone"]] = False
     retime: Annotated[bool, HELP["retime"]] = False
     isolated: Annotated[bool, HELP["isolated"]] = False

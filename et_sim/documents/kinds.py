@@ -104,11 +104,12 @@ def _quantity(parse: Callable[[str], float], in_unit: float = 1.0) -> Callable[[
 
 
 def _size(slot: Slot, value: Any) -> int:
+    key = slot.key
     try:
-        size = 0 if isinstance(value, bool) else parse_bytes(value)
+        size = -1 if isinstance(value, bool) else parse_bytes(value)
     except (UsageError, TypeError):
-        size = 0
-    if not max(slot.key.minimum, 1) <= size <= slot.key.maximum:
+        size = -1
+    if not key.minimum <= size <= key.maximum or (key.above_minimum and size == key.minimum):
         raise slot.refusal(value)
     return size
 

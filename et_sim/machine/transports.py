@@ -25,6 +25,7 @@ from et_sim.documents.kinds import (
     sections,
     time,
 )
+from et_sim.documents.kinds import size as in_bytes
 from et_sim.machine.congestion import ROCE, TCP
 
 MOST_BYTES = 1 << 20  # limit of a packet
@@ -33,7 +34,6 @@ MOST_NPUS = 1 << 24
 LONGEST = 1 << 40  # ns, limit of a constant of LogGOPS
 PS_PER_NS = 1000
 
-in_bytes = partial(count, unit="bytes")
 packet_size = partial(in_bytes, maximum=MOST_BYTES)
 span = partial(picoseconds, above_minimum=True)  # above zero
 Constants = tuple[tuple[str, Any], ...]  # given keys of single congestion controls, with their values

@@ -8,12 +8,11 @@ A name with a dot is that of a user's module, or of its file (`model.py`), which
 from __future__ import annotations
 
 import importlib
-import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.own_modules import module_in_file
 
 if TYPE_CHECKING:
     from et_sim.engine.transport.network_seam import NetworkModel
@@ -134,7 +133,9 @@ def model_named(name: str) -> NetworkModel:
     check_model(name)
     try:
         module = (
-            _of_file(Path(name)) if name.endswith(".py") else importlib.import_module(MODELS.get(name, name))
+            module_in_file(Path(name), "a network model")
+            if name.endswith(".py")
+            else importlib.import_module(MODELS.get(name, name))
         )
     except ModuleNotFoundError as error:
         raise UsageError(
@@ -155,34 +156,6 @@ def _model(module: Any, **instead: Any) -> NetworkModel:
     from et_sim.engine.transport.network_seam import NetworkModel
 
     return NetworkModel(module, **instead)
-
-
-def _of_file(path: Path) -> Any:
-    """Return the module in a file; its folder is added to Python's search path."""
-    if not path.is_file():
-        raise UsageError(f"there is no file {path}", remedy="name a Python file with a network model")
-    name, folder = path.stem, str(path.parent.absolute())
-    if folder not in sys.path:
-        sys.path.append(folder)
-    try:
-        module = importlib.import_module(name)
-    except Exception as error:
-        place = mistake_in(path, error) or str(path)
-        raise UsageError(f"{place} cannot be imported: {error}", remedy="correct it") from error
-    where = getattr(module, "__file__", None)
-    if where is None or Path(where).resolve() != path.resolve():
-        raise UsageError(f"there is another Python module called {name}", remedy=f"rename {path}")
-    return module
-
-
-def mistake_in(path: Path, error: BaseException) -> str:
-    """Return the file and line of a user's model that raised an exception; empty if another module did."""
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if Path(frame.filename).resolve() == path.resolve()
-    ]
-    return f"{path}, line {lines[-1]}" if lines else ""
 
 
 def ways_of_messages(

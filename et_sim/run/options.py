@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from textwrap import fill
+from typing import Annotated, Any, get_args, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import fields
@@ -31,13 +32,17 @@ class RunOptions(Struct, frozen=True, kw_only=True):
         str | None,
         f"network model: {' or '.join(MODELS)} (default: flow for a machine by name, else analytical)",
     ] = None
+    compute_model: Annotated[
+        str | Callable[..., Any] | None,
+        "a Python file that times kernels before the models of the system: kernels.py",
+    ] = None
     profile: Annotated[
         str | None, "profile in place of the system file's: reference, corrected or astra-1.0"
     ] = None
     when_full: Annotated[
         str | None,
         "for tensors that need more memory than an NPU has: stop the run, report (and continue) or "
-        "spill (to the memory of --memory), in place of the system file's choice (default: stop)",
+        "spill (to remote memory), in place of the system file's choice (default: stop)",
     ] = None
     power: Annotated[
         str | None,
@@ -45,7 +50,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
         "fall until they meet it",
     ] = None
     other_profile: Annotated[bool, "if no profile is named, also simulate the corrected one"] = False
-    fold: Annotated[bool, "simulate every rank by itself"] = True
+    fold: Annotated[bool, "simulate ranks that behave identically as one, with the same result"] = True
     alone: Annotated[
         bool,
         "communication takes its recorded time: ranks do not wait for others, which may be missing",
@@ -109,7 +114,29 @@ def machine_parts(given: Mapping[str, Any], machine: str | None) -> dict[str, An
 REQUIRED = ("system", "network")
 INSTEAD = ("when_full", "power")  # overrides of keys of the system
 MACHINE = ("system", "network", "memory", "groups")
+NAMES = RunOptions.__struct_fields__
 HELP: dict[str, str] = {
     name: hint.__metadata__[0] for name, hint in get_type_hints(RunOptions, include_extras=True).items()
 }
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(RunOptions)}
+
+
+def described_for_python() -> str:
+    """Return every option with its type, default and meaning, for the docstring of a Python function."""
+    lines = ["Options, as keywords:", ""]
+    for name, hint in get_type_hints(RunOptions).items():
+        kind = str(hint) if get_args(hint) else hint.__name__
+        for long, short in _SHORT_TYPES:
+            kind = kind.replace(long, short)
+        lines += [
+            f"{name}: {kind}, default {DEFAULTS[name]!r}",
+            fill(HELP[name], 100, initial_indent="    ", subsequent_indent="    "),
+        ]
+    return "\n".join(lines)
+
+
+_SHORT_TYPES = (
+    ("collections.abc.Mapping[str, typing.Any]", "dict"),
+    ("collections.abc.", ""),
+    ("pathlib.", ""),
+)

@@ -125,6 +125,12 @@ def prepare(
                     place=str(workload),
                     remedy="leave out --alone",
                 )
+            if options.compute_model is not None:
+                raise UsageError(
+                    "a layer file states the times of its kernels",
+                    place=str(workload),
+                    remedy="leave out --compute-model",
+                )
             from et_sim.run.other_inputs import LayerFileRun
 
             layer_file = LayerFileRun(workload, change(_named(machine, options, tracks=False)))
@@ -146,6 +152,10 @@ def prepare(
     machine = _with_factor(_with_engine(_with_exchanges(machine, workload), workload), workload)
     if options.retime:
         machine = _retiming(machine)
+    if options.compute_model is not None:
+        from et_sim.compute.custom import with_own_times
+
+        machine = replace(machine, system=with_own_times(machine.system, options.compute_model))
     waits = workload.software is not None and workload.software.host_waits
     workload, remarks = planner.with_host(workload, *_host_times(workload, machine), waits=waits)
     machine = replace(machine, warnings=(*machine.warnings, *remarks))

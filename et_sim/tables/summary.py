@@ -142,6 +142,7 @@ RecordedPart = TypedDict("RecordedPart", {
 })
 Configuration = TypedDict("Configuration", {
     "system": Object, "network": Object, "memory": NotRequired[Object], "groups": NotRequired[Object],
+    "compute_model": NotRequired[str],
 })
 Command = TypedDict("Command", {
     "files": dict[str, str], "machine": NotRequired[str | None], "profile": str | None, "fold": bool,

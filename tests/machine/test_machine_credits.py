@@ -64,6 +64,8 @@ def test_credits_are_read_with_their_units() -> None:
     given = torus(flit=64, packet=512, cycle="0.5ns", channels=3, buffer=4, padding=True, turns="flit")
     assert read_network_alone(given).credits == Credits(64, 512, 3, 4, 1, 500, pads=True, turns_of_flits=True)
     assert read_network_alone(torus()).credits == Credits()
+    in_units = given | {"credits": given["credits"] | {"flit": "64B", "packet": "0.5KiB"}}
+    assert read_network_alone(in_units).credits == read_network_alone(given).credits
 
 
 @pytest.mark.parametrize(
