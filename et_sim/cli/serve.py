@@ -109,6 +109,9 @@ class Options(ReplicaOptions):
         None
     )
     block: Annotated[int | None, "tokens whose cache is allocated together", SERVING] = None
+    prompt_every: Annotated[
+        int | None, "admit prompts to each N-th pass only, so that groups of --dp do so together", SERVING
+    ] = None
     cache_tokens: Annotated[Count, "tokens of a replica's cache, as an engine's log states them", SERVING] = (
         None
     )

@@ -45,6 +45,7 @@ class Policy(Struct, frozen=True):
     max_batch: int = 256  # sequences that run at a time
     token_budget: int = 2048  # of a batch; of its prompts if they are not processed in parts
     block: int = 16  # tokens whose cache is allocated together
+    prompt_every: int = 1  # prompts are in each pass of this number, unless no sequence has a token to get
 
     def __post_init__(self) -> None:
         if self.name not in POLICIES:
@@ -54,6 +55,7 @@ class Policy(Struct, frozen=True):
             ("max-batch", self.max_batch),
             ("token-budget", self.token_budget),
             ("block", self.block),
+            ("prompt-every", self.prompt_every),
         ):
             if not 1 <= value <= 10**9:
                 raise UsageError(f"--{option} is {value}", remedy="give a number from 1 to 1,000,000,000")
@@ -162,13 +164,14 @@ class Batcher:
         self.coming: list[ServedSequence] = []  # their cache is on its way here
         self.preemptions = 0
         self.left = 0  # tokens that are still to be processed
+        self._passes = -1  # the number of the one that is under way
         self._is_full = False
         self._batching = policy.batching
 
     @property
     def repeats(self) -> bool:
         """Return whether batches of single tokens repeat, by the rules of the policy."""
-        return self._batching.repeats
+        return self._batching.repeats and self.policy.prompt_every == 1
 
     @property
     def used(self) -> int:
@@ -221,6 +224,9 @@ class Batcher:
 
     def next_batch(self) -> list[Share]:
         """Return the next batch; empty if there is nothing to do."""
+        self._passes += 1
+        if self._passes % self.policy.prompt_every and (shares := self.single_tokens()):
+            return shares
         return self._batching.next_batch(self)
 
     def prompts(self, budget: int, *, in_parts: bool = False) -> list[Share]:

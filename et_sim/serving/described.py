@@ -34,6 +34,7 @@ class ServingChoices(Struct, frozen=True, kw_only=True):
     max_batch: int | None = None
     token_budget: int | None = None
     block: int | None = None
+    prompt_every: int | None = None
     cache_tokens: int | None = None
     context_step: int = CONTEXT_STEP
     capacity: int | None = None
@@ -103,6 +104,7 @@ def _policy(choices: ServingChoices, engine: Engine, tokens: int) -> Policy:
         "max_batch": choices.max_batch,
         "token_budget": choices.token_budget,
         "block": choices.block,
+        "prompt_every": choices.prompt_every,
     }
     given = {name: value for name, value in given.items() if value is not None}
     return replace(own, **given)

@@ -67,6 +67,7 @@ class ServingRecipe(Struct, frozen=True):
     max_batch: int | None = count("Sequences that run at a time on a replica.", None, minimum=1)
     token_budget: int | None = count("Tokens of a pass.", None, minimum=1)
     block: int | None = count("Tokens whose cache is allocated together.", None, minimum=1)
+    prompt_every: int | None = count("Prompts are in each pass of this number.", None, minimum=1)
     cache_tokens: int | None = count("Tokens of a replica's cache.", None, minimum=1)
     context_step: int = count("Contexts are rounded up to so many tokens.", 64, minimum=1)
     capacity: int | None = size("Memory of an NPU.", None)

@@ -37,6 +37,7 @@ Pool = TypedDict("Pool", {
 })
 Policy = TypedDict("Policy", {
     "name": str, "block": NotRequired[int], "max_batch": NotRequired[int], "token_budget": NotRequired[int],
+    "prompt_every": NotRequired[int],
 })
 Drafts = TypedDict("Drafts", {"source": str, "tokens": int, "acceptance": float})
 ServingSummary = TypedDict("ServingSummary", {

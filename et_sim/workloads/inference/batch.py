@@ -14,8 +14,10 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import FieldError, UsageError
 from et_sim.basics.units import plural
+from et_sim.workloads.exchange_names import ALL_TO_ALL
 from et_sim.workloads.inference.ranks import expert_sharers
 from et_sim.workloads.models.model import Model
+from et_sim.workloads.training.expert_loads import loads_of
 from et_sim.workloads.training.plan import Plan
 
 
@@ -205,11 +207,17 @@ def _check_shares(model: Model, plan: Plan) -> None:
     if experts is None:
         if plan.expert > 1:
             raise FieldError(f"{model.name} has no experts", remedy="leave `expert` out")
-        if plan.redundant_experts:
-            raise FieldError(f"{model.name} has no experts", remedy="leave `redundant_experts` out")
+        for name in ("redundant_experts", "expert_skew"):
+            if getattr(plan, name):
+                raise FieldError(f"{model.name} has no experts", remedy=f"leave `{name}` out")
         return
     if plan.expert_skew:
-        raise FieldError("`expert_skew` is for training", remedy="leave `expert_skew` out")
+        if plan.expert_exchange != ALL_TO_ALL and plan.data > 1:
+            raise FieldError(
+                f"`expert_skew` is not supported by `expert_exchange` {plan.expert_exchange} in inference",
+                remedy=f"leave it out, or take `expert_exchange` {ALL_TO_ALL}",
+            )
+        loads_of(plan.expert_skew, plan.expert_seed, experts.count, experts.chosen)
     copied = experts.count + plan.redundant_experts
     if copied % plan.expert:
         more = -experts.count % plan.expert

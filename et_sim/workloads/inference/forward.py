@@ -24,13 +24,13 @@ from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.batch import Batch, GroupBatches, check
 from et_sim.workloads.inference.expert_exchange import ExpertExchange
+from et_sim.workloads.inference.expert_loads import busiest_rank
 from et_sim.workloads.inference.memory import dense_matrices
 from et_sim.workloads.inference.mixers import mixer_kernels
 from et_sim.workloads.inference.numbers import LayerNumbers
 from et_sim.workloads.inference.ranks import (
     REPLICA,
     axes_of_replicas,
-    busy_experts,
     experts_on_rank,
     with_sharers,
 )
@@ -245,13 +245,11 @@ class _Pass:
             self._once(name, layer, kernels)
 
     def _experts(self, layer: int, experts: Experts) -> None:
-        """Run experts whose tokens choose evenly and by chance; busy ones have equally many."""
+        """Run the experts of the busiest rank, whose tokens choose by chance; busy ones have equally many."""
         plan, hidden = self.plan, self.model.hidden
         is_one_group = plan.data == 1
         share = 1 if is_one_group else plan.tensor  # of a group's tokens, which all its ranks have
-        chosen = self.loads.total * experts.chosen
-        busy = busy_experts(experts, plan, self.loads.total)
-        local, rows = -(-busy // plan.expert), -(-chosen // busy)
+        local, rows, excess = busiest_rank(experts, plan, self.loads.total)
         tokens = -(-self.batch.tokens // share)
         if tokens:
             self.work.then(product("router", tokens, experts.count, hidden, plan.value_bytes).cold())
@@ -259,7 +257,7 @@ class _Pass:
             self._dense(layer, experts.shared_part, "shared expert", self.batch.tokens, 1, plan.tensor)
         _, sharers = experts_on_rank(experts, plan)
         most = -(-self.loads.most // share)
-        exchange = ExpertExchange(plan, experts, hidden, most, rows * local)
+        exchange = ExpertExchange(plan, experts, hidden, most, rows * local, excess)
         if not is_one_group:
             self._exchange(exchange.there())
         self._dense(layer, experts.expert, "experts", rows, local, sharers)
