@@ -174,8 +174,8 @@ def _served(options: Options, model: Any, setup: Setup, machine: RunOptions, rep
     from et_sim.serving.rates import RateGoal, serve_at_largest_rate
     from et_sim.serving.serve import serve
 
-    goal = {"share": options.good_share, "tolerance": options.tolerance}
-    goal = {name: value for name, value in goal.items() if value is not None}
+    wanted = {"share": options.good_share, "tolerance": options.tolerance}
+    goal: dict[str, float] = {name: value for name, value in wanted.items() if value is not None}
     if options.find_rate:
         if options.rate is not None:
             raise UsageError("--rate and --find-rate cannot be combined", remedy="leave one of them out")

@@ -89,7 +89,7 @@ class ServingCluster(Struct):
     def __post_init__(self) -> None:
         for pool in self.pools:
             for place in range(pool.groups):
-                speculation = self.drafting and self.drafting.speculation
+                speculation = self.drafting.speculation if self.drafting else None
                 batcher = Batcher(
                     self.policy, pool.blocks, pool.units, None if pool.work == PREFILL else speculation
                 )

@@ -17,10 +17,10 @@ from et_sim.run.options import RunOptions
 from et_sim.serving.clients import read_traffic
 from et_sim.serving.replicas import MachineTimes
 from et_sim.serving.requests import Request
-from et_sim.serving.results import Serving
+from et_sim.serving.results import Serving, load_of
 from et_sim.serving.serve import Setup, serve
 from et_sim.serving.stretching import rate_of
-from et_sim.tables.serving_summary import RatePoint
+from et_sim.tables.serving_summary import RatePoint, ServingSummary
 from et_sim.workloads.models.model import Model
 
 DOUBLINGS = 20
@@ -110,7 +110,7 @@ def _bracket(begin: float, is_good: Callable[[float], bool]) -> tuple[float, flo
 def point_of(rate: float, serving: Serving, goal: RateGoal) -> RatePoint:
     """Return the figures at a rate: it is good if enough requests are, and if the replicas keep up."""
     summary = serving.summary()
-    good, load = summary["goodput"], summary["load"]
+    good, keeps_up = summary["goodput"], _keeps_up(serving, summary)
     assert good is not None
     return {
         "requests_per_s": rate,
@@ -118,6 +118,17 @@ def point_of(rate: float, serving: Serving, goal: RateGoal) -> RatePoint:
         "good_share": good["share"],
         "ttft_ns": summary["ttft_ns"],
         "tpot_ns": summary["tpot_ns"],
-        "keeps_up": load["keeps_up"],
-        "is_good": good["share"] >= goal.share and load["keeps_up"] is not False,
+        "keeps_up": keeps_up,
+        "is_good": good["share"] >= goal.share and keeps_up is not False,
     }
+
+
+def _keeps_up(serving: Serving, summary: ServingSummary) -> bool | None:
+    """Return whether requests do not pile up; None: they are too few to decide.
+
+    With both limits, requests pile up before their first tokens: afterwards, a limit of theirs would break.
+    """
+    if not (serving.objectives.ttft_ns and serving.objectives.tpot_ns):
+        return summary["load"]["keeps_up"]
+    of = serving.requests()
+    return load_of(of["arrival_ns"], of["arrival_ns"] + of["ttft_ns"], of["output_tokens"]).keeps_up

@@ -27,8 +27,8 @@ from et_sim.run.simulation import is_layer_file
 from et_sim.sweeps.axes import SweepAxis, Values
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
 from et_sim.sweeps.fields import WORDS, InputField, check_field, with_value
-from et_sim.sweeps.recipes import MAKE, PLAN, check_recipe, for_machine, make, recipe_keys
-from et_sim.sweeps.servings import DECODE_PLAN
+from et_sim.sweeps.recipes import MAKE, check_recipe, for_machine, make, recipe_keys
+from et_sim.sweeps.servings import DECODE_PLAN, PLAN
 from et_sim.sweeps.spec import Sweep
 from et_sim.trace import Workload, read_workload
 from et_sim.workloads.training.plan import Plan
@@ -227,7 +227,7 @@ def _check_axis(space: Space, axis: SweepAxis, sweep: Sweep) -> None:
             check_field(axis.field, source.content)
         else:
             names = [key.name for key in recipe_keys(source)]
-            root_key = axis.field.path[0]
+            root_key = str(axis.field.path[0])
             inner = root_key in (PLAN, DECODE_PLAN) and root_key in names
             known = [key.name for key in keys_of(Plan)] if inner else names
             at = InputField(f"workload.{root_key}", axis.field.path[1:]) if inner else axis.field
