@@ -1,9 +1,9 @@
-"""Speculation: drafts of further tokens, all of which one pass of the model verifies.
+"""Speculation: drafts of further tokens, which are verified together in a pass of the model.
 
 Every running sequence has `tokens` drafts in a pass, which then computes so many tokens and one more. It
 keeps `acceptance` tokens on average: after the n-th pass of a sequence, n times the acceptance, rounded down,
-but for those beyond the end of its output. An acceptance of 1 is that of drafts that are never right, with
-which nobody speculates: it is the same as no speculation.
+but for those beyond the end of its output. With an acceptance of 1, no draft is ever right, and the results
+are those without speculation.
 
 Drafts come from a module of the model that predicts further tokens (`mtp`), from a smaller model, or from the
 text itself, at no cost (`ngram`). The first pass of the drafting model computes the tokens that the model

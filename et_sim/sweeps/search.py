@@ -113,7 +113,7 @@ class ByNumber:
         return chosen
 
     def learn(self, point: Point, values: Values | None) -> None:
-        """Do nothing: no result rules out another point."""
+        """Take no notice of a result, since none rules out another point."""
 
     def left(self) -> int:
         """Return the number of points that were not chosen."""

@@ -50,7 +50,7 @@ class ServingRecipe(Struct, frozen=True):
     replicas: int | None = count("The number of replicas for prompts and tokens.", None, minimum=1)
     prefill_replicas: int | None = count("The number of replicas only for prompts.", None, minimum=1)
     decode_replicas: int | None = count("The number of replicas only for further tokens.", None, minimum=1)
-    decode_plan: dict[str, Any] = key(PLANNED, "What the plan of decode replicas has apart.", {})
+    decode_plan: dict[str, Any] = key(PLANNED, "The keys of a plan that decode replicas have apart.", {})
     concurrency: int | None = count("Requests under way at a time.", None, minimum=1)
     lengths: float = number("The least share of the given lengths.", 1.0)
     warm_up: int | None = count("First requests that are not counted.", None)
