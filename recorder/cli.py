@@ -17,7 +17,7 @@ from et_sim.basics.command_line import Parser, interruptible
 from et_sim.basics.declared_options import Argument, Command, Count, Option, add_version
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.terminal import visible_streams
-from et_sim.basics.units import parse_ranks, parse_time_ns
+from et_sim.basics.units import format_ranks, parse_ranks, parse_time_ns
 
 if TYPE_CHECKING:
     from recorder.launching import Program
@@ -70,6 +70,7 @@ class Options(Command):
     keep_roots: Annotated[bool, "record broadcasts with their root, so that ranks have different roles"] = (
         False
     )
+    keep: Annotated[bool, "keep the work recorded before an error of the program"] = False
     report: Annotated[str | None, "write the whole report as JSON", "FILE"] = None
     force: Annotated[bool, "permit unsupported versions of PyTorch"] = False
     script: Annotated[str, "the training script"]
@@ -83,6 +84,7 @@ def _record(options: Options) -> list[str]:
     from recorder.launching import Program, check_torch
     from recorder.recorded import ExpertRouting
     from recorder.roles import fold
+    from recorder.workload import refuse_problems
 
     manifest_stem(options.output)
     check_torch(force=options.force)
@@ -90,12 +92,14 @@ def _record(options: Options) -> list[str]:
     local = options.local_world or min(8, options.world)
     routing = ExpertRouting(options.expert_skew, options.expert_seed)
     _check_routing(routing)
-    program = Program(options.script, tuple(options.arguments), options.world, local, host_ns, routing)
+    arguments = tuple(options.arguments)
+    program = Program(options.script, arguments, options.world, local, host_ns, routing, options.keep)
     with tempfile.TemporaryDirectory(prefix="et-record-") as folder:
         recordings = _recordings(program, options.ranks, Path(folder))
     if routing.skew and not any(report.spreads_experts(recording) for recording in recordings):
         raise UsageError("the program counts no choices of a router", remedy="leave --expert-skew out")
     workload, stands_for = fold(recordings, step=options.step, keep_roots=options.keep_roots)
+    refuse_problems(workload)
     files = write_manifest(workload, options.output)
     if options.report:
         text = json.dumps(report.as_json(recordings, stands_for), indent=1)
@@ -125,7 +129,7 @@ def _check_routing(routing: ExpertRouting) -> None:
 
 def _recordings(program: Program, ranks: str, folder: Path) -> list[RankRecording]:
     from recorder.launching import record_ranks
-    from recorder.roles import missing_ranks
+    from recorder.roles import missing_ranks, probes
 
     chosen = [0] if ranks == AUTO else sorted({rank for piece in parse_ranks(ranks) for rank in piece})
     if chosen[-1] >= program.world:
@@ -138,12 +142,18 @@ def _recordings(program: Program, ranks: str, folder: Path) -> list[RankRecordin
             )
         recordings = record_ranks(program, chosen, folder)
         missing = missing_ranks(recordings, program.world) if ranks == AUTO else []
+        needed = {recording.needs for recording in recordings if recording.stopped} - set(chosen)
+        if ranks == AUTO:
+            missing += needed
+            if len(missing) > MOST_PROCESSES and len(chosen) == 1:
+                missing = probes(program.world)  # ranks of a ring have one role
         if not missing:
             for recording in recordings:
                 if recording.stopped:
+                    both = format_ranks(sorted({*chosen, *needed}))
                     raise UsageError(
                         f"{recording.stopped}, which is not recorded",
-                        remedy="record both, or one rank of each role with --ranks auto",
+                        remedy=f"record both: --ranks {both}, or one rank of each role with --ranks auto",
                     )
             return recordings
         chosen = sorted({*chosen, *missing})

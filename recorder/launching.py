@@ -53,6 +53,7 @@ def _text(version: tuple[int, int]) -> str:
 
 MEETING = "ET_RECORD_MEETING"  # folder through which recorded processes exchange objects
 RECORDED = "ET_RECORD_RANKS"
+KEEP = "ET_RECORD_KEEP"  # not empty: processes write their recording although the program fails
 
 
 class ProgramError(EtSimError):
@@ -70,6 +71,7 @@ class Program(Struct, frozen=True):
     local_world: int
     host_ns: int
     routing: ExpertRouting
+    keep: bool = False
 
 
 def record_ranks(program: Program, ranks: Sequence[int], folder: Path) -> list[RankRecording]:
@@ -116,7 +118,9 @@ def _recorded(
         for rank, file in zip(ranks, files, strict=True)
     ]
     try:
-        failed = _first_failure(processes, ranks)
+        failed = None if program.keep else _first_failure(processes, ranks)
+        for process in processes if program.keep else ():
+            process.wait()
     finally:
         for process in processes:
             if process.poll() is None:
@@ -174,4 +178,5 @@ def _environment(program: Program, rank: int, ranks: Sequence[int], meeting: Pat
         "OMP_NUM_THREADS": "1",
         MEETING: str(meeting),
         RECORDED: ",".join(map(str, ranks)),
+        KEEP: "yes" if program.keep else "",
     }

@@ -103,6 +103,7 @@ class RankRecording(msgspec.Struct):
     peak_bytes: int = 0
     torch: str = ""
     stopped: str = ""  # the reason if the program was not recorded to its end
+    needs: int = -1  # the rank whose values it waited for then
 
 
 def write_recorded(recorded: RankRecording, path: Path) -> None:

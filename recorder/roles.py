@@ -1,6 +1,7 @@
 """Roles of ranks: ranks at the same places in the distinguishing groups have the same role.
 
-A group distinguishes its members if messages are sent in it, or if an all-to-all of it has uneven shares. A
+A group distinguishes its members if messages are sent in it, or if an all-to-all of it has uneven shares.
+Messages among all ranks do not if four recorded ranks do the same at the same distances, as in a ring. A
 recorded rank represents all ranks of its role. Two recorded ranks of one role that differ are refused with
 the first difference.
 """
@@ -10,31 +11,57 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from et_sim.basics.errors import TraceError, UsageError
 from et_sim.basics.units import format_ranks, strided_ranks
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.workload import Workload
 from recorder.recorded import RankRecording, RecordedKind, RecordedNode
-from recorder.workload import GroupNames, rule_of, template
+from recorder.workload import GroupNames, distance_of, rule_of, template
 
 Places = tuple[int, ...]
+
+
+MESSAGES = (RecordedKind.SEND, RecordedKind.RECEIVE)
+
+
+def probes(world: int) -> list[int]:
+    """Return ranks that show whether all ranks send at the same distances."""
+    return sorted({0, 1, world // 2, world - 1})
 
 
 def telling_rules(recordings: Sequence[RankRecording]) -> list[GroupRule]:
     """Return the rules of the groups that distinguish their members."""
     rules: list[GroupRule] = []
+    alike = len(recordings) >= len(probes(recordings[0].world)) and are_alike(recordings)
     for recorded in recordings:
         used = {
             node.group
             for node in recorded.nodes
-            if node.work in (RecordedKind.SEND, RecordedKind.RECEIVE) or node.splits
+            if node.splits or (node.work in MESSAGES and not (alike and _is_whole(recorded, node.group)))
         }
         for number in sorted(used):
             rule = rule_of(recorded.groups[number].members, recorded.rank, recorded.world)
             if rule is not None and rule not in rules:
                 rules.append(rule)
     return rules
+
+
+def are_alike(recordings: Sequence[RankRecording]) -> bool:
+    """Return whether recorded ranks do the same, if peers are numbered by their distances."""
+    first, *others = (
+        [
+            replace(node, peer=distance_of(recorded, node.peer)) if node.work in MESSAGES else node
+            for node in recorded.nodes
+        ]
+        for recorded in recordings
+    )
+    return all(other == first for other in others)
+
+
+def _is_whole(recorded: RankRecording, group: int) -> bool:
+    return len(recorded.groups[group].members) == recorded.world
 
 
 def role_of_ranks(rules: Sequence[GroupRule], world: int) -> list[Places]:

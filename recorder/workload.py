@@ -9,8 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from et_sim.basics.errors import TraceError, UsageError
+from et_sim.basics.units import plural
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.group_rule import GroupRule
+from et_sim.trace.preflight.check import find_problems
+from et_sim.trace.workload import Workload
 from et_sim.workloads.recording import NodeRecording
 from recorder.recorded import RankRecording, RecordedKind, RecordedNode
 
@@ -106,6 +109,18 @@ def _short(members: Iterable[int]) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def refuse_problems(workload: Workload) -> None:
+    """Refuse a workload that cannot run, with its first problem."""
+    errors = [problem for problem in find_problems(workload) if problem.severity == "error"]
+    if errors:
+        more = f", and {plural(len(errors) - 1, 'more problem')}" if errors[1:] else ""
+        raise TraceError(
+            f"the recorded work cannot run: ranks {errors[0].ranks}: {errors[0].text}{more}",
+            place="recording",
+            remedy=errors[0].remedy or "record with --keep-roots, or other ranks, and compare",
+        )
+
+
 def template(
     recorded: RankRecording, names: list[str], *, step: int | None = None, keep_roots: bool = False
 ) -> NodeRecording:
@@ -146,7 +161,7 @@ def _call(
     if node.work in (RecordedKind.SEND, RecordedKind.RECEIVE):
         end = "to" if node.work is RecordedKind.SEND else "source"
         make = TraceBuilder.send if node.work is RecordedKind.SEND else TraceBuilder.receive
-        distance = node.peer - recorded.rank
+        distance = distance_of(recorded, node.peer)
         return make, {
             end: distance,
             "bytes": node.bytes,
@@ -169,6 +184,12 @@ def _call(
         figures |= {"concurrent": True}
         attributes["copy"] = 1
     return TraceBuilder.compute, figures | {"attributes": attributes}
+
+
+def distance_of(recorded: RankRecording, peer: int) -> int:
+    """Return how many ranks ahead a peer is, modulo all ranks; a peer behind is nearer if it is below 0."""
+    half = recorded.world // 2
+    return (peer - recorded.rank + half) % recorded.world - half
 
 
 def _collective(

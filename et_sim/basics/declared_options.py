@@ -108,6 +108,28 @@ def _group(parser: argparse.ArgumentParser, group: OptionGroup) -> Any:
     return parser.add_argument_group(group.title) if group.title else parser.add_mutually_exclusive_group()
 
 
+class Described(NamedTuple):
+    """A field of a command: its option, the type of its value, and its help."""
+
+    flag: str
+    kind: Any
+    is_several: bool
+    form: Argument | Option
+    text: str
+
+
+def described(declared: type[Command], name: str, hint: Any) -> Described:
+    """Return the description of a field for other programs."""
+    default = getattr(declared, name, MISSING)
+    kind, several = _kind(hint.__origin__)
+    usual = Argument() if default is MISSING else Option()
+    (form,) = (*_of_type((Argument, Option), hint), usual)[:1]
+    flags = form.flags.split() if isinstance(form, Option) else []
+    flag = _flag(f"no-{name}" if kind is bool and default else name)
+    text = (*_of_type(str, hint), "")[0]
+    return Described(flags[-1] if flags else flag, kind, several, form, text)
+
+
 def _add_argument_settings(name: str, hint: Any, default: Any) -> tuple[Sequence[str], dict[str, Any]]:
     """Return names and keywords of `add_argument`."""
     text, metavar = (*_of_type(str, hint), None)[:2]

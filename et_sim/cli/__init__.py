@@ -63,6 +63,7 @@ COMMANDS = {
     "help": {
         "explain": "explain a key, column or option",
         "doctor": "test this installation",
+        "serve-tools": "offer commands as tools to assistants (Model Context Protocol)",
     },
 }
 

@@ -8,6 +8,7 @@ implies a wait for it: PyTorch's C++ waits without a visible call, and the recor
 from __future__ import annotations
 
 import weakref
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -23,9 +24,10 @@ from recorder.process.objects import MeetingFolder, PeerNeeded
 from recorder.process.storages import Storage, Storages
 from recorder.process.streams import NAME
 from recorder.process.tape import Tape, user_place
-from recorder.process.values import LARGEST, outcome, set_value, value_of
+from recorder.process.values import outcome, set_value, value_of
 from recorder.recorded import RecordedKind, RecordedNode
 
+MOST_DELIVERED = 1 << 24  # elements
 Given = dict[str, Any]  # arguments by their names in the schema
 
 
@@ -190,6 +192,8 @@ class RankCommunication:
             self._hand_over(form, group.members[given[form.root]], inputs, outputs)
         else:
             self._move_values(form, given, group, inputs, outputs)
+            if form.kind in ("broadcast", "scatter") and len(group.members) > 1:
+                self._share_out(form, group, self._root(form, given, group), inputs, outputs)
         if len(group.members) == 1:
             self._tape.remark("nothing moved", f"{form.kind} in a group of one rank")
             return None
@@ -244,9 +248,7 @@ class RankCommunication:
                 dtype=dtype,
             )
         size = size_of(outputs if form.kind == "scatter" else inputs)
-        root = given[form.root] if form.root else -1
-        if form.root == "root_rank":
-            root = group.members[root]
+        root = self._root(form, given, group)
         return self._tape.add(
             RecordedKind.COLLECTIVE,
             form.kind,
@@ -258,6 +260,11 @@ class RankCommunication:
             splits=_splits(form, given, inputs, outputs, len(group.members)),
             dtype=dtype,
         )
+
+    def _root(self, form: OperatorForm, given: Given, group: _Group) -> int:
+        """Return the root of a collective among all ranks; -1 without one."""
+        root: int = given[form.root] if form.root else -1
+        return group.members[root] if form.root == "root_rank" else root
 
     def _group(self, handle: Any) -> _Group:
         if isinstance(handle, str):
@@ -323,23 +330,60 @@ class RankCommunication:
     ) -> None:
         """Deliver integers, in which objects travel, between recorded ranks."""
         for tensor in (*inputs, *outputs):
-            if tensor.is_floating_point() or tensor.numel() > LARGEST:
+            if not _is_delivered(tensor):
                 if form.kind == "receive":
                     self._forget(form.kind, tensor)
-                continue
-            with unset_fake_temporarily():
-                if form.kind == "send":
-                    self._meeting.send(peer, value_of(tensor) if isinstance(tensor, FakeTensor) else tensor)
-                    continue
-                try:
-                    value = self._meeting.receive(peer, tensor)
-                except PeerNeeded as needed:
-                    self._stopped_by = needed  # raised once the node has its group
+            elif form.kind == "send":
+                self._send(peer, tensor)
+            else:
+                self._receive(peer, tensor)
+                if self._stopped_by is not None:
                     return
-                if isinstance(tensor, FakeTensor):
-                    set_value(tensor, None if value is None else value.reshape(tensor.shape))
-                elif value is not None:
-                    tensor.copy_(value.reshape(tensor.shape))
+
+    def _share_out(
+        self,
+        form: OperatorForm,
+        group: _Group,
+        root: int,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+    ) -> None:
+        """Deliver the integers of a root, in which objects travel, to members that are recorded beside it.
+
+        A member that holds unknown values itself needs the root; others may assume that all have the same.
+        """
+        own = self._tape.recorded.rank
+        way = f"{form.kind}{zlib.crc32(repr(group.members).encode()):08x}."
+        for tensor in outputs:
+            if not _is_delivered(tensor):
+                continue
+            if own == root:
+                for place, member in enumerate(group.members):
+                    if member != own:
+                        sent = inputs[place] if form.kind == "scatter" else tensor
+                        self._send(member, sent, way)
+            elif self._meeting.is_recorded(root) or _is_unknown(tensor):
+                self._receive(root, tensor, way)
+                if self._stopped_by is not None:
+                    return
+
+    def _send(self, peer: int, tensor: torch.Tensor, way: str = "") -> None:
+        with unset_fake_temporarily():
+            value = value_of(tensor) if isinstance(tensor, FakeTensor) else tensor
+            self._meeting.send(peer, value, way)
+
+    def _receive(self, peer: int, tensor: torch.Tensor, way: str = "") -> None:
+        """Write the value that a peer sends; a peer that is not recorded ends the recording."""
+        with unset_fake_temporarily():
+            try:
+                value = self._meeting.receive(peer, tensor, way)
+            except PeerNeeded as needed:
+                self._stopped_by = needed  # raised once the node has its group
+                return
+            if isinstance(tensor, FakeTensor):
+                set_value(tensor, None if value is None else value.reshape(tensor.shape))
+            elif value is not None:
+                tensor.copy_(value.reshape(tensor.shape))
 
     # Values, which are assumed to be the same on every member.
 
@@ -374,6 +418,16 @@ class RankCommunication:
         else:
             text = f"the host's tensor keeps its values, as the result of {kind} is unknown"
             self._tape.remark("assumed", text, user_place())
+
+
+def _is_delivered(tensor: torch.Tensor) -> bool:
+    """Return whether the values of a tensor are exchanged between recorded ranks."""
+    return not tensor.is_floating_point() and tensor.numel() <= MOST_DELIVERED
+
+
+def _is_unknown(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor of the device has no values of its own; the host's are read by programs."""
+    return not isinstance(tensor, FakeTensor) or value_of(tensor) is None
 
 
 def _reduction(given: Given) -> str:

@@ -17,6 +17,9 @@ from typing import Any
 
 import torch
 
+from recorder.process.operators import RecordingError
+from recorder.process.tape import user_place
+
 
 def _transformers(module: ModuleType) -> None:
     vars(module)["is_fake_tensor"] = lambda _: False
@@ -63,9 +66,21 @@ def _pipelining(module: ModuleType) -> None:
     vars(module)["get_param_groups"] = groups
 
 
+def _flexible_attention(module: ModuleType) -> None:
+    """Refuse FlexAttention, whose kernels depend on the blocks of a mask."""
+
+    def refuse(*_: Any) -> None:
+        raise RecordingError(
+            f"{user_place()}: FlexAttention is not recorded: use scaled_dot_product_attention"
+        )
+
+    vars(module)["_validate_device"] = refuse
+
+
 _ADJUSTMENTS: dict[str, Callable[[ModuleType], None]] = {
     "transformers.utils.import_utils": _transformers,
     "torch.nn.attention": _attention,
+    "torch.nn.attention.flex_attention": _flexible_attention,
     "torch.distributed.pipelining._backward": _pipelining,
     "torch.distributed.fsdp._fully_shard._fsdp_param": _fsdp,
 }

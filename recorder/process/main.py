@@ -22,7 +22,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from et_sim.basics.errors import EtSimError
-from recorder.launching import MEETING, RECORDED
+from recorder.launching import KEEP, MEETING, RECORDED
 from recorder.process.communication import RankCommunication
 from recorder.process.device import register_device
 from recorder.process.experts import ExpertCounts
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
     phases.install()
     storages.install()
     fake = FakeTensorMode(allow_non_fake_inputs=True)
-    experts, regions = ExpertCounts(ExpertRouting(skew, int(seed)), tape, storages), Regions(tape, storages)
+    experts, regions = ExpertCounts(ExpertRouting(skew, int(seed)), tape), Regions(tape, storages)
     mode = RecordingMode(fake, tape, storages, phases, collectives, experts, regions)
     patch(module, tape, phases, fake, mode.pausing)
     patch_compile(phases)
@@ -71,12 +71,14 @@ def main(arguments: list[str]) -> int:
         try:
             status = _run(script, rest)
         except PeerNeeded as needed:
-            tape.recorded.stopped = str(needed)
+            tape.recorded.stopped, tape.recorded.needs = str(needed), needed.peer
         storages.finish()
         regions.fuse()
         tape.recorded.weights = phases.weights
     del registrations
-    if status == 0:
+    if status and os.environ[KEEP]:
+        tape.remark("ended early", "by an error of the program; the work before it is kept")
+    if status == 0 or os.environ[KEEP]:
         write_recorded(tape.recorded, Path(output))
     return status
 

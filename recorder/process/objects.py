@@ -24,31 +24,39 @@ class PeerNeeded(BaseException):
     it.
     """
 
+    def __init__(self, rank: int, peer: int) -> None:
+        super().__init__(f"rank {rank} needs a value of rank {peer}")
+        self.peer = peer
+
 
 class MeetingFolder:
     """The folder, and the rank that uses it."""
 
     def __init__(self, folder: Path, rank: int, ranks: frozenset[int]) -> None:
         self._folder, self._rank, self._ranks = folder, rank, ranks
-        self._counted: Counter[tuple[int, int]] = Counter()
+        self._counted: Counter[tuple[int, int, str]] = Counter()
 
-    def send(self, peer: int, value: torch.Tensor | None) -> None:
+    def is_recorded(self, peer: int) -> bool:
+        """Return whether a rank is recorded beside this one."""
+        return peer in self._ranks
+
+    def send(self, peer: int, value: torch.Tensor | None, way: str = "") -> None:
         """Store a value for a peer; None and complex numbers, which have no common shape, stand for unknown
-        values.
+        values. Values of one `way` arrive in the order in which they were sent.
         """
         if peer not in self._ranks:
             return
-        path = self._path(self._rank, peer)
+        path = self._path(self._rank, peer, way)
         draft = path.with_suffix(".draft")
         known = None if value is None or value.is_complex() else value.tolist()
         draft.write_text(json.dumps(known), encoding="ascii")
         draft.rename(path)
 
-    def receive(self, peer: int, like: torch.Tensor) -> torch.Tensor | None:
+    def receive(self, peer: int, like: torch.Tensor, way: str = "") -> torch.Tensor | None:
         """Return the value that a peer sends, as a tensor of the same type."""
         if peer not in self._ranks:
-            raise PeerNeeded(f"rank {self._rank} needs what rank {peer} sends")
-        path = self._path(peer, self._rank)
+            raise PeerNeeded(self._rank, peer)
+        path = self._path(peer, self._rank, way)
         deadline = time.monotonic() + WAIT_SECONDS
         while not path.exists():
             if time.monotonic() > deadline:
@@ -57,9 +65,9 @@ class MeetingFolder:
         value = json.loads(path.read_text(encoding="ascii"))
         return None if value is None else torch.tensor(value, dtype=like.dtype, device="cpu")
 
-    def _path(self, source: int, target: int) -> Path:
-        self._counted[source, target] += 1
-        return self._folder / f"{source}.{target}.{self._counted[source, target]}"
+    def _path(self, source: int, target: int, way: str) -> Path:
+        self._counted[source, target, way] += 1
+        return self._folder / f"{source}.{target}.{way}{self._counted[source, target, way]}"
 
 
 def object_to_tensor(value: Any, device: Any, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:

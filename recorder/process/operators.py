@@ -27,19 +27,22 @@ from torch.utils.checkpoint import _StopRecomputationError
 from et_sim.trace import shapes
 from recorder.process.communication import RankCommunication
 from recorder.process.costs import DTYPES, Cost, cost_of, size_of
-from recorder.process.experts import ExpertCounts
+from recorder.process.experts import CHOICES, ExpertCounts
 from recorder.process.objects import PeerNeeded
 from recorder.process.phases import TapePhases
 from recorder.process.regions import Regions
 from recorder.process.schemas import OVERWRITING, Operator, describe
+from recorder.process.sizes import SIZES
 from recorder.process.storages import Storages
 from recorder.process.streams import NAME
 from recorder.process.tape import Tape, user_place
-from recorder.process.values import LARGEST, real_call, set_value, value_of
+from recorder.process.values import is_small, largest, real_call, set_value, value_of
 from recorder.recorded import RecordedKind
 
 MOST_REAL = 1 << 20  # largest real tensor of the host, in elements
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor, torch.nn.Buffer)
+_SPARSE = {"embedding": 4, "_embedding_bag": 5}  # place of the argument `sparse`
+_FILLS = frozenset(("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"))
 # of the first argument, only the chosen rows are read
 _LOOKUPS = frozenset(("embedding", "index_select", "gather", "index", "_unsafe_index", "take_along_dim"))
 
@@ -154,28 +157,40 @@ class RecordingMode(TorchDispatchMode):
             return self._to_host(args[0], kwargs)
         if operator.name == "copy_" and args[0].device.type != NAME:
             return self._into_host(*args[:2])
+        if operator.name in _SPARSE and len(args) > (at := _SPARSE[operator.name]) and args[at]:
+            raise RecordingError(
+                f"{user_place()}: sparse gradients are not recorded: leave out sparse=True for dense ones"
+            )
         values = None if operator.is_random else self._values(operator, func, args, kwargs, tensors)
         if any(not isinstance(tensor, FakeTensor) for tensor in tensors):
             args, kwargs = tree_map(self._without_values, (args, kwargs))
+        sized = SIZES.get(operator.name)
         try:
-            result = func(*args, **kwargs)
+            result = func(*args, **kwargs) if sized is None else self._without_nodes(sized, args, kwargs)
         except (DynamicOutputShapeException, DataDependentOutputException) as error:
             result = self._sized_by_values(func, args, kwargs, values, error)
         except (NotImplementedError, UnsupportedOperatorException) as error:
             text = f"PyTorch cannot infer the sizes of the results of {operator.name} without its device"
             raise RecordingError(f"{user_place()}: {text}") from error
         self._keep_values(operator, args, kwargs, values, result)
+        if values is None and operator.name in CHOICES:
+            at = CHOICES[operator.name]
+            self._experts.choose(args[0], result, kwargs.get("dim", args[at] if len(args) > at else -1))
         if values is None and operator.name == "histc":
             bins = kwargs.get("bins", args[1] if len(args) > 1 else 100)
             set_value(result, self._experts.counts(args[0], bins, result.dtype))
         self._note(operator, args, kwargs, tensors, result)
-        self._experts.notice(operator.name, args[0] if args else None, result)
         return result
+
+    def _without_nodes(self, sized: Any, args: Any, kwargs: Any) -> Any:
+        """Return results of the inferred sizes; making them is no work of the device."""
+        return self.pausing(sized)(*args, **kwargs)
 
     def _note(self, operator: Operator, args: Any, kwargs: Any, tensors: Any, result: Any) -> None:
         """Add the node, and the storages that it uses."""
         results = [value for value in tree_iter(result) if isinstance(value, torch.Tensor)]
-        if operator.is_free:
+        launches = not results or any(tensor.numel() for tensor in results)
+        if operator.is_free or not launches:
             for tensor in results:
                 if tensor.device.type == NAME:
                     self._storages.of(tensor)
@@ -233,6 +248,8 @@ class RecordingMode(TorchDispatchMode):
             else:
                 cost = Cost("", elements)
                 self._tape.remark("without a shape", f"{operator.name}: an operation for each element")
+        if "0" in cost.shape.split():  # of nothing: zeros are written
+            cost = Cost(shapes.elementwise(max(out, 1), 1), out)
         first = next((tensor for tensor in (*reads, *writes) if tensor.dtype.is_floating_point), None)
         dtype = DTYPES.get(first.dtype, "") if first is not None else ""
         return {"shape": cost.shape, "operations": cost.operations, "bytes": moved, "dtype": dtype}
@@ -252,6 +269,8 @@ class RecordingMode(TorchDispatchMode):
             return None
         if operator.name in OVERWRITING and isinstance(args[0], FakeTensor):
             self._make_known(args[0])
+        if operator.name in _FILLS and not isinstance(args[0], torch.nn.Parameter):
+            return self._filled(func, args, kwargs)
         for tensor in tensors:
             if isinstance(tensor, FakeTensor) and value_of(tensor) is None:
                 return None
@@ -259,14 +278,22 @@ class RecordingMode(TorchDispatchMode):
         elements = 1
         for size in sizes:
             elements *= size
-        if elements > LARGEST or any(tensor.numel() > LARGEST for tensor in tensors):
+        if elements > largest(kwargs.get("dtype")) or not all(map(is_small, tensors)):
             return None
         with unset_fake_temporarily():
             return real_call(func, args, kwargs, lambda arg: isinstance(arg, FakeTensor))
 
+    def _filled(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Return the values of a new tensor of one number, independent of those of the first argument."""
+        if not is_small(args[0]):
+            return None
+        with unset_fake_temporarily():
+            like = torch.empty(args[0].shape, dtype=args[0].dtype, device="cpu")
+            return real_call(func, (like, *args[1:]), kwargs, lambda arg: isinstance(arg, FakeTensor))
+
     def _make_known(self, tensor: FakeTensor) -> None:
         """Give known values to a tensor that is about to be overwritten entirely."""
-        if value_of(tensor) is None and tensor.numel() <= LARGEST:
+        if value_of(tensor) is None and is_small(tensor):
             set_value(tensor, None)  # the known values of its views are obsolete, too
             with unset_fake_temporarily():
                 set_value(tensor, torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu"))
@@ -308,7 +335,8 @@ class RecordingMode(TorchDispatchMode):
             return func(args[0], indices)
         if values is None:
             raise RecordingError(
-                f"{place}: the size of the result of {name} depends on unknown values"
+                f"{place}: the size of the result of {name} depends on unknown values: give it a fixed size, "
+                "as torch.where does, or values that follow from shapes"
             ) from error
         return tree_map(
             lambda tensor: self._placed(tensor) if isinstance(tensor, torch.Tensor) else tensor, values

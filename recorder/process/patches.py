@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_iter
 
 from recorder.process.objects import object_to_tensor, tensor_to_object
+from recorder.process.operators import RecordingError
 from recorder.process.phases import TapePhases
 from recorder.process.redirect import INSIDE, Redirect, fake_device, here, reported_device, swap
 from recorder.process.streams import NAME, DeviceModule
@@ -42,6 +43,7 @@ def patch(
     _patch_modules(mode)
     _patch_optimizers()
     _patch_loaders(tape)
+    _patch_nested()
     from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
     name = "_propagate_tensor_meta_non_cached"
@@ -53,7 +55,10 @@ def _patch_cuda(module: DeviceModule) -> None:
         for place in (torch.cuda, torch.cuda.random, torch.cuda.memory):
             if not name.startswith("__") and hasattr(place, name):
                 setattr(place, name, getattr(module, name))
+    torch.Stream, torch.Event = module.Stream, module.Event
     torch.cuda.is_available = module.is_available
+    torch.cuda.is_current_stream_capturing = _is_capturing
+    torch._C._host_emptyCache = lambda: None  # type: ignore[attr-defined]
     torch.backends.cuda.is_built = lambda: True
     torch.Tensor.record_stream = lambda *_: None
     for name in ("current_stream", "set_stream", "synchronize", "empty_cache"):
@@ -66,6 +71,11 @@ def _patch_cuda(module: DeviceModule) -> None:
     torch.accelerator.current_accelerator = lambda *_, **__: reported_device(
         torch.device(NAME), sys._getframe(1)
     )
+
+
+def _is_capturing() -> bool:
+    """Return False, but to batch normalisation over ranks, which then takes all ranks to have rows."""
+    return sys._getframe(1).f_code.co_filename.endswith("_functions.py")
 
 
 class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
@@ -92,6 +102,52 @@ def _patch_saving(tape: Tape) -> None:
             save(content, *args, **kwargs)
 
     torch.save = call
+    _patch_checkpoints(tape)
+
+
+def _patch_checkpoints(tape: Tape) -> None:
+    """Skip distributed checkpoints: there are no weights to write, and those of a file stay unknown."""
+    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+
+    def skipping(text: str) -> Callable[..., None]:
+        def call(*_: Any, **__: Any) -> None:
+            tape.remark("changed", text, user_place())
+
+        return call
+
+    for place in (checkpoint, state_dict_saver):
+        place.save = skipping("checkpoint.save writes no files")
+        place.async_save = _finished(skipping("checkpoint.async_save writes no files"))
+    for place in (checkpoint, state_dict_loader):
+        place.load = skipping("checkpoint.load reads no files")
+
+
+def _finished(call: Callable[..., None]) -> Callable[..., Any]:
+    """Return a function that calls another one and returns a finished future."""
+
+    def future(*args: Any, **kwargs: Any) -> Any:
+        from concurrent.futures import Future
+
+        call(*args, **kwargs)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    return future
+
+
+def _patch_nested() -> None:
+    """Refuse nested tensors, whose sizes are values."""
+    names = ("nested_tensor", "as_nested_tensor", "nested_tensor_from_jagged", "narrow")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RecordingError(
+            f"{user_place()}: nested tensors are not recorded: pad the sequences, or join them in one tensor"
+        )
+
+    for name in names:
+        setattr(torch.nested, name, refuse)
 
 
 def _patch_first_argument() -> None:
@@ -149,7 +205,7 @@ def _share_ranks(mesh: Any) -> None:
 
 def _patch_distributed() -> None:
     from torch._C._distributed_c10d import FakeProcessGroup
-    from torch.distributed import device_mesh
+    from torch.distributed import device_mesh, utils
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     def create(common: Any, options: Any) -> Any:
@@ -191,6 +247,8 @@ def _patch_distributed() -> None:
 
     device_mesh.new_group = group
     _share_ranks(device_mesh.DeviceMesh)
+    copied = utils._recursive_to
+    utils._recursive_to = lambda inputs, device, *more: copied(inputs, here(device), *more)
     for place in (dist, dist.distributed_c10d):
         place.init_process_group, place.new_group = initialise, group
         place.is_nccl_available = lambda: True

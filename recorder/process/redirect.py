@@ -90,6 +90,23 @@ def _attention(
     return result[0]
 
 
+def _ctc_loss(
+    scores: torch.Tensor,
+    targets: torch.Tensor,
+    lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> torch.Tensor:
+    """Reduce the losses of sequences; PyTorch would divide them by lengths of the host."""
+    losses = F.ctc_loss(scores, targets, lengths, target_lengths, blank, "none", zero_infinity)
+    if reduction == "mean":
+        divisors = torch.as_tensor(target_lengths).to(losses.device).clamp_min(1)
+        return (losses / divisors).mean()
+    return losses.sum() if reduction == "sum" else losses
+
+
 def _type_name(tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     """Return `tensor.type()` as on CUDA, where it names the class of a tensor."""
     if dtype is None and tensor.device.type == NAME:
@@ -173,4 +190,5 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     torch.Tensor.pin_memory: lambda tensor, *_, **__: tensor,
     torch.Tensor.is_pinned: lambda *_, **__: True,
     F.scaled_dot_product_attention: _attention,
+    F.ctc_loss: _ctc_loss,
 }

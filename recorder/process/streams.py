@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from recorder.process.tape import COMPUTE, Tape
+from recorder.process.tape import COMPUTE, HOST, Tape
 
 NAME = "rec"
 MEMORY = 80 << 30  # reported bytes of the device; an assumption that programs rarely query
@@ -65,6 +65,13 @@ class WorkStream:
         self._tape.current = self._before
 
 
+class _AnyStream(type):
+    """The type of new streams: every stream of the device is an instance, also the default one."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, WorkStream)
+
+
 class StreamEvent:
     """The work of a stream when the event was recorded."""
 
@@ -91,6 +98,38 @@ class StreamEvent:
         return 1.0
 
 
+class DeviceGraph:
+    """A graph of kernels: its capture is recorded as its first replay, and every later one repeats it."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape, self._first, self._end = tape, 0, 0
+        self._is_new = True
+
+    def capture_begin(self, *_: Any, **__: Any) -> None:
+        self._first = len(self._tape.nodes)
+
+    def capture_end(self) -> None:
+        self._end = len(self._tape.nodes)
+
+    def replay(self) -> None:
+        if self._is_new:
+            self._tape.join({node.stream for node in self._tape.nodes[self._first : self._end]} - {HOST})
+        else:
+            self._tape.repeat(self._first, self._end)
+        self._is_new = False
+
+    def reset(self) -> None:
+        pass
+
+    enable_debug_mode = instantiate = reset
+
+    def debug_dump(self, *_: Any) -> None:
+        pass
+
+    def pool(self) -> tuple[int, int]:
+        return 0, 0
+
+
 class Generator:
     """Random numbers of the device, with an empty state."""
 
@@ -112,7 +151,7 @@ class DeviceModule:
         self._default = WorkStream(tape, COMPUTE)
         self._known = known = {COMPUTE: self._default}
 
-        class NewStream(WorkStream):  # classes, because programs use isinstance
+        class NewStream(WorkStream, metaclass=_AnyStream):  # classes, because programs use isinstance
             def __init__(self, *_: Any, **__: Any) -> None:
                 super().__init__(tape, tape.new_stream())
                 known[self.number] = self
@@ -121,7 +160,11 @@ class DeviceModule:
             def __init__(self, *_: Any, **__: Any) -> None:
                 super().__init__(tape)
 
-        self.Stream, self.Event = NewStream, NewEvent
+        class NewGraph(DeviceGraph):
+            def __init__(self, *_: Any, **__: Any) -> None:
+                super().__init__(tape)
+
+        self.Stream, self.Event, self.CUDAGraph = NewStream, NewEvent, NewGraph
 
     def current_stream(self, _: Any = None) -> WorkStream:
         return self._known[self._tape.current]

@@ -35,6 +35,7 @@ def user_place() -> str:
 
 COMPUTE = 0  # the stream that is current at the beginning
 HOST = -1
+FIGURES = RecordedNode.__struct_fields__[RecordedNode.__struct_fields__.index("shape") :]
 
 
 class Tape:
@@ -84,6 +85,33 @@ class Tape:
         self._last[stream] = len(self.nodes)
         self.nodes.append(node)
         return node
+
+    def repeat(self, first: int, end: int) -> None:
+        """Issue the nodes from `first` until before `end` again: a graph, which the host launches once."""
+        captured = [at for at in range(first, end) if self.nodes[at].work is not RecordedKind.HOST]
+        streams = {self.nodes[at].stream for at in captured}
+        before, module, host_ns = self.last(self.current), self.module, self.host_ns
+        if host_ns:
+            self.add(RecordedKind.HOST, "launch of a graph", HOST, operations=host_ns)
+            before |= {len(self.nodes) - 1}
+        self.host_ns = 0
+        for stream in streams:
+            self.wait(stream, before)
+        self.remark("changed", "a replay of a graph is recorded as its kernels")
+        again: dict[int, int] = {}
+        for at in captured:
+            node = self.nodes[at]
+            self.module = node.module
+            self.wait(node.stream, (again[earlier] for earlier in node.after if earlier in again))
+            again[at] = len(self.nodes)
+            self.add(node.work, node.operator, node.stream, **{name: getattr(node, name) for name in FIGURES})
+        self.module, self.host_ns = module, host_ns
+        self.join(streams)
+
+    def join(self, streams: Iterable[int]) -> None:
+        """Make the current stream wait for others."""
+        for stream in streams:
+            self.wait(self.current, self.last(stream))
 
     def _bare(self, after: set[int], last: int | None) -> list[int]:
         """Remove dependencies implied by earlier nodes of the same streams, or by their dependencies."""

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-LARGEST = 1 << 16  # largest tensor with values, in elements
+# Largest tensors with values, in elements: masks of tokens and experts are large.
+LARGEST, LARGEST_INTEGERS = 1 << 20, 1 << 22
 _SHADOW, _OVERWRITTEN = "_recorder_value", "_recorder_overwritten"
 
 
@@ -27,7 +28,7 @@ def set_value(tensor: torch.Tensor, value: torch.Tensor | None) -> None:
     if value is None:
         setattr(tensor.untyped_storage(), _OVERWRITTEN, _overwritten(tensor) + 1)
         vars(tensor).pop(_SHADOW, None)
-    elif value.numel() <= LARGEST:
+    elif is_small(value):
         setattr(tensor, _SHADOW, (value, _overwritten(tensor)))
 
 
@@ -37,7 +38,13 @@ def _overwritten(tensor: torch.Tensor) -> int:
 
 
 def is_small(tensor: torch.Tensor) -> bool:
-    return tensor.numel() <= LARGEST
+    """Return whether the values of a tensor are kept."""
+    return tensor.numel() <= largest(tensor.dtype)
+
+
+def largest(dtype: torch.dtype | None) -> int:
+    """Return the most elements of a tensor with values."""
+    return LARGEST if dtype is None or dtype.is_floating_point or dtype.is_complex else LARGEST_INTEGERS
 
 
 def real_call(func: Any, args: Any, kwargs: Any, is_fake: Any) -> Any:

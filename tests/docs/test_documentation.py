@@ -39,7 +39,7 @@ LONG = (
     ),
     *("network-features.md", "network-files.md"),
     *("packet.md", "pictures.md", "profiles.md", "pytorch.md", "running.md", "search.md"),
-    *("streams.md", "sweeps.md", "training.md", "uneven-machines.md", "what-if.md"),
+    *("streams.md", "sweeps.md", "tools.md", "training.md", "uneven-machines.md", "what-if.md"),
 )
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 
@@ -84,6 +84,34 @@ def test_every_command_prints_the_output_on_the_page(
             assert status == 0, "\n".join([where, *printed])
         elif not agrees(command.shown, printed):
             assert printed == command.shown, f"{where}\n(python tests/docs/transcripts.py {_name(page)})"
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page, outside of blocks."""
+    blocks = page.read_text(encoding="utf-8").split("\n```")
+    lines = [line for block in blocks[::2] for line in block.splitlines() if line.startswith("#")]
+    words = (re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower()) for line in lines)
+    return {word.replace(" ", "-") for word in words}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_link_to_a_part_of_a_page_leads_to_a_heading(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]*)#([^)\s]*)\)", page.read_text(encoding="utf-8"))
+    targets = [(page.parent / name if name else page, anchor) for name, anchor in links if "://" not in name]
+    assert [
+        (target.name, anchor)
+        for target, anchor in targets
+        if target.suffix == ".md" and anchor not in _anchors(target)
+    ] == []
+
+
+def test_every_question_is_two_clicks_from_the_first_page() -> None:
+    """Check that the first page lists every page that answers a question, or a page with the question."""
+    docs = REPOSITORY / "docs"
+    wanted = (docs / "README.md").read_text(encoding="utf-8").partition("## All pages")[0]
+    answers = re.findall(r"^\| (\d+) \| .* \| \[.*\]\((.*)\) \|$", (docs / "questions.md").read_text(), re.M)
+    assert [int(number) for number, _ in answers] == list(range(1, 71))
+    assert "(questions.md)" in wanted
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

@@ -62,7 +62,7 @@ def _recorded(recording: Recording, rank: int) -> list[list[Any]]:
             results.append([name, size, members, int(root + rank) if name == "BROADCAST" else -1])
         elif kind in (NodeKind.SEND, NodeKind.RECV):
             name, away = ("SEND", trace.comm_dst) if kind == NodeKind.SEND else ("RECEIVE", trace.comm_src)
-            results.append([name, size, [], int(rank + away[row])])
+            results.append([name, size, [], int(rank + away[row]) % workload.ranks])
     return results
 
 

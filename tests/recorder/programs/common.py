@@ -1,0 +1,109 @@
+"""A script with parts that many scripts contain; the first argument lists them, with commas between."""
+
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as checkpoint
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
+
+dist.init_process_group("nccl")
+rank, world, local = dist.get_rank(), dist.get_world_size(), int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local)
+device = torch.device("cuda", local)
+
+
+def ddp():
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).cuda(local)
+    model = nn.parallel.DistributedDataParallel(model, device_ids=[local])
+    model(torch.randn(8, 64)).square().mean().backward()
+
+
+def settings():
+    sent = [{"seed": 7, "text": "x" * 200}] if rank == 0 else [None]
+    dist.broadcast_object_list(sent, src=0)
+    if sent[0] != {"seed": 7, "text": "x" * 200}:
+        raise SystemExit("another object arrived")
+    own = [None]
+    dist.scatter_object_list(own, [f"part {at}" for at in range(world)] if rank == 0 else None, src=0)
+    if own[0] != f"part {rank}":
+        raise SystemExit("another part arrived")
+
+
+def mask():
+    chosen = nn.Linear(32, 4).to(device)(torch.randn(30, 32, device=device)).topk(1, dim=1).indices
+    of_expert = torch.zeros(30, 4, dtype=torch.int64, device=device).scatter_(1, chosen, 1).sum(0).tolist()
+    if of_expert != [8, 8, 7, 7]:
+        raise SystemExit(f"tokens are not even: {of_expert}")
+    data = torch.randn(30, 32, device=device)[chosen.flatten().argsort()]
+    torch.cat([part @ torch.randn(32, 32, device=device) for part in data.split(of_expert)])
+
+
+def empty():
+    torch.randn(0, 32, device=device) @ torch.randn(32, 32, device=device)
+    torch.randn(4, 0, device=device) @ torch.randn(0, 32, device=device)
+
+
+def save():
+    checkpoint.save({"model": nn.Linear(4, 4).to(device).state_dict()}, checkpoint_id="nowhere/at/all")
+
+
+def recurrent():
+    for make in (nn.GRU, nn.LSTM):
+        make(16, 32).to(device)(torch.randn(5, 4, 16, device=device))[0].sum().backward()
+
+
+def batch():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8))
+    nn.SyncBatchNorm.convert_sync_batchnorm(model).to(device)(
+        torch.randn(2, 3, 9, 9, device=device)
+    ).sum().backward()
+
+
+def ctc():
+    scores = torch.randn(50, 4, 20, device=device, requires_grad=True)
+    lengths = torch.full((4,), 50), torch.full((4,), 10)
+    F.ctc_loss(
+        scores.log_softmax(-1), torch.ones(4, 10, dtype=torch.int64, device=device), *lengths
+    ).backward()
+
+
+def graph():
+    model, data = nn.Linear(16, 16).to(device), torch.randn(4, 16, device=device)
+    replayed = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(replayed):
+        model(data)
+    for _ in range(3):
+        replayed.replay()
+
+
+def ring():
+    data, received = torch.randn(64, device=device), torch.empty(64, device=device)
+    calls = (
+        dist.P2POp(dist.isend, data, (rank + 1) % world),
+        dist.P2POp(dist.irecv, received, (rank - 1) % world),
+    )
+    for work in dist.batch_isend_irecv(list(calls)):
+        work.wait()
+
+
+def sparse():
+    nn.Embedding(100, 16, sparse=True).to(device)(torch.zeros(4, dtype=torch.int64, device=device))
+
+
+def nested():
+    torch.nested.nested_tensor([torch.randn(3, 16), torch.randn(5, 16)], layout=torch.jagged)
+
+
+def flexible():
+    from torch.nn.attention.flex_attention import flex_attention
+
+    data = torch.randn(1, 4, 128, 64, device=device)
+    flex_attention(data, data, data)
+
+
+for name in sys.argv[1].split(","):
+    globals()[name]()
+dist.all_reduce(torch.ones(1, device=device))

@@ -1,0 +1,118 @@
+"""Parts that many scripts contain are recorded on any rank, or refused with the line and a remedy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from recording_here import PROGRAMS, Recording, needs_torch, record
+
+from recorder.cli import main
+
+needs_torch()
+
+PARTS = "ddp,settings,mask,empty,save,recurrent,batch,ctc,graph"
+
+
+@pytest.fixture(scope="module")
+def common(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """Return the recording of a rank that is neither the first one nor a root, beside the root."""
+    return record(tmp_path_factory.mktemp("common"), "common.py", PARTS, world=8, options=("--ranks", "0,5"))
+
+
+def shapes(recording: Recording, template: int = 0) -> list[str]:
+    trace = recording.workload.templates[template]
+    return np.array(trace.layer_shapes)[trace.layer_shape].tolist()
+
+
+def names(recording: Recording, word: str) -> list[str]:
+    trace = recording.workload.templates[0]
+    return [name for row in range(len(trace)) if word in (name := trace.node_name(row))]
+
+
+def test_a_rank_on_any_device_does_the_same_as_the_first(common: Recording) -> None:
+    first, other = common.report["ranks"]
+    assert (first["rank"], other["rank"]) == (0, 5)
+    assert first["nodes"] == other["nodes"]
+    assert first["collectives"] == other["collectives"]
+
+
+def test_choices_of_a_router_are_even_in_every_count(common: Recording) -> None:
+    products = [shape for shape in shapes(common) if shape.startswith("gemm")]
+    assert [shape.split()[1] for shape in products if shape.endswith(" 32 32")].count("8") == 2
+    texts = [remark["text"] for remark in common.remarks("assumed")]
+    assert "values are spread evenly over the bins" in texts
+
+
+def test_products_without_rows_are_no_kernels_and_without_depth_write_zeros(common: Recording) -> None:
+    assert not [shape for shape in shapes(common) if "0" in shape.split()]
+
+
+def test_products_of_recurrent_cells_are_counted_step_by_step(common: Recording) -> None:
+    """Count inputs, states, and gradients of both weights and of all states but the first."""
+    counted = Counter(shapes(common))
+    for gates in (3 * 32, 4 * 32):
+        forward = (f"gemm 4 {gates} 16", f"gemm 4 {gates} 32")
+        weights = (f"gemm {gates} 16 4", f"gemm {gates} 32 4")
+        assert [counted[shape] for shape in (*forward, *weights)] == [5] * 4
+        assert counted[f"gemm 4 32 {gates}"] == 4
+
+
+def test_batch_normalisation_over_ranks_gathers_statistics(common: Recording) -> None:
+    assert len(names(common, "batch_norm_stats")) == 1
+    assert len(names(common, "batch_norm_backward_reduce")) == 1
+
+
+def test_a_graph_runs_its_kernels_once_for_each_replay(common: Recording) -> None:
+    replays = [row for row in common.remarks("changed") if "graph" in row["text"]]
+    assert [row["count"] for row in replays] == [2]
+    assert len([shape for shape in shapes(common) if shape == "gemm 4 16 16"]) == 3
+
+
+def test_checkpoints_are_not_written(common: Recording) -> None:
+    assert "checkpoint.save writes no files" in [row["text"] for row in common.remarks("changed")]
+
+
+def test_a_member_without_its_root_names_the_ranks_to_record(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = ("--world", "8", "--ranks", "5", "-o", str(tmp_path / "job.workload.json"))
+    assert main([*output, str(PROGRAMS / "common.py"), "settings"]) == 2
+    err = capfd.readouterr().err
+    assert "rank 5 needs a value of rank 0, which is not recorded (record both: --ranks 0,5" in err
+
+
+def test_ranks_of_a_large_ring_are_one_role(tmp_path: Path) -> None:
+    recording = record(tmp_path, "common.py", "ring", world=128)
+    assert recording.report["roles"] == {"0": "0-127"}
+    trace = recording.workload.templates[0]
+    assert (trace.comm_dst[trace.comm_dst != 0].tolist(), recording.workload.ranks) == ([1], 128)
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        ("sparse", "sparse gradients are not recorded: leave out sparse=True"),
+        ("flexible", "FlexAttention is not recorded: use scaled_dot_product_attention"),
+        ("nested", "nested tensors are not recorded: pad the sequences"),
+    ],
+)
+def test_refusals_name_the_line_and_a_remedy(
+    part: str, text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = ("--world", "2", "-o", str(tmp_path / "job.workload.json"))
+    assert main([*output, str(PROGRAMS / "common.py"), part]) == 1
+    err = capfd.readouterr().err
+    line = next(line for line in err.splitlines() if text in line)
+    assert "common.py:" in line
+
+
+def test_work_before_an_error_can_be_kept(tmp_path: Path) -> None:
+    recording = record(tmp_path, "common.py", "ddp,sparse", world=2, options=("--keep",))
+    (ended,) = recording.remarks("ended early")
+    kept: dict[str, Any] = recording.report["ranks"][0]["nodes"]
+    assert "by an error of the program" in ended["text"]
+    assert kept["collective"] > 0
