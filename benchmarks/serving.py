@@ -1,20 +1,27 @@
 """The cost of serving requests to llama3-8b on eight H100, with lengths that differ.
 
     python benchmarks/serving.py [REQUESTS]
+    python benchmarks/serving.py caching
 
 Prompts have 512 tokens on average and outputs 200, with exponential tails; arrivals are Poisson. With another
-number than 1,000, only the default policy serves. Processor seconds, with machine code that is there already.
+number than 1,000, only the default policy serves. `caching` serves them without a prefix cache, with one that
+finds nothing, and with prompts of 20 kinds whose first 512 tokens are equal, in turn. Processor seconds, with
+machine code that is there already.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import CHUNKED, PREFILL_FIRST, Policy
+from et_sim.serving.caching import Caching
+from et_sim.serving.prefixes import ENDLESS
 from et_sim.serving.requests import Request
 from et_sim.serving.serve import Setup, serve
 from et_sim.workloads import Plan, read_model
@@ -31,8 +38,53 @@ def requests(count: int = REQUESTS) -> list[Request]:
     return [Request(number, *one) for number, one in enumerate(zip(arrivals, prompts, outputs, strict=True))]
 
 
+def alike(given: Sequence[Request], kinds: int = 20) -> list[Request]:
+    """Return the requests with equal first tokens of each kind."""
+    own = 10**6
+    return [
+        replace(
+            request,
+            hashes=(
+                request.number % kinds,
+                *range(own * (request.number + 1), own * (request.number + 1) + (request.prompt - 1) // 512),
+            ),
+        )
+        for request in given
+    ]
+
+
+def caching() -> None:
+    """Print the cost of a prefix cache, as a ratio to a load without one in the same minutes."""
+    model, machine, given = read_model("llama3-8b"), RunOptions(machine="h100-dgx:8"), requests()
+    serve(given[:1], model, Setup(plan=Plan(tensor=8)), machine)
+    before = 0.0
+    print("| prefix cache | hit tokens | passes | distinct | seconds | ratio |")
+    print("|---" * 6 + "|")
+    for name, load, choice in (
+        ("none", given, Caching()),
+        ("all, no equal tokens", given, Caching(ENDLESS)),
+        ("none", given, Caching()),
+        ("all, 20 kinds", alike(given), Caching(ENDLESS)),
+        ("none", given, Caching()),
+        ("20,000 tokens, 20 kinds", alike(given), Caching(20_000)),
+    ):
+        begin = time.process_time()
+        found = serve(load, model, Setup(plan=Plan(tensor=8), caching=choice), machine).summary()
+        took = time.process_time() - begin
+        before = took if name == "none" else before
+        prefixes = found.get("prefixes")
+        hits = prefixes["hit_tokens"] if prefixes else 0
+        print(
+            f"| {name} | {hits:,} | {found['passes']:,} | {found['simulated_passes']:,} | {took:.1f} s"
+            f" | {took / before:.2f} |"
+        )
+
+
 def main() -> None:
     """Print one line a row."""
+    if sys.argv[1:] == ["caching"]:
+        caching()
+        return
     count = int(sys.argv[1]) if len(sys.argv) > 1 else REQUESTS
     model, machine, given = read_model("llama3-8b"), RunOptions(machine="h100-dgx:8"), requests(count)
     print("| policy | context step | passes | distinct | seconds | each | TPOT p50 |")

@@ -34,8 +34,10 @@ from et_sim.jobs.job_file import JobEntry
 from et_sim.machine.accuracy import ACCURACY_KEYS, DEFAULTS, EXCHANGES, OPERATIONS, TERM_KEYS
 from et_sim.machine.collective_library_keys import LIBRARY_KEYS
 from et_sim.machine.compute_rules import MODELS, RULE_KEYS, Where
+from et_sim.machine.failures import FailureKeys
 from et_sim.machine.kernel_kinds import KernelKind
 from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
+from et_sim.machine.networks import Recovery
 from et_sim.machine.protocol_presets import PROTOCOL_KEYS, packet_keys, tcp_keys
 from et_sim.machine.remote_memory import MEMORY_KEYS, PoolStage
 from et_sim.machine.roofline import AttentionKernel, MemoryLevel
@@ -47,6 +49,7 @@ from et_sim.machine.topology.graph_file import GraphFile, Override, Reduction
 from et_sim.machine.topology.keys import Common
 from et_sim.machine.topology.listed import ListedLink
 from et_sim.machine.transports import Credits, LogGops, Marking
+from et_sim.machine.variation import MixturePart, Variation
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 from et_sim.sweeps.axes import Range
 from et_sim.sweeps.recipes import recipe_keys
@@ -233,6 +236,8 @@ TABLES = (
     KeyTable(f"credits{_IN_NETWORK}", texts.CREDITS, keys_of(Credits)),
     KeyTable(f"entry of in-network{_IN_NETWORK}", texts.REDUCERS, IN_NETWORK_KEYS),
     KeyTable(f"tcp of the protocol{_IN_NETWORK}", texts.TCP, tcp_keys()),
+    KeyTable(f"entry of failures{_IN_NETWORK}", texts.FAILURES, keys_of(FailureKeys)),
+    KeyTable(f"recovery{_IN_NETWORK}", texts.RECOVERY, keys_of(Recovery), DEFAULTED),
     KeyTable(f"loggops{_IN_NETWORK}", texts.LOGGOPS, keys_of(LogGops), DEFAULTED),
     KeyTable("network file of a graph", texts.GRAPH, keys_of(GraphFile)),
     KeyTable(f"entry of links of a graph{_IN_NETWORK}", texts.GRAPH_LINKS, keys_of(ListedLink)),
@@ -253,6 +258,8 @@ TABLES = (
     KeyTable(f"entry of kinds, of roofline{_IN_SYSTEM}", texts.KINDS, keys_of(KernelKind)),
     KeyTable(f"entry of stragglers{_IN_SYSTEM}", texts.STRAGGLERS, keys_of(Straggler)),
     KeyTable(f"entry of time-factors{_IN_SYSTEM}", texts.TIME_FACTORS, keys_of(TimeFactors)),
+    KeyTable(f"entry of variation{_IN_SYSTEM}", texts.VARIATION, keys_of(Variation)),
+    KeyTable(f"part of variation{_IN_SYSTEM}", texts.MIXTURES, keys_of(MixturePart)),
     KeyTable(f"entry of streams{_IN_SYSTEM}", texts.STREAMS, keys_of(LimitedWork), DEFAULTED),
     KeyTable(f"overlap{_IN_SYSTEM}", texts.OVERLAP, keys_of(Overlap)),
     KeyTable(f"library{_IN_SYSTEM}", texts.LIBRARY, LIBRARY_KEYS, DEFAULTED),

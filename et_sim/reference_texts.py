@@ -109,6 +109,14 @@ OVERRIDES = """
 Each entry of `overrides` selects links, and changes their figures:
 """
 
+FAILURES = """
+Each entry of `failures` names one part that [fails during the run](failures.md), and `at` or `rate`:
+"""
+
+RECOVERY = """
+`recovery` has the time-outs of senders whose path is dead, and their fail-over:
+"""
+
 REDUCTIONS = """
 Each entry of `in-network` of a graph describes the switches of a tier, or those with a name:
 """
@@ -139,6 +147,15 @@ Each entry of `memory` there:
 
 TIME_FACTORS = """
 Each entry of `time-factors` has at least one factor: 0.5 halves a time, and 0 removes it:
+"""
+
+VARIATION = """
+Each entry of `variation` describes random factors of the times of one kind of work
+([variation](variation.md)); entries of the same kind multiply each other:
+"""
+
+MIXTURES = """
+Each entry of `parts` there:
 """
 
 STREAMS = """

@@ -28,10 +28,9 @@ FIRST_SEED = 1_000_000  # of the random cases that `--deep` adds
 # of a test with more than 2 cases, the shorter suites run the first case and one in ten
 FEW_CASES, ONE_IN = 2, 10
 IN_FULL = ("golden", "docs", "recorder")  # folders that choose for themselves
-COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
 # As estimated, interpreted: a call that takes longer waits for machine code, which others need with --deep.
 LONG_SECONDS = {False: 30.0, True: 15.0}
-WORTH_SECONDS = 20.0  # with --deep, a form of the engine whose calls take longer in all is ordered
+WORTH_SECONDS = 20.0  # a form of the engine whose calls take longer in all is ordered: it takes 25 s
 SHORT_SECONDS = 3.0  # of other code: a function whose calls take longer in all is ordered
 AHEAD = pytest.StashKey[subprocess.Popen[bytes]]()
 # Folders whose tests run no engine, or hardly any: they come first, while engines are compiled.
@@ -54,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "deep: runs only with --deep, because it takes long",
         "exhaustive: runs only with --exhaustive: a release is worth it",
         "seeds(deep, exhaustive, at_a_time): the test gets ranges of so many `seeds` in all, with --deep",
+        "in_turn(days, day): a deep case runs with one seed in so many; by default cases in turn",
     )
     for line in lines:
         config.addinivalue_line("markers", line)
@@ -116,6 +116,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.option.exhaustive:
         deselect(config, items, lambda item: not item.get_closest_marker("exhaustive"))
+    if config.option.deep and not config.option.exhaustive:
+        left_out = of_other_days(items, int(config.option.hypothesis_seed or 0))
+        deselect(config, items, lambda item: id(item) not in left_out)
     order = {name: number for number, name in enumerate(WITHOUT_ENGINE)}
     items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
     short = _short_suite(items)
@@ -123,6 +126,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         deselect(config, items, lambda item: id(item) not in short or _grows(item))
     elif not config.option.deep:
         deselect(config, items, lambda item: id(item) in short)
+
+
+def of_other_days(items: list[pytest.Item], seed: int) -> set[int]:
+    """Return the ids of deep cases that run with other seeds than this one."""
+    found, cases = set(), Counter[tuple[Path, str]]()
+    for item in items:
+        if (mark := item.get_closest_marker("in_turn")) and item.get_closest_marker("deep"):
+            day = mark.kwargs.get("day")
+            if day is None:
+                day = cases[_test_of(item)]
+                cases[_test_of(item)] += 1
+            if (seed - day) % mark.kwargs["days"]:
+                found.add(id(item))
+    return found
 
 
 def _short_suite(items: list[pytest.Item]) -> set[int]:
@@ -163,15 +180,9 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 10, 10)
 
 
-def _is_rare(run: Any) -> bool:
-    """Return whether few tests need this kind of engine; their runs are nearly always small."""
-    is_common = type(run.network).__module__ in COMMON_NETWORKS
-    return not is_common or len(run.recording) > 0
-
-
 @pytest.fixture(scope="session", autouse=True)
 def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Order code for long calls, and interpret meanwhile; without `--deep`, order common code only."""
+    """Order code for calls that take longer in all than to compile it, and interpret meanwhile."""
     from et_sim.compiled.entry_points import CompiledEntry, choice
 
     run_entry, is_deep = CompiledEntry._run, request.config.option.deep
@@ -184,11 +195,7 @@ def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iter
         so_far = self._so_far(seconds, arguments)
         if (so_far if seconds is None else seconds()) > LONG_SECONDS[is_deep]:
             return run_entry(self, seconds, *arguments)
-        if seconds is None:
-            is_worth_it = so_far > SHORT_SECONDS
-        else:
-            is_worth_it = so_far > WORTH_SECONDS if is_deep else not _is_rare(arguments[0])
-        if is_worth_it:
+        if so_far > (SHORT_SECONDS if seconds is None else WORTH_SECONDS):
             self.ordered(arguments, True)
         return self._interpret(arguments)
 

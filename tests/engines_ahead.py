@@ -17,12 +17,6 @@ from typing import Any
 
 SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
 NETWORK = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
-OF_1_0 = {
-    "layers.txt": "MICRO 1 l -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 65536 1",
-    "system.txt": "scheduling-policy: LIFO\nall-reduce-implementation: ring\n",
-    "network.json": '{"dimensions-count": 1, "topologies-per-dim": ["Ring"], "units-count": [4], '
-    '"links-count": [2], "link-latency": [500], "link-bandwidth": [50]}',
-}
 
 
 def simulate(**how: Any) -> None:
@@ -34,16 +28,6 @@ def simulate(**how: Any) -> None:
     build.collective("all_reduce", 1024)
     trace = decode(encode_trace(build.build()))
     et_sim.simulate(et_sim.Workload.of([trace] * 2), system=SYSTEM, network=NETWORK, **how)
-
-
-def simulate_1_0(folder: Path) -> None:
-    """Run a layer file of ASTRA-sim 1.0."""
-    import et_sim
-
-    for name, text in OF_1_0.items():
-        (folder / name).write_text(text)
-    layers, system, network = (folder / name for name in OF_1_0)
-    et_sim.simulate(layers, system=system, network=network)
 
 
 def convert(folder: Path) -> None:
@@ -61,8 +45,6 @@ def main() -> None:
         convert(Path(folder))
     for model in ("analytical", "link"):
         simulate(model=model)
-    with tempfile.TemporaryDirectory() as folder:
-        simulate_1_0(Path(folder))
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ ALLOWED: dict[str, set[str]] = {
         "views",
     },
     "api": {"run", "trace", "machine", "plan", "fold", "network", "engine", "tables.summary", "timeline"},
+    "samples": {"trace", "machine", "plan", "fold.limits", "engine", "run", "timeline"},
     "serving": {
         "api",
         "machine",
@@ -65,7 +66,7 @@ ALLOWED: dict[str, set[str]] = {
         "trace",
         "workloads",
     },
-    "calibrate": {"api", "compute", "machine", "run", "trace", "validation"},
+    "calibrate": {"api", "compute", "machine", "run", "samples", "trace", "validation"},
     "validation": {"api", "compute", "machine", "run", "serving", "trace", "workloads"},
     "sweeps": {
         "api",
@@ -119,6 +120,7 @@ ALLOWED: dict[str, set[str]] = {
         "network.registry",
         "plan",
         "run",
+        "samples",
         "serving",
         "sweeps",
         "tables.summary",
@@ -128,7 +130,7 @@ ALLOWED: dict[str, set[str]] = {
         "views",
         "workloads",
     },
-    "converters": {"compute", "layerfile", "trace"},
+    "converters": {"calibrate.inspector", "compute", "layerfile", "trace"},
     "recorder": {"compute", "trace", "workloads"},
 }
 FACADE = {"api", "run", "sweeps", "trace"}  # et_sim/__init__.py offers names of these rooms

@@ -3,7 +3,7 @@
 A log names the program (`all_reduce_perf`), or its file is named after the collective; it lists its ranks
 with their hosts, and has a line for each size. The first time of a line, which is out of place, is taken. A
 log may hold several runs. A CSV has the columns `collective`, `dtype`, `ranks`, `nodes`, `bytes` and `us`. In
-a folder, all files of these forms are read.
+a folder, all files of these forms are read. Records of NCCL's Inspector, one file a rank, are read together.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from et_sim.basics.errors import InputError, UsageError, unreadable
 from et_sim.calibrate.collective_library import MeasuredCollective
+from et_sim.calibrate.inspector import is_inspector, read_inspector
 from et_sim.documents.reading import csv_rows
 from et_sim.machine.collective_library import Call
 from et_sim.machine.collective_library.choice import ALL_TO_ALL
@@ -47,12 +48,17 @@ _RANK = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\b")
 def read_all(paths: Sequence[Path]) -> tuple[list[MeasuredCollective], tuple[str, ...]]:
     """Return the rows of files and folders, and the reasons why files in folders were left out."""
     rows, left = list[MeasuredCollective](), list[str]()
+    files = [file for path in paths for file in _files(path) if _is_inspector(file)]
+    if files:
+        rows += _of_inspector(files, left)
     for path in paths:
+        if path in files:
+            continue
         if not path.is_dir():
             rows += read_measured(path)
             continue
-        before = len(rows)
-        for file in sorted(child for child in path.iterdir() if child.is_file()):
+        before = 0 if files else len(rows)
+        for file in (child for child in _files(path) if child not in files):
             try:
                 rows += read_measured(file)
             except (InputError, UsageError) as error:
@@ -64,6 +70,38 @@ def read_all(paths: Sequence[Path]) -> tuple[list[MeasuredCollective], tuple[str
                 remedy=_REMEDY,
             )
     return rows, tuple(left)
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(child for child in path.iterdir() if child.is_file()) if path.is_dir() else [path]
+
+
+def _is_inspector(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return is_inspector(file.read(1 << 12))
+    except OSError:
+        return False
+
+
+def _of_inspector(files: Sequence[Path], left: list[str]) -> Iterator[MeasuredCollective]:
+    """Yield a row for each kind, size and group that the Inspector recorded: the median over operations."""
+    log = read_inspector(files)
+    for (kind, ranks, nodes, size), times in log.table():
+        name = f"{kind} of {ranks} ranks, {size:,} bytes"
+        if ranks < 2 or nodes > ranks or ranks % nodes:
+            left.append(f"{name} on {nodes} nodes: no equal number on each node")
+            continue
+        us, count = times.alone_us()
+        if count:
+            yield MeasuredCollective(
+                Call(kind, ranks, nodes, size, ""), us, f"Inspector: {name}, {count:,} operations"
+            )
+        elif times.is_complete.any():
+            left.append(f"{name}: in each operation, ranks came apart by more than a tenth of its time")
+        else:
+            left.append(f"{name}: no operation has records of all ranks")
+    left.extend(log.notes())
 
 
 def _kind_of_name(name: str) -> str:

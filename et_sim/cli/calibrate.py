@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from et_sim.basics.declared_options import Command
-from et_sim.cli import calibrate_kernels, calibrate_nccl, calibrate_recording, calibrate_step
+from et_sim.cli import (
+    calibrate_kernels,
+    calibrate_nccl,
+    calibrate_recording,
+    calibrate_step,
+    calibrate_variation,
+)
 
 
 class Options(Command):
@@ -19,4 +25,5 @@ class Options(Command):
         "recording": calibrate_recording,
         "nccl": calibrate_nccl,
         "step": calibrate_step,
+        "variation": calibrate_variation,
     }

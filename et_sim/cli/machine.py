@@ -7,19 +7,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.alignment import aligned
-from et_sim.basics.declared_options import Argument, Command
+from et_sim.basics.declared_options import Argument, Command, Count
 from et_sim.basics.errors import UsageError, unreadable
 
 if TYPE_CHECKING:
     from et_sim.machine.presets import Preset, PresetEntry
 
 SYSTEM, NETWORK = "system.json", "network.yml"
+FROM = "from"
 
 
 class Options(Command):
     """List the machines that --machine takes; with a name, describe a machine and the sources of its figures;
-    with --out, write its files.
+    with --out, write its files. `et-sim machine from FILE` makes the network file of a host or cluster that
+    NCCL (NCCL_TOPO_DUMP_FILE) or InfraGraph described.
     """
+
+    late = "file"
 
     name: Annotated[
         str | None,
@@ -27,6 +31,8 @@ class Options(Command):
         "NAME[:NPUS][,node=N][,cards=N[xRATE]][,network=KIND]",
         Argument(),
     ] = None
+    file: Annotated[Path | None, "after `from`: a topology of NCCL or InfraGraph", "FILE", Argument()] = None
+    hosts: Annotated[Count, "hosts like that of NCCL's file, whose ports lead to one switch", "N"] = None
     out: Annotated[Path | None, f"write {SYSTEM} and {NETWORK} there", "DIR"] = None
     json: Annotated[bool, "print as JSON"] = False
 
@@ -40,14 +46,14 @@ def run(options: Options) -> int:
             raise UsageError("--out needs a machine", remedy=f"name one of {', '.join(names())}")
         _list([entry(name) for name in names()], as_json=options.json)
         return 0
+    if options.name == FROM:
+        return _from_file(options)
+    if options.file is not None or options.hosts is not None:
+        raise UsageError("a file needs the word from", remedy="et-sim machine from FILE --out DIR")
     machine = preset(options.name)
     if options.out is not None:
-        try:
-            options.out.mkdir(parents=True, exist_ok=True)
-            for name, content in ((SYSTEM, machine.system), (NETWORK, machine.network)):  # JSON is YAML, too
-                (options.out / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"cannot be written: {unreadable(error)}", place=str(options.out)) from None
+        contents = ((SYSTEM, machine.system), (NETWORK, machine.network))  # JSON is YAML, too
+        _write(options.out, [(name, json.dumps(content, indent=2) + "\n") for name, content in contents])
     known = entry(machine.name, machine.options)
     if options.json:
         calibrated = {"calibrated": known.calibrated} if known.calibrated else {}
@@ -66,6 +72,43 @@ def run(options: Options) -> int:
         print(f"{machine.text} written to {options.out / SYSTEM} and {options.out / NETWORK}")
     else:
         print("\n".join(_described(machine, known)))
+    return 0
+
+
+def _write(folder: Path, files: list[tuple[str, str]]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files:
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot be written: {unreadable(error)}", place=str(folder)) from None
+
+
+def _from_file(options: Options) -> int:
+    """Make the network file of a topology that another tool described."""
+    import yaml
+
+    from et_sim.machine import read_network_alone
+    from et_sim.machine.other_topologies import as_network_file
+    from et_sim.network.description import as_text, describe
+
+    if options.file is None:
+        raise UsageError("the file is missing", remedy="et-sim machine from FILE --out DIR")
+    try:
+        content, notices = as_network_file(options.file, options.hosts or 1)
+    except OSError as error:
+        raise UsageError(f"cannot be read: {unreadable(error)}", place=str(options.file)) from None
+    network = read_network_alone(content)
+    if options.out is not None:
+        _write(options.out, [(NETWORK, yaml.safe_dump(content, sort_keys=False, default_flow_style=None))])
+    if options.json:
+        print(json.dumps({"network": content, "notices": dict(notices)}, indent=2))
+        return 0
+    print("\n".join(as_text(describe(network, []), str(options.file))))
+    for subject, notice in notices:
+        print(f"note: {subject}: {notice}")
+    if options.out is not None:
+        print(f"written to {options.out / NETWORK}")
     return 0
 
 

@@ -24,6 +24,7 @@ from et_sim.cli.jobs import (
 from et_sim.cli.options import run_options
 from et_sim.run.options import HELP
 from et_sim.serving.batcher import POLICIES
+from et_sim.serving.caching import ROUTERS
 from et_sim.serving.engines import DEFAULT
 
 if TYPE_CHECKING:
@@ -56,8 +57,10 @@ class Options(ReplicaOptions):
 
     requests: Annotated[
         str,
-        "CSV file with the columns arrival_s, prompt_tokens, output_tokens; or"
-        " poisson:RATE,COUNT,PROMPT,OUTPUT; or closed:PROMPT,OUTPUT[,COUNT] with --concurrency",
+        "CSV file with the columns arrival_s, prompt_tokens, output_tokens (and session, think_s), or a"
+        " trace of Mooncake, Azure or BurstGPT; or poisson:RATE,COUNT,PROMPT,OUTPUT; constant: likewise;"
+        " gamma:RATE,CV,COUNT,PROMPT,OUTPUT; sessions:RATE,COUNT,TURNS,PROMPT,OUTPUT,THINK_S; or"
+        " closed:PROMPT,OUTPUT[,COUNT] with --concurrency",
         "REQUESTS",
     ]
     concurrency: Annotated[
@@ -94,6 +97,11 @@ class Options(ReplicaOptions):
     decode_dp: Annotated[int | None, "--dp of a decode replica, likewise", SERVING] = None
     decode_ep: Annotated[int | None, "--ep of a decode replica, likewise", SERVING] = None
     decode_pp: Annotated[int | None, "--pp of a decode replica, likewise", SERVING] = None
+    transfer: Annotated[
+        str | None,
+        "caches to decode replicas: whole after the prompt, or layers while it is computed (default: whole)",
+        SERVING,
+    ] = None
     engine: Annotated[
         str,
         "vllm, trtllm or sglang, with :VERSION or not, or a file: batching, memory, host (default: vllm)",
@@ -115,6 +123,24 @@ class Options(ReplicaOptions):
     cache_tokens: Annotated[Count, "tokens of a replica's cache, as an engine's log states them", SERVING] = (
         None
     )
+    prefix_cache: Annotated[
+        str | None,
+        "tokens that stay cached after their requests, for prompts that begin with the same ones: a number,"
+        " or all for as many as fit (default: none)",
+        SERVING,
+    ] = None
+    offload: Annotated[
+        str | None,
+        "tokens that stay in the memory of --memory after their requests, and are loaded in place of being"
+        " computed: a number, or all (default: none)",
+        SERVING,
+    ] = None
+    router: Annotated[
+        str | None,
+        f"replica of a request, that with the fewest tokens left: {' or '.join(ROUTERS)}, which counts those"
+        " that are cached there as done (default: load)",
+        SERVING,
+    ] = None
     context_step: Annotated[int, "round cached contexts up to so many tokens; 1: exact", SERVING] = 64
     capacity: Annotated[
         int | None,
@@ -135,6 +161,7 @@ class Options(ReplicaOptions):
     tpot: Annotated[Time, "the longest time per output token of a good request, such as 20ms", SERVING] = None
     system: Annotated[str | None, HELP["system"], MACHINE] = None
     network: Annotated[str | None, HELP["network"], MACHINE] = None
+    memory: Annotated[str | None, HELP["memory"], MACHINE] = None
     machine: Annotated[str | None, HELP["machine"], MACHINE] = None
     profile: Annotated[str | None, HELP["profile"], MACHINE] = None
     fold: Annotated[bool, HELP["fold"], MACHINE] = True

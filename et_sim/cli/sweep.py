@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
@@ -30,7 +30,7 @@ KEPT = "write the whole run of these points, too: {}, or their numbers, such as 
 class EvaluationOptions(Command):
     """Options of sweeps and searches."""
 
-    spec: Path
+    spec: Path | None
     out: Path | None
     workers: Annotated[int | None, WORKERS, "N"] = None
     dask: Annotated[str | None, CLUSTER, "WHERE"] = None
@@ -58,8 +58,17 @@ def run(options: Options) -> int:
     return evaluate(options, may_be_large=options.yes)
 
 
-def evaluate(options: EvaluationOptions, *, may_be_large: bool, searches: bool = False) -> int:
-    """Evaluate the points, write the tables, and print them."""
+def evaluate(
+    options: EvaluationOptions,
+    *,
+    may_be_large: bool,
+    searches: bool = False,
+    described: tuple[Mapping[str, Any], Path] | None = None,
+) -> int:
+    """Evaluate the points, write the tables, and print them.
+
+    `described` is a description in place of the file, and the usual directory.
+    """
     from et_sim.cli.inspect import show
     from et_sim.network.registry import as_named
     from et_sim.sweeps.journal import check_folder
@@ -71,14 +80,15 @@ def evaluate(options: EvaluationOptions, *, may_be_large: bool, searches: bool =
     if options.dask is not None and options.workers is not None:
         raise UsageError("--dask and --workers cannot be combined", remedy="leave one of them out")
     model = as_named(options.network_model)
+    given: Any = options.spec if described is None else described[0]
     plan = plan_sweep(
-        options.spec,
+        given,
         model=model,
         when_full=options.when_full,
         may_be_large=may_be_large,
         searches=searches,
     )
-    folder = options.out or Path(plan.name)
+    folder = options.out or (Path(plan.name) if described is None else described[1])
     check_folder(folder)
     if plan.sweep.search is not None and not searches:
         print("et-sim: all points are evaluated; the section search is for et-sim search", file=sys.stderr)

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
 from et_sim.basics.units import format_ns
+from et_sim.engine.changes import Changes
 from et_sim.engine.entry import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
-from et_sim.engine.guards import Standstill, check_model, check_record
+from et_sim.engine.guards import Standstill, check_causes, check_model, check_record
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.outcome import Outcome, load_of, ports_of
 from et_sim.engine.pools import (
@@ -28,7 +29,7 @@ from et_sim.engine.pools import (
 )
 from et_sim.engine.start import KeptStart, Start
 from et_sim.engine.state.resources import with_pool
-from et_sim.engine.state.run import Run, new_run
+from et_sim.engine.state.run import NONE, Run, new_run
 from et_sim.engine.state.traffic_tables import new_traffic
 from et_sim.engine.transport.network_seam import NetworkModel, network_tables, packets_expected
 from et_sim.machine.model import Network
@@ -77,9 +78,11 @@ def run_plan(
     instead.
     """
     check_model(plan, network, model, records=bool(record or messages or links))
+    if record:
+        check_causes(network)
     bits, needs = network.fraction_bits, model.needs(network)
     is_plain = not (record or log or messages or links or ports) and until_ns is None
-    kept = kept if is_plain else None
+    kept = kept if is_plain and not network.failures else None
     rules = (bits, needs, model.tables)
     start, resources, recorded = None, None, None
     former = None if kept is None else kept.again(rules)
@@ -87,6 +90,7 @@ def run_plan(
     if kept is not None and former is not None:
         tables = network_tables(model, network, former.plan, has_queues=False, has_causes=False)
         start = kept.restored(former, model.grown(tables, former.reserve.rows))
+        np.copyto(start.run.plan.paces, plan.paces << bits)  # which may have been drawn again
     if start is None:
         in_units = in_fractions(plan, bits)
         if until_ns is not None:
@@ -116,6 +120,7 @@ def run_plan(
     packets = packets_expected(model, network, plan)
     happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run, packets))
     events, standstill, expected = FEWEST_EVENTS, Standstill(), -1
+    changes = Changes(model, network, run)
     while True:
         begin = time.monotonic()
         status = happen(run, *reserve, events)
@@ -130,6 +135,9 @@ def run_plan(
             drain_messages(run, messages, bits)
         if ports:
             drain_ports(run, ports)
+        if status == TOO_LATE and changes.is_due:
+            run = changes.made(run, reserve)
+            continue
         if status == FINISHED or (status == TOO_LATE and until_ns is not None):
             break
         if status == TIED:
@@ -148,7 +156,9 @@ def run_plan(
             if model.packets_sent is not None:
                 progress = int(model.packets_sent(run.network)), packets, "packets"
             report(clock.now >> bits, *progress[:2], clock.completed, len(run.nodes), progress[2])
-    clock, finish_ns = run.clock[0], np.asarray(run.actors["finish_ns"]) >> bits
+    clock, finish_ns = run.clock[0], without_lost(np.asarray(run.actors["finish_ns"]) >> bits, plan, network)
+    lost = model.lost_messages(run, network) if network.failures else None
+    waits_ns = tuple(model.longest_waits(run, network)) if network.failures else ()
     queues = observe.queues_at_end(run, int(clock.now) >> bits, ports) if ports else None
     if (finish_ns >= 0).all() and not is_kept:
         run = without_pools(run)
@@ -165,6 +175,9 @@ def run_plan(
         load=load_of(model, network, in_units, run, resources),
         ports=ports_of(model, network, in_units, run),
         queues=queues,
+        lost=lost,
+        network=network if network.failures else None,
+        waits_ns=waits_ns,
     )
 
 
@@ -186,6 +199,14 @@ def _last_ns(plan: LoweredPlan, run: Run) -> int:
     if not len(plan.slowing):
         return int(run.clock[0].now)
     return int(max(run.nodes[column].max(initial=0) for column in ("ready_ns", "start_ns", "end_ns")))
+
+
+def without_lost(finish_ns: Any, plan: LoweredPlan, network: Network) -> Any:
+    """Return when actors finish; NONE for those whose ranks fail before."""
+    for failure in network.failures:
+        actors = np.unique(plan.actor_of_rank[list(failure.ranks)])
+        finish_ns[actors] = np.where(finish_ns[actors] > failure.at_ns, NONE, finish_ns[actors])
+    return finish_ns
 
 
 def _messages(plan: LoweredPlan, run: Run) -> int:

@@ -82,6 +82,16 @@ def _name(kind: int) -> str:
     return SETTLED_LATE.get(kind, f"kind {kind}")
 
 
+def check_causes(network: Network) -> None:
+    """Refuse to record causal events of a run in which parts fail: a repair has no cause within the run."""
+    if network.failures:
+        raise UsageError(
+            'the network file has "failures", and a record of causes does not include these',
+            place="--detail path",
+            remedy="leave it out, or record --detail messages and links instead",
+        )
+
+
 def check_record(events_at_once: int) -> None:
     """Refuse to record causal events if those of a single event would not fit into memory."""
     needed, available = BUFFERED * events_at_once * CAUSAL_EVENT.itemsize, available_bytes()

@@ -15,7 +15,7 @@ from et_sim.engine.state.queue_tables import Queues
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run
 from et_sim.engine.state.traffic_tables import PER_LINK
-from et_sim.engine.transport.network_seam import NetworkModel
+from et_sim.engine.transport.network_seam import LostMessages, NetworkModel
 from et_sim.machine.model import Network
 from et_sim.plan.records import LoweredPlan
 
@@ -53,6 +53,25 @@ class Outcome(Struct, frozen=True, eq=False):
     load: NetworkLoad | None  # of links, if it was counted
     ports: Ports | None = None  # if the network has packets
     queues: Queues | None = None  # packets at ports over time, if recorded
+    lost: LostMessages | None = None  # messages whose path stayed dead
+    network: Network | None = None  # if parts of it fail
+    waits_ns: tuple[int, ...] = ()  # by failure, the longest of a message that lost bytes; 0: none did
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """Return the parts that fail within the run, as plain values."""
+        failures = () if self.network is None else self.network.failures
+        return [
+            {
+                "part": failure.text,
+                "at_ns": failure.at_ns,
+                "until_ns": failure.until_ns,
+                "left": failure.left,
+                "links": len(failure.links),
+                "waited_ns": waited,
+            }
+            for failure, waited in zip(failures, self.waits_ns, strict=True)
+        ]
 
     @property
     def is_complete(self) -> bool:

@@ -28,6 +28,7 @@ from et_sim.documents.keys import (
 )
 from et_sim.documents.kinds import COUNT, OBJECT, OBJECTS
 from et_sim.machine.credits import CREDITS_KEY, read_credits
+from et_sim.machine.failures import FAILURES_KEY, RECOVERY_KEY, read_failures
 from et_sim.machine.model import bytes_per_ns
 from et_sim.machine.networks import (
     AT_SWITCH,
@@ -65,7 +66,15 @@ IN_NETWORK_KEY = Key(
     "Not known there.",
     choices=tuple(key.name for key in IN_NETWORK_KEYS),
 )
-NETWORK_KEYS = (*DIMENSION_KEYS, LINKS_KEY, IN_NETWORK_KEY, PROTOCOL_KEY, CREDITS_KEY)
+NETWORK_KEYS = (
+    *DIMENSION_KEYS,
+    LINKS_KEY,
+    IN_NETWORK_KEY,
+    PROTOCOL_KEY,
+    CREDITS_KEY,
+    FAILURES_KEY,
+    RECOVERY_KEY,
+)
 
 
 def _entries(
@@ -176,7 +185,8 @@ def read_network(source: Section, remarks: Remarks, *, may_be_plain: bool = Fals
     credits = read_credits(
         source, [wire.bytes_per_ns for wire in speeds], [wire.latency_ns for wire in speeds], remarks
     )
-    return structs.replace(network, protocol=read_protocol(source, remarks), credits=credits)
+    network = structs.replace(network, protocol=read_protocol(source, remarks), credits=credits)
+    return read_failures(source, network, remarks)
 
 
 def _reducers(

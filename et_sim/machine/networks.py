@@ -8,14 +8,14 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from et_sim.documents.keys import Slot, ValueKind, key
-from et_sim.documents.kinds import bandwidth, choice, count, number, text, time
+from et_sim.documents.kinds import bandwidth, choice, count, flag, number, text, time
 from et_sim.machine.graph import Graph, LinkFigures
 from et_sim.machine.transports import Credits, LogGops, PacketProtocol
-from et_sim.machine.trunks import Trunks, no_trunks, trunks_of
+from et_sim.machine.trunks import Trunks, marks_of, no_trunks, trunks_of
 
 MOST_RANKS = 2**31 - 1  # rank ids are 32-bit in traces and timelines
 _GIB_PER_S = "GiB/s (2^30 bytes)"
@@ -114,6 +114,69 @@ class UnevenLink(Struct, frozen=True):
     def bytes_per_ns(self) -> float:
         """Return the bandwidth."""
         return bytes_per_ns(self.bandwidth)
+
+
+class LinkOfGrid(Struct, frozen=True):
+    """A directed link of a dimension, by its ends; AT_SWITCH: the switch of the other end."""
+
+    dimension: int
+    source: int
+    target: int
+
+    @property
+    def name(self) -> str:
+        """Return the link as failures name it."""
+        ends = ("switch" if end == AT_SWITCH else str(end) for end in (self.source, self.target))
+        return f"dimension {self.dimension}: {' to '.join(ends)}"
+
+
+class Failure(Struct, frozen=True):
+    """A part that fails at a time within a run."""
+
+    what: str
+    name: str
+    at_ns: int
+    until_ns: int | None  # None: it stays so
+    left: float  # share of the bandwidth; 0: it is dead
+    links: tuple[Any, ...]  # numbers of links of a graph, or `LinkOfGrid`
+    ranks: tuple[int, ...] = ()  # which lose their state
+
+    @property
+    def is_dead(self) -> bool:
+        """Return whether nothing passes."""
+        return self.left == 0
+
+    @property
+    def text(self) -> str:
+        """Return what fails, in words."""
+        return self.name if self.name.startswith("dimension") else f"{self.what} {self.name}"
+
+
+class Recovery(Struct, frozen=True):
+    """The time-outs of senders whose path is dead, and their fail-over."""
+
+    detection_ns: float = time(
+        "Time of a try: after it, a sender sends again what was lost. Default: 4.096 us x 2^20, NCCL's "
+        "`IB_TIMEOUT`.",
+        float(1 << 32),
+        name="detection",
+    )
+    retries: int = count("Further tries before the sender gives up; NCCL's `IB_RETRY_CNT`.", 7)
+    fail_over: bool = flag(
+        "A sender that gives up takes another port; NCCL's `IB_RESILIENCY_PORT_FAILOVER`.",
+        False,
+        name="fail-over",
+    )
+    probe_ns: float = time("Time from giving up to the other port.", 10e6, name="probe")
+    fail_back_ns: float = time("Time from the repair of a port to its use.", 200e6, name="fail-back")
+    watchdog_ns: float = time(
+        "Longest wait of a message for a path; PyTorch's watchdog.", 600e9, name="watchdog"
+    )
+
+    @property
+    def given_up_ns(self) -> int:
+        """Return the time from the loss of bytes to the error of the transport."""
+        return (self.retries + 1) * int(self.detection_ns)
 
 
 class Reducer(Struct, frozen=True):
@@ -269,6 +332,7 @@ class GraphFabric(Struct, frozen=True, eq=False, dict=True):
     groups: tuple[tuple[int, ...], ...] = ()  # devices of each group of a dragonfly, if paths depend on them
     cards: RankCards | None = None  # if switches join the NPUs of every dimension
     names_routing: bool = True  # else it is the default of the generator, if there is one
+    failing: tuple[tuple[int, ...], ...] = ()  # links of each failure within a run
 
     @property
     def ranks(self) -> int:
@@ -282,7 +346,8 @@ class GraphFabric(Struct, frozen=True, eq=False, dict=True):
             return no_trunks(self.graph)
         ends = (self.graph.sources, self.graph.targets)
         on_routes = {int(end[link]) for way in self.routes for link in way for end in ends}
-        return trunks_of(self.graph, {*on_routes, *(device for device, _ in self.reducers)})
+        apart = {*on_routes, *(device for device, _ in self.reducers)}
+        return trunks_of(self.graph, apart, marks_of(self.failing, len(self.graph.sources)))
 
     @cached_property
     def routed(self) -> GraphFabric:
@@ -307,6 +372,8 @@ class Network(Struct, frozen=True):
     protocol: PacketProtocol | None = None
     loggops: LogGops | None = None  # if given, there are no links
     credits: Credits | None = None
+    failures: tuple[Failure, ...] = ()
+    recovery: Recovery = field(default_factory=Recovery)
 
     @staticmethod
     def of_dimensions(

@@ -1,4 +1,5 @@
-"""Topologies of other tools, as the lists of a graph file: ns-3, htsim, Garnet, GraphML, JSON node-link.
+"""Topologies of other tools, as the lists of a graph file: ns-3, htsim, Garnet, GraphML, JSON node-link,
+NCCL and InfraGraph.
 
 An importer returns devices and links in our file's form, and the line of each link.
 """
@@ -11,7 +12,21 @@ from typing import Any
 from et_sim.basics.errors import MachineError, unreadable
 from et_sim.documents.reading import MOST_DEVICES, MOST_LINKS, read_bounded, whole_number
 from et_sim.machine.garnet_file import import_garnet
-from et_sim.machine.recognise import GARNET, GRAPHML, HTSIM, NODE_LINK, NS3, Imported, format_of, is_node_link
+from et_sim.machine.infragraph import from_infragraph
+from et_sim.machine.nccl_topology import import_nccl_topology
+from et_sim.machine.recognise import (
+    GARNET,
+    GRAPHML,
+    HTSIM,
+    INFRAGRAPH,
+    NCCL,
+    NODE_LINK,
+    NS3,
+    Imported,
+    format_of,
+    is_infragraph,
+    is_node_link,
+)
 
 
 def import_text(text: str, place: str, form: str) -> Imported:
@@ -24,8 +39,12 @@ def import_text(text: str, place: str, form: str) -> Imported:
         return import_garnet(text, place)
     if form == GRAPHML:
         return _graphml(text, place)
-    from et_sim.machine.texts import parse_json
+    if form == NCCL:
+        return import_nccl_topology(text, place)
+    from et_sim.machine.texts import parse_json, parse_yaml
 
+    if form == INFRAGRAPH:
+        return from_infragraph(parse_yaml(text, place), place)
     content = parse_json(text, place)
     if not is_node_link(content):
         raise MachineError(
@@ -254,6 +273,29 @@ def from_node_link(content: dict[str, Any], place: str) -> Imported:
             known["name"] = f"{ends[0]}->{ends[1]}#{seen[ends]}"
         links.append({"from": ends[0], "to": ends[1], "one-way": one_way, **known})
     return Imported({"devices": devices, "links": links})
+
+
+def as_network_file(path: Path, hosts: int) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
+    """Return the network file of a topology of NCCL or InfraGraph, and notices on what it does not state."""
+    from et_sim.machine.texts import parse_yaml
+
+    text = read_bounded(path, MachineError).decode("utf-8", "replace")
+    form = format_of(text)
+    if form != NCCL and not is_infragraph(content := parse_yaml(text, str(path)) if not form else None):
+        raise MachineError(
+            "is neither a topology of NCCL nor of InfraGraph",
+            place=str(path),
+            remedy="name the file of NCCL_TOPO_DUMP_FILE; et-sim network takes the formats of other tools",
+        )
+    if form == NCCL:
+        imported = import_nccl_topology(text, str(path), hosts)
+    elif hosts == 1:
+        imported = from_infragraph(content, str(path))
+    else:
+        remedy = 'leave --hosts out, or change the "count" of an instance'
+        raise MachineError("an infrastructure has its hosts in the file", place=str(path), remedy=remedy)
+    dimensions = {"logical-dimensions": [*imported.dimensions]} if imported.dimensions else {}
+    return {**imported.content, **imported.keys, **dimensions}, imported.notices
 
 
 def read_import(path: Path, form: str) -> tuple[Imported, bytes]:

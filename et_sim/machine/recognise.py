@@ -107,9 +107,11 @@ def is_loggops(content: Mapping[str, Any]) -> bool:
 
 NS3_FIRST = re.compile(r"\s*\d+\s+\d+\s+\d+\s*$")
 GARNET_FIRST = re.compile(r"^\s*num-npus\s*:", re.MULTILINE)
+NCCL_FIRST = re.compile(r"<system\b")
 HTSIM_FIRST = re.compile(r"nodes\s+\d+\s*$", re.IGNORECASE)
 NS3, HTSIM, GARNET, GRAPHML, NODE_LINK = "ns-3", "htsim", "garnet", "graphml", "node-link"
-FORMATS = (NS3, HTSIM, GARNET, GRAPHML, NODE_LINK)
+NCCL, INFRAGRAPH = "nccl", "infragraph"
+FORMATS = (NS3, HTSIM, GARNET, GRAPHML, NODE_LINK, NCCL, INFRAGRAPH)
 
 
 class Imported(Struct):
@@ -125,12 +127,22 @@ class Imported(Struct):
 def format_of(text: str) -> str:
     """Return the format of a text, or an empty string if it is of none of these tools."""
     if text.lstrip().startswith("<"):
-        return GRAPHML if "<graphml" in text[:2000] else ""
+        return GRAPHML if "<graphml" in text[:2000] else NCCL if NCCL_FIRST.search(text[:2000]) else ""
     if GARNET_FIRST.search(text):
         return GARNET
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     first = next((line for line in lines if line), "")
     return NS3 if NS3_FIRST.match(first) else HTSIM if HTSIM_FIRST.match(first) else ""
+
+
+def is_infragraph(content: Any) -> bool:
+    """Check whether the content is an infrastructure of InfraGraph, by itself or below its key."""
+    inner = content.get("infrastructure", content) if isinstance(content, dict) else None
+    return isinstance(inner, dict) and isinstance(inner.get("devices"), list) and _has_components(inner)
+
+
+def _has_components(content: Mapping[str, Any]) -> bool:
+    return any(isinstance(device, dict) and "components" in device for device in content["devices"])
 
 
 def is_node_link(content: Any) -> bool:

@@ -26,6 +26,7 @@ from et_sim.machine.recognise import (
     Imported,
     MachineFile,
     format_of,
+    is_infragraph,
     is_node_link,
     mixed_up,
     refuse_other_role,
@@ -131,6 +132,11 @@ def _with_import(source: Source) -> Source:
 
         imported = from_node_link(source.content, source.place)
         return replace(source, content=dict(AS_IMPORT), imported=imported)
+    if is_infragraph(source.content):
+        from et_sim.machine.infragraph import from_infragraph
+
+        imported = from_infragraph(source.content, source.place)
+        return replace(source, content=AS_IMPORT | imported.keys, imported=imported)
     entry = source.content.get("graph")
     if not isinstance(entry, dict) or not isinstance(entry.get("import"), str):
         return source

@@ -40,12 +40,14 @@ from et_sim.machine.system_parts import (
     TimeFactors,
     on_the_bus,
 )
+from et_sim.machine.variation import Variation
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 MOST = 2**31 - 1  # largest number that the engine counts in 32 bits
 MOST_CHUNKS = 1_000_000
 MOST_QUEUES = (1 << 15) - 1  # queues of a dimension are numbered in 16 bits
 MOST_STREAMS = 64
+MOST_VARIATIONS = 64
 ALGORITHMS = spellings()
 _UNINITIALISED = "the reference reads uninitialised memory"
 
@@ -359,6 +361,13 @@ class System(Struct, frozen=True):
         (),
         reference=NOT_KNOWN,
         of=TimeFactors,
+    )
+    variation: tuple[Variation, ...] = sections(
+        "Random factors of times, which runs with `--samples` draw; see [variation](variation.md).",
+        (),
+        reference=NOT_KNOWN,
+        of=Variation,
+        most=MOST_VARIATIONS,
     )
     streams: tuple[LimitedWork, ...] = sections(
         "Streams that run concurrently on an NPU; see [streams](streams.md). A node runs on the first entry "

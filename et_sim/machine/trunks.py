@@ -10,7 +10,7 @@ exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -29,12 +29,25 @@ class Trunks(Struct, frozen=True, eq=False):
     of_device: Any  # by device of the whole graph: its set
 
 
-def trunks_of(graph: Graph, apart: Iterable[int] = ()) -> Trunks:
-    """Return the trunks of a graph; devices in `apart` are equivalent to no other."""
-    of_device = _sets(graph, apart)
+def marks_of(sets: Sequence[Sequence[int]], links: int) -> Any:
+    """Return a number for the sets that each link is in; 0: it is in none."""
+    marks = np.zeros(links, np.int64)
+    for members in sets:
+        is_in = np.zeros(links, np.int64)
+        is_in[np.asarray(members, np.int64)] = 1
+        marks = np.unique(marks * 2 + is_in, return_inverse=True)[1].reshape(-1)
+    return marks
+
+
+def trunks_of(graph: Graph, apart: Iterable[int], marks: Any) -> Trunks:
+    """Return the trunks of a graph.
+
+    Devices in `apart` are equivalent to no other, and links with different `marks` are not merged.
+    """
+    of_device = _sets(graph, apart, marks)
     first_device = np.unique(of_device, return_index=True)[1]
     ends = of_device[graph.sources], of_device[graph.targets]
-    of_link = _in_order(_numbered(*ends, _bits(graph.bytes_per_ns), _bits(graph.latency_ns)))
+    of_link = _in_order(_numbered(*ends, _bits(graph.bytes_per_ns), _bits(graph.latency_ns), marks))
     _, first, members = np.unique(of_link, return_index=True, return_counts=True)
     made = Graph(
         names=tuple(graph.names[device] for device in first_device.tolist()),
@@ -56,7 +69,7 @@ def no_trunks(graph: Graph) -> Trunks:
     return Trunks(graph, np.arange(len(graph.sources)), np.arange(len(graph)))
 
 
-def _sets(graph: Graph, apart: Iterable[int]) -> Any:
+def _sets(graph: Graph, apart: Iterable[int], marks: Any) -> Any:
     """Return the number of its set for each device, in the order of the first device of each set.
 
     Each round draws a number for every colour and figures of a neighbour, there and back. Devices of one
@@ -66,7 +79,7 @@ def _sets(graph: Graph, apart: Iterable[int]) -> Any:
     is_apart[list(apart)] = True
     alone = np.where(is_apart, np.arange(len(graph)), -1)
     colours = _numbered(alone, graph.kinds, graph.tiers)
-    figures = _numbered(_bits(graph.bytes_per_ns), _bits(graph.latency_ns))
+    figures = _numbered(_bits(graph.bytes_per_ns), _bits(graph.latency_ns), marks)
     count, draw = 0, np.random.default_rng(0)
     while len(unique(colours)) > count:
         count = len(unique(colours))

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from et_sim.basics.units import format_ranks
 from et_sim.engine.state.resources import NO_OWNER, Named, ResourceTable
 from et_sim.machine.model import GridFabric, Network
+from et_sim.network.outages import marks_of_links
 from et_sim.plan.records import LoweredPlan
 
 
@@ -17,7 +18,8 @@ def kinds_of_links(network: Network, links: ResourceTable, speed: Any) -> Any:
     """Return a number for the figures of each link, with which its class begins."""
     of_port = links.port if isinstance(network.fabric, GridFabric) else np.zeros_like(links.port)
     members = np.zeros_like(links.port) if links.members is None else links.members
-    kinds = np.stack([links.tier, of_port, speed, members])
+    fails = marks_of_links(network) if network.failures else np.zeros_like(links.port)
+    kinds = np.stack([links.tier, of_port, speed, members, fails])
     return np.unique(kinds, axis=1, return_inverse=True)[1].reshape(-1)
 
 

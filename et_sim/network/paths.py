@@ -283,10 +283,11 @@ class LinkPaths(SimplePaths):
         are_shared: bool = False,
         goes_back: bool = False,
         ways: SplitTables | None = None,
+        later: tuple[Routed, ...] = (),
     ) -> None:
-        self._hops, self._classes, self._goes_back = hops, kinds, goes_back
-        self._ways = no_split() if ways is None else ways
-        self._most_links = len(self._ways.link) or most_links
+        self._classes, self._goes_back = kinds, goes_back
+        ways = no_split() if ways is None else ways
+        self._over_time = (Routed(hops, ways, len(ways.link) or most_links), *later)
         self.shared_links = self if are_shared else None
 
     def codes(self, source: Any, target: Any) -> Any:
@@ -350,26 +351,52 @@ class LinkPaths(SimplePaths):
         return code
 
     def _links(self, source: Any, target: Any) -> PathLinks:
-        """Return the links of each path."""
-        ends = [np.ascontiguousarray(column, np.int64).reshape(-1) for column in (source, target)]
-        links = np.full((len(ends[0]), self._most_links), NONE, np.int32)
-        are_split = len(self._ways.link) > 0
-        marked = links.shape if are_split else (0, 0)
-        shares, depths = np.zeros(marked), np.zeros(marked, np.int32)
-        longest = np.zeros(1, np.int64)
-        walker, (source, target) = table(WALKER, 1), ends
-        journeys = _Journeys(self._hops, walker, source, target, links, longest, self._ways, shares, depths)
-        if not are_split:
-            _walk(journeys)
-            return PathLinks(links[:, : longest[0]])
-        _walk_all_ways(journeys)
-        # Shares are sums in any order, so rounding errors differ.
-        rounded = np.round(shares * ROUNDED).astype(np.int64)
-        marks = splitmix64(splitmix64(rounded, 24) + depths.astype(np.uint64), 25)
-        return PathLinks(links[:, : longest[0]], marks[:, : longest[0]])
+        """Return the links of each path; if paths change with time, those of all times."""
+        paths = [_links_of(routed, source, target) for routed in self._over_time]
+        if len(paths) == 1:
+            return paths[0]
+        marks = []
+        for number, path in enumerate(paths):
+            places = np.arange(path.links.shape[1], dtype=np.uint64)
+            own = (
+                np.broadcast_to(splitmix64(places, 27), path.links.shape)
+                if path.marks is None
+                else path.marks
+            )
+            with np.errstate(over="ignore"):
+                marks.append(splitmix64(own + np.uint64(number), 28))
+        return PathLinks(np.hstack([path.links for path in paths]), np.hstack(marks))
 
 
 ROUNDED = 2.0**40
+
+
+class Routed(NamedTuple):
+    """Tables from which the paths of a time follow."""
+
+    hops: Any  # `Wires`
+    ways: SplitTables
+    most_links: int
+
+
+def _links_of(routed: Routed, source: Any, target: Any) -> PathLinks:
+    """Return the links of each path at a time."""
+    ends = [np.ascontiguousarray(column, np.int64).reshape(-1) for column in (source, target)]
+    links = np.full((len(ends[0]), routed.most_links), NONE, np.int32)
+    are_split = len(routed.ways.link) > 0
+    marked = links.shape if are_split else (0, 0)
+    shares, depths = np.zeros(marked), np.zeros(marked, np.int32)
+    longest = np.zeros(1, np.int64)
+    walker, (source, target) = table(WALKER, 1), ends
+    journeys = _Journeys(routed.hops, walker, source, target, links, longest, routed.ways, shares, depths)
+    if not are_split:
+        _walk(journeys)
+        return PathLinks(links[:, : longest[0]])
+    _walk_all_ways(journeys)
+    # Shares are sums in any order, so rounding errors differ.
+    rounded = np.round(shares * ROUNDED).astype(np.int64)
+    marks = splitmix64(splitmix64(rounded, 24) + depths.astype(np.uint64), 25)
+    return PathLinks(links[:, : longest[0]], marks[:, : longest[0]])
 
 
 def _add_on_links(sums: Any, ways: PathLinks, words: Any) -> None:

@@ -208,5 +208,11 @@ def model_on(name: str, network: Network, behaviour: Behaviour | None = None) ->
             f'key "credits" of the network file is not supported by the {name} model',
             remedy="take --network-model packet, or leave the key out",
         )
+    if network.failures and not model.HAS_FAILURES:
+        raise UsageError(
+            f"the {name} model takes links as they are at the start of a run, and the network file has "
+            '"failures"',
+            remedy="take --network-model flow, or leave the key out",
+        )
     model.check(network)
     return model

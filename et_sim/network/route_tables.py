@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.unique import unique_rows
@@ -90,17 +91,26 @@ def no_routes() -> RouteTables:
     return RouteTables(**known, **{name: np.zeros(0, np.int32) for name in others})
 
 
-def route_tables(network: Network) -> RouteTables:
-    """Return the tables of a network that is a graph."""
+def route_tables(network: Network, avoided: Any = None, left: Any = None) -> RouteTables:
+    """Return the tables of a network that is a graph.
+
+    `avoided`: links that no message takes; `left`: the share of its bandwidth that each link has.
+    """
     assert isinstance(network.fabric, GraphFabric)
     fabric = network.fabric.routed
     graph = fabric.graph
     devices = len(graph)
+    taken = np.ones(len(graph.sources), bool)
+    if avoided is not None and avoided.any():
+        taken = ~avoided
+        routes = tuple(way for way in fabric.routes if taken[list(way)].all())
+        fabric = replace(fabric, grid=(), routes=routes)
     forwards = np.ones(devices, bool) if fabric.npus_forward else graph.kinds != NPU
     column = np.where(forwards, np.cumsum(forwards) - 1, NONE).astype(np.int32)
-    onward = np.flatnonzero(forwards[graph.targets])
+    onward = np.flatnonzero(forwards[graph.targets] & taken)
     onward = onward[np.argsort(graph.sources[onward], kind="stable")]
     direct = np.lexsort((np.arange(len(graph.sources)), graph.targets, graph.sources))
+    direct = direct[taken[direct]]
     rule = table(RULE, 1)
     rule.choice, rule.seed = CHOICES.get(fabric.routing, NS3), fabric.seed
     rule.stops = fabric.routing is Routing.DIMENSION_ORDER
@@ -110,10 +120,10 @@ def route_tables(network: Network) -> RouteTables:
     ends = _ends(fabric)
     rule.groups, rule.first_group = len(fabric.groups), len(ends)
     rank_of[ends] = np.arange(len(ends))
-    first_goal, goal_row, goal_extra, hops, places = _distances(fabric, forwards, column)
+    first_goal, goal_row, goal_extra, hops, places = _distances(fabric, forwards, column, taken)
     key, first, links = _given_routes(fabric)
     place, choices = _turns(fabric, first_goal, goal_row)
-    spreads = fabric.routing is Routing.SPREAD
+    spreads, nothing = fabric.routing is Routing.SPREAD, np.zeros(0)
     return RouteTables(
         rule=rule,
         source=graph.sources,
@@ -128,14 +138,16 @@ def route_tables(network: Network) -> RouteTables:
         first_goal=first_goal,
         goal_row=goal_row,
         goal_extra=goal_extra,
-        near=_only_device(fabric, forwards),
+        near=_only_device(fabric, forwards, taken),
         hops=hops,
         search_order=places,
         axes=_axes([(npus, wraps) for npus, wraps in fabric.grid]),
         logical=_axes([(dimension.npus, False) for dimension in network.grid.dimensions]),
         place_of=place,
         choices_below=choices,
-        bytes_per_ns=graph.bytes_per_ns if spreads else np.zeros(0),
+        bytes_per_ns=(graph.bytes_per_ns if left is None else graph.bytes_per_ns * left)
+        if spreads
+        else nothing,
         equal=np.zeros(int(np.bincount(graph.sources).max()) if spreads else 0, np.int32),
         group_of=_groups(fabric, len(ends)),
         route_key=key,
@@ -194,7 +206,7 @@ def _given_routes(fabric: GraphFabric) -> tuple[Any, Any, Any]:
     return np.array(sorted(keys), np.int64), first, np.array([x for way in ways for x in way], np.int32)
 
 
-def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, Any, Any, Any, Any]:
+def _distances(fabric: GraphFabric, forwards: Any, column: Any, taken: Any) -> tuple[Any, Any, Any, Any, Any]:
     """Return where the goals of each rank begin, their rows, links left from there, hops, and
     search order.
     """
@@ -203,7 +215,7 @@ def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, An
     if fabric.grid:
         nothing = np.zeros(0, np.int32)
         return np.zeros(ranks + 1, np.int64), nothing, nothing, np.zeros((0, 0), np.uint8), unordered
-    owner, near, extra = _near(fabric, forwards)
+    owner, near, extra = _near(fabric, forwards, taken)
     is_ordered = fabric.routing is Routing.ECMP_NS3
     if is_ordered:  # the search begins at the rank, and so at all devices near it
         first_near = np.searchsorted(owner, np.arange(ends + 1))
@@ -229,7 +241,7 @@ def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, An
         )
     hops = np.full((len(goals), columns), FAR, np.uint8)
     places = np.zeros(hops.shape, np.int32) if is_ordered else unordered
-    among = np.flatnonzero(forwards[graph.sources] & forwards[graph.targets])
+    among = np.flatnonzero(forwards[graph.sources] & forwards[graph.targets] & taken)
     order = -graph.sources[among] if is_ordered else np.arange(len(among))
     among = among[np.lexsort((order, graph.targets[among]))]
     back = column[graph.sources[among]].astype(np.int32)
@@ -249,7 +261,7 @@ def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, An
     return first_goal, rows, np.where(owner < ranks, extra, 0).astype(np.int32), hops, places
 
 
-def _near(fabric: GraphFabric, forwards: Any) -> tuple[Any, Any, int]:
+def _near(fabric: GraphFabric, forwards: Any, taken: Any) -> tuple[Any, Any, int]:
     """Return ranks, the devices from which they are reached, ascending, and the distance of these in links.
 
     Reducing switches come after the ranks, and are reached from themselves.
@@ -257,7 +269,7 @@ def _near(fabric: GraphFabric, forwards: Any) -> tuple[Any, Any, int]:
     graph, ranks, ends = fabric.graph, len(fabric.graph.npus), _ends(fabric)
     if fabric.npus_forward:
         return np.arange(len(ends)), ends, 0
-    into = np.flatnonzero(forwards[graph.sources] & (graph.kinds[graph.targets] == NPU))
+    into = np.flatnonzero(forwards[graph.sources] & (graph.kinds[graph.targets] == NPU) & taken)
     rank_of = np.full(len(graph), NONE)
     rank_of[graph.npus] = np.arange(ranks)
     owner, near = unique_rows(rank_of[graph.targets[into]], graph.sources[into]).T
@@ -265,11 +277,11 @@ def _near(fabric: GraphFabric, forwards: Any) -> tuple[Any, Any, int]:
     return np.concatenate([owner, switches]), np.concatenate([near, ends[switches]]), 1
 
 
-def _only_device(fabric: GraphFabric, forwards: Any) -> Any:
+def _only_device(fabric: GraphFabric, forwards: Any, taken: Any) -> Any:
     """Return the only device from which each end of messages is reached; NONE for others, and for groups."""
     if fabric.grid:
         return np.zeros(0, np.int32)
-    owner, devices, _ = _near(fabric, forwards)
+    owner, devices, _ = _near(fabric, forwards, taken)
     near = np.full(len(_ends(fabric)) + len(fabric.groups), NONE, np.int32)
     near[owner] = np.where(np.bincount(owner)[owner] == 1, devices, NONE)
     return near

@@ -37,9 +37,12 @@ def no_split() -> SplitTables:
     return SplitTables(nothing, np.zeros(0), nothing, nothing, np.zeros(0), nothing, np.zeros(0))
 
 
-def split_tables(network: Network) -> SplitTables:
-    """Return tables with space for the links of any message; empty where messages are not split."""
-    most = most_links_of_split(network)
+def split_tables(network: Network, most: int | None = None) -> SplitTables:
+    """Return tables with space for the links of any message, at `most` so many; empty where messages are not
+    split.
+    """
+    usual = most_links_of_split(network)
+    most = 0 if usual == 0 else most or usual
     if most == 0:
         return no_split()
     fabric = network.fabric
@@ -50,14 +53,14 @@ def split_tables(network: Network) -> SplitTables:
     return SplitTables(link, np.zeros(most), depth, queue, np.zeros(devices), away, np.zeros(devices))
 
 
-def most_links_of_split(network: Network) -> int:
+def most_links_of_split(network: Network, avoided: Any = None) -> int:
     """Return the largest number of links of a message on all its paths together; 0: messages are
     not split.
     """
     fabric = network.fabric
     if not isinstance(fabric, GraphFabric) or fabric.routing is not Routing.SPREAD:
         return 0
-    graph, routes = fabric.routed.graph, route_tables(network)
+    graph, routes = fabric.routed.graph, route_tables(network, avoided)
     links = len(graph.sources)
     if fabric.grid:
         return links

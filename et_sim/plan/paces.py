@@ -41,6 +41,10 @@ class Paces:
             self._length += len(durations)
         self.first[ranks] = self._known[key]
 
+    def column(self, begin: int) -> Any:
+        """Return the column that begins there."""
+        return self._columns[begin]
+
     def columns(self) -> Any:
         """Return all columns, one after the other."""
         return np.concatenate([np.zeros(0, np.int64), *self._columns.values()])
@@ -52,6 +56,19 @@ class Paces:
             if begin != OWN_PACE:
                 np.maximum(longest, self._columns[begin], out=longest)
         return longest
+
+
+class OpenPaces(Paces):
+    """Paces whose durations are set for each run; ranks of one class have equal ones."""
+
+    def __init__(self, classes: Any) -> None:
+        super().__init__(len(classes))
+        self.first = np.asarray(classes, np.int64)
+
+    @property
+    def are_any(self) -> bool:
+        """Return True: the durations of the templates are never those of a run."""
+        return True
 
 
 def ranks_by_pace(template_of_rank: Any, code: Any) -> Iterator[tuple[int, Any]]:

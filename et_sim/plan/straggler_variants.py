@@ -19,7 +19,7 @@ from et_sim.basics.errors import MachineError, did_you_mean
 from et_sim.basics.unique import unique
 from et_sim.basics.units import LONGEST_NS, format_ns, rank_mask
 from et_sim.machine.model import Notice, Straggler, TimeFactors, WorkKind
-from et_sim.plan.paces import OWN_PACE, Paces, ranks_by_pace
+from et_sim.plan.paces import OWN_PACE, OpenPaces, Paces, ranks_by_pace
 from et_sim.plan.records import Action
 from et_sim.plan.splitmix import splitmix64, uniform
 from et_sim.plan.streams import is_named
@@ -243,9 +243,15 @@ class StragglerVariants:
         for template, ranks in ranks_by_pace(self.workload.template_of_rank, code):
             self._paced.setdefault(template, []).append(ranks)
 
+    def vary(self, classes: Any) -> None:
+        """Set durations for each run; ranks with the same number in `classes` have equal ones."""
+        self.paces = OpenPaces(classes)
+
     @property
     def are_even(self) -> bool:
         """Return whether all ranks of a template take equal times."""
+        if isinstance(self.paces, OpenPaces):
+            return False
         return self._factor is None or not any(
             len(ranks[0]) < np.count_nonzero(self.workload.template_of_rank == template)
             for template, ranks in self._paced.items()
@@ -254,7 +260,7 @@ class StragglerVariants:
     @property
     def change_times(self) -> bool:
         """Return whether stragglers or factors may change the time of a node."""
-        return self._factor is not None or self._time_factors.are_any
+        return self._factor is not None or self._time_factors.are_any or isinstance(self.paces, OpenPaces)
 
     def apply(self, nodes: Any, trace: Trace, template: int, rank: int) -> None:
         """Change the durations of the lowered nodes of a template, and set those of its paces.

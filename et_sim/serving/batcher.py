@@ -7,12 +7,15 @@ the rest of a sequence produces one more token.
 Cache is allocated in blocks: for all tokens of a sequence when it begins to run, and then for each further
 token. If none is left, the sequence that arrived last loses its own and waits at the front (recomputation);
 no other begins to run before one has finished.
+
+With a prefix cache, blocks of tokens stay where nothing else needs their room, and sequences that begin with
+the same tokens share them. A sequence computes at least its last token.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
@@ -21,7 +24,8 @@ from msgspec import Struct
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.lazy_names import loaded
-from et_sim.serving.requests import Request
+from et_sim.serving.prefixes import Found, HeldBlocks, Holding, PrefixCache, path_of
+from et_sim.serving.sequences import NEVER, ServedSequence
 from et_sim.serving.speculation import Speculation
 from et_sim.workloads.inference.memory import CacheUnits
 
@@ -89,45 +93,7 @@ class Batching:
         raise NotImplementedError
 
 
-NEVER = -1
-
-
-class ServedSequence(Struct, eq=False):
-    """A request that is being served."""
-
-    request: Request
-    produced: int = 0  # tokens
-    cached: int = 0  # tokens
-    blocks: int = 0
-    is_elsewhere: bool = False  # its cache is on another replica
-    replica: int = NEVER
-    decode_replica: int = NEVER
-    scheduled_ns: int = NEVER
-    first_token_ns: int = NEVER
-    finish_ns: int = NEVER
-    transfer_ns: int = NEVER
-    preemptions: int = 0
-    verified: int = 0  # passes that verified drafts
-
-    @property
-    def all_tokens(self) -> int:
-        """Return the number of tokens of the prompt, and of those that followed."""
-        return self.request.prompt + self.produced
-
-    @property
-    def pending(self) -> int:
-        """Return the number of tokens that are not cached."""
-        return self.all_tokens - self.cached
-
-    @property
-    def is_done(self) -> bool:
-        """Return whether all requested tokens are produced."""
-        return self.produced == self.request.output
-
-    @property
-    def left(self) -> int:
-        """Return the number of tokens still to be processed, if the cache is never lost."""
-        return self.request.prompt + self.request.output - 1 - self.cached
+NOTHING = Found(0, 0)
 
 
 class Share(NamedTuple):
@@ -145,7 +111,9 @@ def blocks_for(tokens: int, block: int) -> int:
 class Batcher:
     """The sequences of one replica, which has a number of blocks.
 
-    If layers keep different numbers of tokens, blocks are units of memory, and `units` counts them.
+    If layers keep different numbers of tokens, blocks are units of memory, and `units` counts them. With
+    `prefixes`, there are blocks by content; those that no running sequence holds count as free. `remote` has
+    the blocks of sequences that have left, which are loaded in place of being computed.
     """
 
     def __init__(
@@ -153,10 +121,15 @@ class Batcher:
         policy: Policy,
         blocks: int,
         units: CacheUnits | None = None,
+        prefixes: PrefixCache | None = None,
+        remote: PrefixCache | None = None,
         speculation: Speculation | None = None,
     ) -> None:
-        self.policy, self._speculation = policy, speculation
+        self.policy, self.prefixes, self.remote = policy, prefixes, remote
+        self._speculation = speculation
         self.drafts = 0 if speculation is None else speculation.tokens
+        self.loads: list[Share] = []  # that begin, with the tokens to be loaded
+        self.loaded: deque[ServedSequence] = deque()  # that may be in a batch
         self._needed = partial(blocks_for, block=policy.block) if units is None else units.of
         self.blocks = self.free = blocks
         self.waiting: deque[ServedSequence] = deque()
@@ -165,6 +138,7 @@ class Batcher:
         self.preemptions = 0
         self.left = 0  # tokens that are still to be processed
         self._passes = -1  # the number of the one that is under way
+        self.has_begun = False  # sequences, with the last batch
         self._is_full = False
         self._batching = policy.batching
 
@@ -191,10 +165,11 @@ class Batcher:
 
     def admit_caches(self, begin: Callable[[ServedSequence], None]) -> None:
         """Allocate blocks for sequences whose cache comes from another replica, as long as they are next."""
-        while self.waiting and self.waiting[0].is_elsewhere and self._may_begin(self.waiting[0]):
-            if not self._batching.takes_caches(self):
+        while self.waiting and self.waiting[0].is_elsewhere:
+            found = self.found(self.waiting[0])
+            if not self._may_begin(self.waiting[0], found) or not self._batching.takes_caches(self):
                 return
-            sequence = self._take()
+            sequence = self._take(found)
             self.coming.append(sequence)
             begin(sequence)
 
@@ -202,32 +177,79 @@ class Batcher:
         """Run a sequence whose cache has arrived."""
         self.coming.remove(sequence)
         sequence.is_elsewhere = False
+        self._keep(sequence)
         self.running.append(sequence)
 
-    def release(self, blocks: int) -> None:
+    def release(self, given: HeldBlocks) -> None:
         """Free blocks that are no longer needed."""
-        self.free += blocks
+        self.free += given.blocks
+        if self.prefixes is not None and given.held is not None:
+            if self.remote is not None:
+                self.remote.put(given.held)
+            self.free -= self.prefixes.release(given.held)
+            self.prefixes.trim(self.free)
 
-    def _may_begin(self, sequence: ServedSequence) -> bool:
-        is_place = len(self.running) + len(self.coming) < self.policy.max_batch
-        needed = self._needed(sequence.all_tokens)
+    def found(self, sequence: ServedSequence) -> Found:
+        """Return the blocks of a sequence that are there by content, without its last token."""
+        if self.prefixes is None:
+            return NOTHING
+        most = (sequence.all_tokens - 1) // self.policy.block
+        path = path_of(sequence.request, self.policy.block)
+        found = self.prefixes.find(path, most)
+        if self.remote is None or sequence.is_elsewhere:
+            return found
+        return found._replace(remote=max(self.remote.find(path, most).blocks - found.blocks, 0))
+
+    def _may_begin(self, sequence: ServedSequence, found: Found) -> bool:
+        is_place = len(self.running) + len(self.coming) + len(self.loaded) < self.policy.max_batch
+        needed = self._needed(sequence.all_tokens) - found.held
         return is_place and not self._is_full and needed <= self.free
 
-    def _take(self) -> ServedSequence:
-        """Take the first waiting sequence, with blocks for all its tokens."""
+    def _take(self, found: Found) -> ServedSequence:
+        """Take the first waiting sequence, with blocks for all its tokens; found ones are cached."""
         sequence = self.waiting.popleft()
         sequence.blocks = self._needed(sequence.all_tokens)
-        self.free -= sequence.blocks
+        self.free -= sequence.blocks - found.held
+        if self.prefixes is None:
+            return sequence
+        sequence.held = Holding(path_of(sequence.request, self.policy.block))
+        self.prefixes.advance(sequence.held, found.blocks)
+        self.prefixes.trim(self.free)
+        if not sequence.is_elsewhere:
+            sequence.cached = found.blocks * self.policy.block
+            self.left -= sequence.cached
+            if sequence.scheduled_ns == NEVER:
+                sequence.hit_tokens = sequence.cached
         return sequence
+
+    def _keep(self, sequence: ServedSequence) -> None:
+        """Hold the full blocks of a sequence by their content; of equal blocks, one is kept."""
+        if self.prefixes is not None and sequence.held is not None:
+            self.free += self.prefixes.advance(sequence.held, sequence.cached // self.policy.block)
+
+    def advance(self, shares: Sequence[Share], tokens: int) -> None:
+        """Add tokens of passes with single tokens, whose blocks are allocated, to each sequence."""
+        for sequence, _ in shares:
+            sequence.produced += tokens
+            sequence.cached += tokens
+            sequence.blocks = self._needed(sequence.all_tokens)
+            self._keep(sequence)
+        if self.prefixes is not None:
+            self.prefixes.trim(self.free)
+        self.left -= tokens * len(shares)
 
     # Batches.
 
     def next_batch(self) -> list[Share]:
         """Return the next batch; empty if there is nothing to do."""
         self._passes += 1
+        self.has_begun = False
         if self._passes % self.policy.prompt_every and (shares := self.single_tokens()):
             return shares
-        return self._batching.next_batch(self)
+        batch = self._batching.next_batch(self)
+        if not batch and self.loaded:  # the last running sequence has lost its cache
+            batch = self._batching.next_batch(self)
+        return batch
 
     def prompts(self, budget: int, *, in_parts: bool = False) -> list[Share]:
         """Return sequences that begin to run, in the order of arrival, up to `budget` tokens.
@@ -235,15 +257,39 @@ class Batcher:
         Without parts, the first one may be longer.
         """
         shares: list[Share] = []
-        while self.waiting and not self.waiting[0].is_elsewhere and self._may_begin(self.waiting[0]):
-            pending = self.waiting[0].pending
+        while self.loaded or (self.waiting and not self.waiting[0].is_elsewhere):
+            sequence = (self.loaded or self.waiting)[0]
+            found = NOTHING if self.loaded else self.found(sequence)
+            pending = sequence.pending - found.blocks * self.policy.block
             tokens = min(pending, budget) if in_parts else pending
-            if not tokens or (tokens > budget and shares):
+            is_over = not tokens or (tokens > budget and shares and not found.remote)
+            if is_over or not (self.loaded or self._may_begin(sequence, found)):
                 break
-            shares.append(Share(self._take(), tokens))
+            if self.loaded:
+                self.loaded.popleft()
+            elif self._take(found) and found.remote:
+                self.coming.append(sequence)
+                self.loads.append(Share(sequence, found.remote * self.policy.block))
+                continue
+            shares.append(Share(sequence, tokens))
             budget -= tokens
-            self.running.append(shares[-1].sequence)
+            self.running.append(sequence)
+        self.has_begun = bool(shares)
         return shares
+
+    def begun_loads(self) -> list[Share]:
+        """Return the sequences whose cache is to be loaded from now on, each once."""
+        begun, self.loads = self.loads, []
+        return begun
+
+    def cache_loaded(self, sequence: ServedSequence, tokens: int) -> None:
+        """Let a sequence be in batches, since these tokens of its cache have come from remote memory."""
+        self.coming.remove(sequence)
+        sequence.cached += tokens
+        sequence.loaded_tokens += tokens
+        self.left -= tokens
+        self._keep(sequence)
+        self.loaded.append(sequence)
 
     def begun_prompts(self, budget: int) -> list[Share]:
         """Return further parts of prompts that have begun, up to `budget` tokens."""
@@ -271,6 +317,8 @@ class Batcher:
             if taken := min(missing, self.free):
                 self.free -= taken
                 sequence.blocks += taken
+                if self.prefixes is not None:
+                    self.prefixes.trim(self.free)
                 continue
             last = self.running.pop()
             self._preempt(last)
@@ -279,9 +327,9 @@ class Batcher:
         return True
 
     def _preempt(self, sequence: ServedSequence) -> None:
-        self.release(sequence.blocks)
+        self.release(self._leave(sequence))
         self.left += sequence.cached
-        sequence.blocks = sequence.cached = 0
+        sequence.cached = 0
         sequence.preemptions += 1
         self.preemptions += 1
         self.waiting.appendleft(sequence)
@@ -298,10 +346,12 @@ class Batcher:
                 sequence.produced += kept
                 sequence.cached += kept
                 self.left -= kept
+                self._keep(sequence)
                 given.append(sequence)
                 continue
             sequence.cached += tokens
             self.left -= tokens
+            self._keep(sequence)
             if sequence.pending == 0:
                 sequence.produced += 1
                 given.append(sequence)
@@ -311,10 +361,14 @@ class Batcher:
         """Release a sequence with all its tokens."""
         self.release(self.drain(sequence))
 
-    def drain(self, sequence: ServedSequence) -> int:
-        """Remove a sequence that leaves; return the number of its blocks, which are still to be released."""
+    def drain(self, sequence: ServedSequence) -> HeldBlocks:
+        """Remove a sequence that leaves; return its blocks, which are still to be released."""
         self.running.remove(sequence)
         self.left -= sequence.left
         self._is_full = False
-        blocks, sequence.blocks = sequence.blocks, 0
-        return blocks
+        return self._leave(sequence)
+
+    def _leave(self, sequence: ServedSequence) -> HeldBlocks:
+        given = HeldBlocks(sequence.blocks, sequence.held)
+        sequence.blocks, sequence.held = 0, None
+        return given

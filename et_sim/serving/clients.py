@@ -1,8 +1,9 @@
 """Clients: the requests that are sent, and when; and the requests that are counted.
 
-An open load has times of arrival. In a closed loop, a number of requests are under way at a time: the client
-sends the next one when it has the last token of another. Replicas are empty at first, and the first requests
-arrive together. Requests that warm up are not counted; those of a closed loop end before the others begin.
+An open load has times of arrival, or sessions that begin at such times. In a closed loop, a number of
+requests are under way at a time: the client sends the next one when it has the last token of another.
+Replicas are empty at first, and the first requests arrive together. Requests that warm up are not counted;
+those of a closed loop end before the others begin.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
+from et_sim.serving.reading import read_requests
 from et_sim.serving.requests import (
     CLOSED,
     CLOSED_FORM,
     MOST_REQUESTS,
     MOST_TOKENS,
-    POISSON,
+    NONE,
+    RULES,
+    SESSIONS,
     Request,
     checked_seed,
     counts_of_rule,
-    read_requests,
 )
 from et_sim.serving.stretching import at_rate
 
@@ -59,9 +62,12 @@ class Traffic(Struct, frozen=True):
 
 def read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
     """Return the requests of a file, of a rule, or given ones, as the client sends them."""
-    is_rule = isinstance(given, str) and given.startswith((CLOSED, POISSON))
-    if client.lengths != 1 and not is_rule:
-        raise UsageError("--lengths is only for requests that are made by a rule", remedy="leave it out")
+    is_rule = isinstance(given, str) and given.startswith(RULES)
+    is_session = isinstance(given, str) and given.startswith(SESSIONS)
+    if client.lengths != 1 and (not is_rule or is_session):
+        raise UsageError(
+            "--lengths is only for requests that are made by a rule without sessions", remedy="leave it out"
+        )
     checked_seed(client.seed)
     if client.rate and (client.concurrency or (isinstance(given, str) and given.startswith(CLOSED))):
         cause = (
@@ -86,11 +92,17 @@ def read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
 
 def _without_arrivals(given: str | Sequence[Request], requests: tuple[Request, ...]) -> tuple[Request, ...]:
     """Return the requests of a closed loop, which are sent in the order of their arrival."""
-    if isinstance(given, str) and given.startswith(POISSON):
+    if isinstance(given, str) and given.startswith(RULES):
         raise UsageError(
             f"requests of {given} arrive at times of their own",
             remedy=f"leave out --concurrency, or give {CLOSED_FORM}",
         )
+    for request in requests:
+        if request.after != NONE:
+            raise UsageError(
+                f"request {request.number} follows the answer of request {request.after}",
+                remedy="leave out --concurrency, since sessions have their own times",
+            )
     return tuple(replace(request, arrival_ns=0) for request in requests)
 
 

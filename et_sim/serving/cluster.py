@@ -5,11 +5,10 @@ as a replica for requests, but all groups of a replica begin and end their passe
 
 A request goes to the replica with the fewest tokens still to be processed, the first one of several. With
 separate pools, that is a replica for prompts; the request's cache then goes to the replica for further tokens
-with the fewest left to do, which must have blocks for it. A replica sends one cache at a time, and receives
-one at a time, in the order in which blocks were allocated; its passes go on meanwhile.
+with the fewest left to do, which must have blocks for it. Passes go on while caches are sent (`transfers`).
 
-Events of the same time have this order: arrivals, ends of passes, ends of transfers; then all idle replicas
-begin.
+Events of the same time have this order: arrivals, ends of passes, ends of transfers, ends of loads; then all
+idle replicas begin.
 """
 
 from __future__ import annotations
@@ -25,15 +24,19 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.serving.batcher import Batcher, Policy, Share
-from et_sim.serving.batcher import ServedSequence as Served
+from et_sim.serving.caching import BY_PREFIX, Caching
 from et_sim.serving.drafting import Drafting, by_work
 from et_sim.serving.engines.description import FREE_OF_COST, Engine
+from et_sim.serving.prefixes import HeldBlocks
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
-from et_sim.serving.requests import Request
+from et_sim.serving.requests import NONE, Request
+from et_sim.serving.sequences import ServedSequence as Served
 from et_sim.serving.steady import SteadyPasses, is_steady
+from et_sim.serving.transfers import Transfer, Transfers, Window
 from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
+from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache
 
-ARRIVES, PASS_ENDS, CACHE_ARRIVES = range(3)
+ARRIVES, PASS_ENDS, CACHE_ARRIVES, CACHE_IS_LOADED = range(4)
 
 
 class ReplicaPass(NamedTuple):
@@ -58,8 +61,19 @@ class Replica(Struct):
     place: int  # in the pool, counted by groups of ranks with sequences of their own
     batcher: Batcher
     is_busy: bool = False
-    sends_until_ns: int = 0
-    gets_until_ns: int = 0
+    begun_ns: int = 0  # its last pass
+    sent_ns: int = 0  # the end of its last transfer
+    loads_until_ns: int = 0  # from remote memory
+
+
+class HeldCache(NamedTuple):
+    """A cache that is to be sent, and the pass that ended with it."""
+
+    source: Replica
+    blocks: HeldBlocks
+    pass_end_ns: int
+    layers: int  # those left at the end of the pass, if its blocks are there then; 0: all
+    tokens: int  # of these layers
 
 
 class ServingCluster(Struct):
@@ -72,27 +86,32 @@ class ServingCluster(Struct):
     report: Callable[[int, int], None] = lambda *_: None  # time, and finished requests
     sights: tuple[AttentionSight, ...] = ()  # of layers with a limited sight
     engine: Engine = FREE_OF_COST
+    caching: Caching = field(default_factory=Caching)
+    has_common_memory: bool = False  # remote memory is one for all replicas
     layers: int = 1  # of the model, whose kernels the host launches
     expert_layers: int = 0  # of these, those with experts
     drafting: Drafting | None = None
+    by_layers: bool = False  # caches are sent while their prompts are computed
     replicas: list[Replica] = field(default_factory=list)
     iterations: list[ReplicaPass] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)  # in the order of the requests' numbers
     _events: list[tuple[Any, ...]] = field(default_factory=list)
-    _held: dict[int, tuple[Replica, int]] = field(
-        default_factory=dict
-    )  # blocks of caches to be sent, by request
+    _held: dict[int, HeldCache] = field(default_factory=dict)  # caches to be sent, by request
+    _transfers: Transfers = field(default_factory=lambda: Transfers(lambda _: ()))
     _coming: Iterator[Request] = field(default_factory=lambda: iter(()))  # of a closed loop
+    _turns: dict[int, Request] = field(default_factory=dict)  # that follow an answer, by its request
     _count: int = 0
     _done: int = 0
 
     def __post_init__(self) -> None:
+        self._transfers = Transfers(self.times.ends_ns)
+        block, choice = self.policy.block, self.caching
+        common = choice.new_remote(block) if self.has_common_memory else None
         for pool in self.pools:
             for place in range(pool.groups):
-                speculation = self.drafting.speculation if self.drafting else None
-                batcher = Batcher(
-                    self.policy, pool.blocks, pool.units, None if pool.work == PREFILL else speculation
-                )
+                speculation = self.drafting.speculation if self.drafting and pool.work != PREFILL else None
+                caches = choice.new(block), common or choice.new_remote(block)
+                batcher = Batcher(self.policy, pool.blocks, pool.units, *caches, speculation)
                 self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
 
     def serve(self, requests: Sequence[Request], concurrency: int = 0, warm_up: int = 0) -> None:
@@ -102,10 +121,11 @@ class ServingCluster(Struct):
         Those that warm up end before the others begin.
         """
         self._check(requests)
+        self._turns = {request.after: request for request in requests if request.after != NONE}
         now = 0
         parts = (requests[:warm_up], requests[warm_up:]) if concurrency else (requests,)
         for part in filter(None, parts):
-            self._coming = iter(part)
+            self._coming = (request for request in part if request.after == NONE)
             for request in islice(self._coming, concurrency or None):
                 self._send_request(replace(request, arrival_ns=now) if concurrency else request)
             now = self._go_on(now)
@@ -121,8 +141,11 @@ class ServingCluster(Struct):
                     self._arrive(*arguments)
                 elif kind == PASS_ENDS:
                     self._end_pass(now, *arguments)
+                elif kind == CACHE_ARRIVES:
+                    self._end_transfer(now, *arguments)
                 else:
-                    self._end_transfer(*arguments)
+                    replica, sequence, tokens = arguments
+                    replica.batcher.cache_loaded(sequence, tokens)
             self._begin(now)
             self.report(now, self._done)
         return now + round(self.engine.host.after_ns)
@@ -138,17 +161,26 @@ class ServingCluster(Struct):
                         remedy="give more ranks to a replica, or more memory, or shorten the request",
                     )
 
-    def _least(self, *works: str) -> Replica:
-        """Return the replica with the least left to do of pools for these works."""
-        able = (replica for replica in self.replicas if replica.pool.work in works)
-        return min(able, key=lambda replica: (replica.batcher.left, replica.number))
+    def _least(self, sequence: Served, *works: str) -> Replica:
+        """Return the replica with the least left to do of pools for these works.
+
+        With the router by prefix, tokens of the sequence that are cached there count as done.
+        """
+
+        def left(replica: Replica) -> tuple[int, int]:
+            batcher, done = replica.batcher, 0
+            if self.caching.router == BY_PREFIX:
+                done = batcher.found(sequence).blocks * self.policy.block
+            return batcher.left - done, replica.number
+
+        return min((replica for replica in self.replicas if replica.pool.work in works), key=left)
 
     def _send_request(self, request: Request) -> None:
         self._push(request.arrival_ns + round(self.engine.host.before_ns), ARRIVES, Served(request))
 
     def _arrive(self, sequence: Served) -> None:
         self.served.append(sequence)
-        replica = self._least(BOTH, PREFILL)
+        replica = self._least(sequence, BOTH, PREFILL)
         sequence.replica = replica.number
         replica.batcher.enqueue(sequence)
 
@@ -158,7 +190,9 @@ class ServingCluster(Struct):
 
     def _end_of_group(self, now: int, replica: Replica, batch: list[Share]) -> None:
         replica.is_busy = False
+        moved: list[Share] = []
         received = now + round(self.engine.host.after_ns)
+        tokens = {sequence.request.number: count for sequence, count in batch}
         for sequence in replica.batcher.complete(batch):
             if sequence.first_token_ns < 0:
                 sequence.first_token_ns = received
@@ -168,29 +202,63 @@ class ServingCluster(Struct):
                 self._done += 1
                 for request in islice(self._coming, 1):
                     self._send_request(replace(request, arrival_ns=received))
+                if turn := self._turns.get(sequence.request.number):
+                    self._send_request(replace(turn, arrival_ns=received + turn.think_ns))
             elif replica.pool.work == PREFILL:
-                self._move_to_decode(sequence, replica)
+                moved.append(Share(sequence, tokens[sequence.request.number]))
+        self._move_to_decode(now, replica, moved)
 
-    def _move_to_decode(self, sequence: Served, replica: Replica) -> None:
-        self._held[sequence.request.number] = replica, replica.batcher.drain(sequence)
-        other = self._least(DECODE)
-        sequence.decode_replica, sequence.is_elsewhere = other.number, True
-        other.batcher.enqueue(sequence)
+    def _move_to_decode(self, now: int, replica: Replica, moved: Sequence[Share]) -> None:
+        """Choose the replicas for further tokens of sequences whose prompts have ended together."""
+        for sequence, _ in moved:
+            other = self._least(sequence, DECODE)
+            sequence.decode_replica, sequence.is_elsewhere = other.number, True
+            other.batcher.enqueue(sequence)
+        left = self._layers_left(now, replica, moved) if self.by_layers and moved else 0
+        for sequence, tokens in moved:
+            new = tokens if left == 1 and sequence.scheduled_ns < replica.begun_ns else sequence.cached
+            blocks = replica.batcher.drain(sequence)
+            self._held[sequence.request.number] = HeldCache(replica, blocks, now, left, new)
 
-    def _end_transfer(self, sequence: Served, other: Replica) -> None:
-        source, blocks = self._held.pop(sequence.request.number)
-        source.batcher.release(blocks)
-        other.batcher.cache_arrived(sequence)
+    def _layers_left(self, now: int, replica: Replica, moved: Sequence[Share]) -> int:
+        """Return the layers that are still to be sent at the end of a pass."""
+        layer_ns = 0
+        for sequence, tokens in moved:
+            new = tokens if sequence.scheduled_ns < replica.begun_ns else sequence.cached
+            places = self._place(replica), self._place(self.replicas[sequence.decode_replica])
+            layer_ns += self.times.ends_ns([SentCache(*places, new, 1)])[0]
+        free = now if self._transfers.is_sending(replica.number) else replica.sent_ns
+        return Window(replica.begun_ns, now, free, self.layers).left(layer_ns)
+
+    @staticmethod
+    def _place(replica: Replica) -> ReplicaPlace:
+        return replica.pool.place(replica.place)
+
+    def _end_transfer(self, now: int, transfer: Transfer) -> None:
+        if not self._transfers.end(transfer, now):
+            return
+        sequence, held = transfer.sequence, self._held.pop(transfer.sequence.request.number)
+        sequence.transfer_ns, held.source.sent_ns = now - transfer.begin_ns, now
+        held.source.batcher.release(held.blocks)
+        self.replicas[transfer.target].batcher.cache_arrived(sequence)
+        self._begin_transfers(now)
+
+    def _begin_transfers(self, now: int) -> None:
+        for transfer in self._transfers.begin(now):
+            self._push(transfer.end_ns, CACHE_ARRIVES, transfer)
 
     def _begin(self, now: int) -> None:
         for replica in self.replicas:
             replica.batcher.admit_caches(partial(self._send, now, replica))
+        self._begin_transfers(now)
         begun = []
         for replica in self.replicas:
             if replica.is_busy or replica.place % replica.pool.plan.data:
                 continue
             groups = self.replicas[replica.number : replica.number + replica.pool.plan.data]
             batches = [group.batcher.next_batch() for group in groups]
+            for group in groups:
+                self._load(now, group)
             if any(batches):
                 begun.append((self._run(now, groups, batches), groups, batches))
         if len(begun) == 1:
@@ -199,13 +267,22 @@ class ServingCluster(Struct):
         for end, groups, batches in begun:
             self._push(end, PASS_ENDS, groups, batches)
 
+    def _load(self, now: int, replica: Replica) -> None:
+        """Begin to load the caches of sequences from remote memory, one after the other."""
+        for sequence, tokens in replica.batcher.begun_loads():
+            begin = max(now, replica.loads_until_ns)
+            replica.loads_until_ns = begin + self.times.load_ns(replica.pool, tokens)
+            self._push(replica.loads_until_ns, CACHE_IS_LOADED, replica, sequence, tokens)
+
     def _send(self, now: int, target: Replica, sequence: Served) -> None:
-        source, _ = self._held[sequence.request.number]
-        begin = max(now, source.sends_until_ns, target.gets_until_ns)
-        took = self.times.transfer_ns(source.pool, source.place, target.pool, target.place, sequence.cached)
-        source.sends_until_ns = target.gets_until_ns = begin + took
-        sequence.transfer_ns = took
-        self._push(begin + took, CACHE_ARRIVES, sequence, target)
+        """Let a cache be sent, as far as it is not there; its blocks are allocated."""
+        held = self._held[sequence.request.number]
+        there = sequence.held.blocks * self.policy.block if sequence.held is not None else 0
+        tokens, layers = sequence.cached - there, 0
+        if held.pass_end_ns == now and held.layers < self.layers:
+            tokens, layers = min(tokens, held.tokens), held.layers
+        sent = SentCache(self._place(held.source), self._place(target), tokens, layers)
+        self._transfers.add(Transfer(sequence, held.source.number, target.number, sent))
 
     def _run(self, now: int, groups: Sequence[Replica], batches: Sequence[list[Share]]) -> int:
         """Begin a pass of all groups of a replica; return its end, which is the same for all of them."""
@@ -216,7 +293,7 @@ class ServingCluster(Struct):
         if self.drafting is not None:
             end += self.drafting.ns(groups[0].pool, segments, self.engine, self.context_step)
         for replica, shares, batch, of_batch in zip(groups, batches, loads, segments, strict=True):
-            replica.is_busy = True
+            replica.is_busy, replica.begun_ns = True, now
             for sequence, _ in shares:
                 if sequence.scheduled_ns < 0:
                     sequence.scheduled_ns = now
@@ -245,9 +322,7 @@ class ServingCluster(Struct):
         pool, batcher, count = replica.pool, replica.batcher, len(shares)
         if others or pool.work == PREFILL or pool.units or self.sights or not batcher.repeats:
             return end
-        if self.drafting is not None:
-            return end
-        if not is_steady(shares):
+        if self.drafting is not None or batcher.has_begun or not is_steady(shares):
             return end
         passes, own = SteadyPasses(batcher, shares), sum(sequence.cached for sequence, _ in shares)
         padded = self.engine.padded(_segments(shares))

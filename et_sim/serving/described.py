@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.serving.batcher import Policy
+from et_sim.serving.caching import Caching
 from et_sim.serving.clients import Client
 from et_sim.serving.engines import DEFAULT
 from et_sim.serving.engines.description import Engine
@@ -18,6 +19,7 @@ from et_sim.serving.engines.reading import read_engine
 from et_sim.serving.results import Objectives
 from et_sim.serving.serve import CONTEXT_STEP, Setup
 from et_sim.serving.speculation import Speculation, read_speculation
+from et_sim.serving.transfers import WHOLE
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
@@ -36,6 +38,10 @@ class ServingChoices(Struct, frozen=True, kw_only=True):
     block: int | None = None
     prompt_every: int | None = None
     cache_tokens: int | None = None
+    prefix_cache: str | None = None
+    offload: str | None = None
+    router: str | None = None
+    transfer: str | None = None
     context_step: int = CONTEXT_STEP
     capacity: int | None = None
     memory_share: float | None = None
@@ -67,6 +73,8 @@ def setup_of(choices: ServingChoices, plan: Plan, model: Model) -> Setup:
         cache_tokens=choices.cache_tokens or 0,
         client=_client(choices),
         engine=engine,
+        caching=Caching.of(choices.prefix_cache, choices.router, choices.offload),
+        transfer=choices.transfer or WHOLE,
         speculation=speculation,
         objectives=Objectives(int(choices.ttft or 0), int(choices.tpot or 0)),
     )

@@ -7,7 +7,7 @@ long as its first one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any, Protocol
@@ -33,7 +33,7 @@ from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.batch import Batch, GroupBatches, check, sights
 from et_sim.workloads.inference.forward import make_replica, replica_program, run_by
 from et_sim.workloads.inference.memory import CacheUnits, SequenceCache, weight_bytes_of_stage
-from et_sim.workloads.inference.transfers import ReplicaPlace, make_transfer
+from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache, make_load, make_transfers
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.rank import Program
 from et_sim.workloads.training.plan import Plan
@@ -173,8 +173,11 @@ class Times(Protocol):
     def pass_ns(self, pool: CachePool, batch: GroupBatches) -> int:
         """Return the time of a replica of a pool for a batch, or for one of each of its groups."""
 
-    def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
-        """Return the time of sending the cache of these tokens from one replica to another."""
+    def ends_ns(self, caches: Sequence[SentCache]) -> Sequence[int]:
+        """Return when each of some caches that are sent together has arrived."""
+
+    def load_ns(self, pool: CachePool, tokens: int) -> int:
+        """Return the time in which a group of a pool loads the cache of these tokens from remote memory."""
 
 
 class FirstPass(Struct, frozen=True):
@@ -201,7 +204,8 @@ class MachineTimes(Struct):
     kernels: dict[MadeFor | None, KernelTimes] = field(default_factory=dict)
     exchanges: dict[MadeFor | None, KnownExchanges] = field(default_factory=dict)
     plans: dict[tuple[Any, ...], PlanTimes] = field(default_factory=dict)
-    transfers: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    transfers: dict[tuple[Any, ...], tuple[int, ...]] = field(default_factory=dict)
+    loads: dict[tuple[Model, ReplicaPlace, int], int] = field(default_factory=dict)
 
     def of_kernels(self, task: Task, software: MadeFor | None) -> KernelTimes:
         """Return the times of kernels of an engine."""
@@ -222,7 +226,7 @@ class SimulatedTimes(Struct):
     npus: int
     manifest: Mapping[str, Any] = field(default_factory=dict)  # of the first pass
     passes: dict[tuple[int, GroupBatches], int] = field(default_factory=dict)
-    transfers: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    transfers: dict[tuple[SentCache, ...], tuple[int, ...]] = field(default_factory=dict)
     scope: Scope = field(default_factory=lambda: Scope(includes=[], leaves_out=[]))  # of the first pass
     replayed: int = 0  # kernels of the first pass with recorded times
     exchanges: str = ""  # the engine whose own all-reduces run; empty: those of the machine's library
@@ -292,23 +296,44 @@ class SimulatedTimes(Struct):
         exchanges = ExchangeTimes(axes, partial(self._outcome, task), self.shared.of_exchanges(software))
         return Chains(program, trials(known), self.shared.of_kernels(task, software), exchanges)
 
-    def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
-        """Return the time of a transfer, simulated the first time."""
-        key = (replica, other, tokens)
+    def ends_ns(self, caches: Sequence[SentCache]) -> Sequence[int]:
+        """Return when each of some caches has arrived, simulated the first time."""
+        key = tuple(caches)
         if key not in self.transfers:
-            places = source.place(replica), target.place(other)
-            known, named = self.shared.transfers, (self.model, *places, tokens)
+            known, named = self.shared.transfers, (self.model, *key)
             if named not in known:
-                workload = make_transfer(self.model, *places, tokens=tokens, ranks=self.npus)
-                known[named] = self._simulated(workload)
+                sent = [cache for cache in caches if cache.tokens]
+                ends = iter(self._arrivals(sent) if sent else ())
+                known[named] = tuple(next(ends) if cache.tokens else cache.begin_ns for cache in caches)
             self.transfers[key] = known[named]
         return self.transfers[key]
 
+    def _arrivals(self, caches: Sequence[SentCache]) -> list[int]:
+        """Return when each of some caches has arrived, whose messages are simulated together."""
+        workload, received = make_transfers(self.model, caches, self.npus)
+        if len(caches) == 1 and not caches[0].begin_ns:
+            return [self._simulated(workload)]
+        outcome = self._outcome(self._task(workload), workload, may_fold=False)
+        actors = outcome.plan.actor_of_rank
+        first, ends = outcome.plan.actors["node_first"], outcome.nodes["end_ns"]
+        return [max(int(ends[first[actors[rank]] + node]) for rank, node in nodes) for nodes in received]
+
+    def load_ns(self, pool: CachePool, tokens: int) -> int:
+        """Return the time of a load by the first group of a pool, simulated the first time."""
+        place = pool.place(0)
+        key, known = (self.model, place, tokens), self.shared.loads
+        if key not in known:
+            known[key] = self._simulated(make_load(self.model, place, tokens=tokens, ranks=self.npus))
+        return known[key]
+
     def _simulated(self, workload: Workload) -> int:
         """Return the time until all ranks are done."""
+        return int(self._outcome(self._task(workload), workload).finish_ns.max(initial=0))
+
+    def _task(self, workload: Workload) -> Task:
         if workload.software not in self._tasks:
             self._tasks[workload.software] = prepare(workload, self.options)
-        return int(self._outcome(self._tasks[workload.software], workload).finish_ns.max(initial=0))
+        return self._tasks[workload.software]
 
     def _outcome(self, task: Task, workload: Workload, may_fold: bool = True) -> Any:
         """Simulate a workload on the machine of a task."""

@@ -17,15 +17,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from msgspec import Struct, to_builtins
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import asdict
 
 from et_sim.machine.system_parts import Costs
 from et_sim.serving.batcher import Policy
-from et_sim.serving.batcher import ServedSequence as Served
+from et_sim.serving.caching import Caching
 from et_sim.serving.cluster import ReplicaPass
 from et_sim.serving.engines.description import EngineErrors
+from et_sim.serving.prefixes import ENDLESS
 from et_sim.serving.replicas import CachePool
+from et_sim.serving.sequences import ServedSequence as Served
 from et_sim.tables.registry import MANIFEST, SERVING_TABLES, SUMMARY
 from et_sim.tables.serving_summary import ServingSummary
 from et_sim.timeline.arrow_tables import FilledTable
@@ -150,6 +152,7 @@ class Serving(Struct, frozen=True, eq=False):
     facts: dict[str, Any]  # of the summary: the inputs of the simulation
     manifest: dict[str, Any]
     rates: Costs | None = None  # of an NPU
+    caching: Caching = field(default_factory=Caching)
     errors: EngineErrors | None = None  # of rows that the engine's figures are not fitted to
 
     def requests(self) -> dict[str, Any]:
@@ -163,7 +166,7 @@ class Serving(Struct, frozen=True, eq=False):
                 name: [getattr(sequence, name) for sequence in self.served]
                 for name in (
                     *("scheduled_ns", "first_token_ns", "finish_ns", "replica", "decode_replica"),
-                    *("transfer_ns", "preemptions"),
+                    *("transfer_ns", "preemptions", "hit_tokens", "loaded_tokens"),
                 )
             },
         }
@@ -195,7 +198,7 @@ class Serving(Struct, frozen=True, eq=False):
         span = max(last - first, 1)
         tokens = int(of["output_tokens"].sum())
         rows = self.passes()
-        is_open = not self.facts["concurrency"]
+        is_open = not self.facts["concurrency"] and not self.facts["sessions"]
         load = (
             load_of(of["arrival_ns"], of["finish_ns"], of["output_tokens"])
             if is_open
@@ -220,6 +223,7 @@ class Serving(Struct, frozen=True, eq=False):
             "busy_share": busy,
             "preemptions": int(of["preemptions"].sum()),
             "transfer_ns": _spread(of["transfer_ns"]),
+            "prefixes": self._prefixes(of),
             "peak_cache_bytes": int(rows["cache_bytes"].max()),
             "pools": [self._pool(pool) for pool in self.pools],
             "policy": asdict(self.policy),
@@ -247,6 +251,21 @@ class Serving(Struct, frozen=True, eq=False):
             "cache_tokens": pool.tokens(self.policy.block),
             "cache_bytes": pool.blocks * pool.block_bytes(self.policy.block),
             "token_bytes": pool.token_bytes,
+        }
+
+    def _prefixes(self, of: dict[str, Any]) -> dict[str, Any] | None:
+        """Return what was cached when requests began, or None without a cache of prefixes."""
+        if not self.caching.shares_blocks:
+            return None
+        hits = of["hit_tokens"]
+        return {
+            "kept_tokens": None if self.caching.tokens == ENDLESS else self.caching.tokens,
+            "remote_tokens": None if self.caching.remote_tokens == ENDLESS else self.caching.remote_tokens,
+            "loaded_tokens": int(of["loaded_tokens"].sum()),
+            "router": self.caching.router,
+            "hit_tokens": int(hits.sum()),
+            "hit_share": round(float(hits.sum() / of["prompt_tokens"].sum()), 6),
+            "requests_with_hits": int((hits > 0).sum()),
         }
 
     def _goodput(self, of: dict[str, Any], span: int) -> dict[str, Any] | None:

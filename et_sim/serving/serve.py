@@ -10,12 +10,14 @@ from typing import Any
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
-from et_sim.basics.errors import FieldError, UsageError
+from et_sim.basics.errors import FieldError, UsageError, did_you_mean
 from et_sim.machine import Machine, read_machine
+from et_sim.machine.remote_memory import MemoryKind
 from et_sim.machine.roofline import ANY
 from et_sim.machine.system import peaks_of
 from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import Policy
+from et_sim.serving.caching import Caching
 from et_sim.serving.clients import Client, read_traffic
 from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.drafting import Drafting
@@ -31,18 +33,21 @@ from et_sim.serving.replicas import (
     check_pools,
     make_pool,
 )
-from et_sim.serving.requests import CLOSED, POISSON, Request
+from et_sim.serving.requests import NONE, RULES, Request
 from et_sim.serving.results import Objectives, Serving
-from et_sim.serving.speculation import Speculation
+from et_sim.serving.speculation import TEXT, Speculation
+from et_sim.serving.transfers import LAYERS, TRANSFERS, WHOLE
 from et_sim.tables.summary import Scope
 from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
 from et_sim.workloads.inference.batch import check, check_length, sights
+from et_sim.workloads.inference.memory import SequenceCache
 from et_sim.workloads.inference.numbers import check_cache_type, unpacks_weights
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
 CONTEXT_STEP = 64
+SHARED_MEMORIES = (MemoryKind.POOL, MemoryKind.HIERARCHICAL_POOL)
 
 
 class Setup(Struct, frozen=True):
@@ -59,6 +64,8 @@ class Setup(Struct, frozen=True):
     cache_tokens: int = 0  # of a replica, as its log states them; 0: by the engine's rule of memory
     client: Client = field(default_factory=Client)
     engine: Engine = FREE_OF_COST
+    caching: Caching = field(default_factory=Caching)
+    transfer: str = WHOLE  # of caches between replicas
     objectives: Objectives = field(default_factory=Objectives)
     speculation: Speculation | None = None
 
@@ -68,17 +75,40 @@ class Setup(Struct, frozen=True):
                 f"--memory-share is {self.memory_share}",
                 remedy="give a share above 0 and up to 1, such as 0.9",
             )
-        tokens = 1 if self.speculation is None else 1 + self.speculation.tokens
-        batch = self.policy.max_batch
-        if tokens > 1 and tokens * batch > self.policy.token_budget:
+        if self.transfer not in TRANSFERS:
+            remedy = did_you_mean(self.transfer, TRANSFERS) or f"known: {', '.join(TRANSFERS)}"
+            raise UsageError(f"there is no transfer {self.transfer!r}", remedy=remedy)
+        if self.transfer == LAYERS and not self.prefill_replicas:
             raise UsageError(
-                f"{batch} sequences of {tokens} tokens exceed the {self.policy.token_budget} of a pass",
-                remedy=f"give --max-batch {max(self.policy.token_budget // tokens, 1)}, or a --token-budget",
+                "--transfer layers requires separate prefill and decode replicas",
+                remedy="give --prefill-replicas and --decode-replicas, too",
             )
+        if self.speculation is not None:
+            self._check_speculation(self.speculation)
         if not 1 <= self.context_step <= 10**9:
             raise UsageError(
                 f"--context-step is {self.context_step}", remedy="give a number from 1 (exact) up"
             )
+
+    def _check_speculation(self, speculation: Speculation) -> None:
+        tokens, batch, budget = 1 + speculation.tokens, self.policy.max_batch, self.policy.token_budget
+        if tokens * batch > budget:
+            raise UsageError(
+                f"{batch} sequences of {tokens} tokens exceed the {budget} of a pass",
+                remedy=f"give --max-batch {max(budget // tokens, 1)}, or a --token-budget",
+            )
+        if speculation.model is None:
+            return
+        for option, is_given in (
+            ("--offload", self.caching.remote_tokens > 0),
+            (f"--transfer {LAYERS}", self.transfer == LAYERS),
+        ):
+            if is_given:
+                raise UsageError(
+                    f"{option} moves only the cache of the model that is served, and drafts come from"
+                    f" {speculation.model.name}, which has a cache of its own",
+                    remedy=f"leave out {option}, or speculate with {TEXT}",
+                )
 
 
 def serve(
@@ -100,7 +130,7 @@ def serve(
     requests = traffic.requests
     check(model, setup.plan)
     for request in requests:
-        check_length(model, request.prompt + request.output)
+        check_length(model, request.prompt + request.output, f"request {request.number}")
     machine = read_machine(**options.parts, profile=options.profile)
     setup = replace(
         setup,
@@ -110,6 +140,7 @@ def serve(
     npus = machine.network.ranks
     pools = _pools(model, setup, machine)
     check_pools(pools, npus)
+    _check_caching(setup, model, machine)
     shared = shared or MachineTimes()
     times = times_of(model, options, npus, exchanges=setup.engine.exchanges, shared=shared)
 
@@ -130,9 +161,12 @@ def serve(
         report_progress,
         sights(model),
         setup.engine.unpacking() if unpacks_weights(model, setup.plan) else setup.engine,
+        setup.caching,
+        machine.memory.kind in SHARED_MEMORIES,
         model.layers,
         sum(map(model.has_experts, range(model.layers))),
         drafting,
+        setup.transfer == LAYERS,
     )
     cluster.serve(requests, traffic.concurrency, traffic.warm_up)
     facts = {
@@ -140,7 +174,7 @@ def serve(
         "machine": options.machine,
         "npus": npus,
         "network_model": times.manifest["model"],
-        "scope": _scope(times.scope, setup.engine),
+        "scope": _scope(times.scope, setup),
         "simulated_passes": len(times.passes) + (len(drafts.passes) if drafts is not times else 0),
         "simulated_transfers": len(times.transfers),
         "context_step": setup.context_step,
@@ -148,6 +182,8 @@ def serve(
         "concurrency": traffic.concurrency,
         "warm_up": traffic.warm_up,
         **_facts_of(setup.speculation),
+        "transfer": setup.transfer,
+        "sessions": len({request.session for request in requests} - {NONE}),
         "kernels": "machine" if not times.replayed else "tflops and memory-gbps",
     }
     counted = {request.number for request in requests[traffic.warm_up :]}
@@ -160,6 +196,7 @@ def serve(
         facts,
         _manifest(given, model, setup, times),
         machine.system.costs,
+        setup.caching,
         setup.engine.errors,
     )
 
@@ -183,15 +220,38 @@ def _on_machine(model: Model, plan: Plan, machine: Machine, options: RunOptions)
     return plan if plan.computes or not types else replace(plan, computes=",".join(types))
 
 
-def _scope(of_pass: Scope, engine: Engine) -> Scope:
+def _check_caching(setup: Setup, model: Model, machine: Machine) -> None:
+    """Refuse a cache of prefixes that the model, that of drafts, or the machine does not support."""
+    caching, speculation = setup.caching, setup.speculation
+    models = (model, None if speculation is None else speculation.model)
+    for each in filter(None, models if caching.shares_blocks else ()):
+        if not SequenceCache.of(each, Plan()).is_plain:
+            raise UsageError(
+                f"layers of {each.name} keep different numbers of tokens, whose blocks are not shared",
+                remedy="leave out --prefix-cache and --offload",
+            )
+    if caching.remote_tokens and machine.memory.kind is MemoryKind.NONE:
+        raise UsageError(
+            "--offload requires a remote memory, such as the host's",
+            remedy='describe it in a file of --memory, as in {"memory-type": "PER_NPU_MEMORY_EXPANSION",'
+            ' "remote-mem-latency": 2000, "remote-mem-bw": 50}',
+        )
+
+
+def _scope(of_pass: Scope, setup: Setup) -> Scope:
     """Return what a pass includes and leaves out, with the omissions of serving."""
     lacking = [text for text in of_pass["leaves_out"] if text != MEMORY_UNKNOWN]
-    host = ["times of the engine's host"] if engine.name else []
+    host = ["times of the engine's host"] if setup.engine.name else []
+    stores = ["stores of caches in remote memory"] if setup.caching.remote_tokens else []
+    drafts = setup.prefill_replicas and setup.speculation and setup.speculation.model
+    sent = ["the drafting model's cache in transfers"] if drafts else []
     return {
         "includes": [*of_pass["includes"], "queues of requests, and caches that fit memory", *host],
         "leaves_out": [
-            "passes and transfers that slow each other",
+            "passes slowed by each other or by transfers",
             *([] if host else ["work between passes"]),
+            *stores,
+            *sent,
             *lacking,
         ],
     }
@@ -226,7 +286,7 @@ def _manifest(
     inputs = list(times.manifest.get("inputs", []))
     requests: Any = len(given)
     if isinstance(given, str):
-        is_rule = given.startswith((POISSON, CLOSED))
+        is_rule = given.startswith(RULES)
         requests = given if is_rule else Path(given).name
         if not is_rule:
             digest = hashlib.sha256(Path(given).read_bytes()).hexdigest()

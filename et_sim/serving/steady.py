@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from et_sim.serving.batcher import Batcher, Share, blocks_for
+from et_sim.serving.batcher import Batcher, Share
 
 
 def is_steady(shares: Sequence[Share]) -> bool:
@@ -38,8 +38,4 @@ class SteadyPasses:
 
     def end(self) -> None:
         """Add the tokens of all passes but the last, which is under way, to the sequences."""
-        for sequence, _ in self._shares:
-            sequence.produced += self.passes
-            sequence.cached += self.passes
-            sequence.blocks = blocks_for(sequence.all_tokens, self._block)
-        self._batcher.left -= self.passes * len(self._shares)
+        self._batcher.advance(self._shares, self.passes)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
-from et_sim.serving.requests import HIGHEST_RATE, Request
+from et_sim.serving.requests import NONE, Request
+from et_sim.serving.rules import HIGHEST_RATE
 
 NS_PER_SECOND = 1_000_000_000
 
@@ -32,6 +33,12 @@ def at_rate(requests: Sequence[Request], rate: float) -> tuple[Request, ...]:
 
 
 def _first_and_span(requests: Sequence[Request]) -> tuple[int, int]:
+    if any(request.session != NONE for request in requests):
+        raise UsageError(
+            "turns of sessions follow the answers before them, so these requests have no rate of their own",
+            remedy="leave out --rate and --find-rate, and give the rate at which sessions begin, as in"
+            " sessions:2,100,5,512,200,10",
+        )
     arrivals = [request.arrival_ns for request in requests]
     first, span = min(arrivals), max(arrivals) - min(arrivals)
     if not span:

@@ -9,22 +9,29 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from et_sim.basics.errors import EtSimError, InputError
+from et_sim.basics.errors import EtSimError
 from et_sim.basics.units import format_bytes
 from et_sim.compute import compute_model, kernel_times
-from et_sim.machine import read_machine
+from et_sim.machine import Machine, read_machine
 from et_sim.machine.model import System, WhenFull
+from et_sim.machine.presets import Preset, preset
 from et_sim.machine.system import peaks_of
 from et_sim.run.options import RunOptions
 from et_sim.sweeps.axes import Values
-from et_sim.sweeps.recipes import is_language_model, model_and_plan
+from et_sim.sweeps.certificate import FullError
+from et_sim.sweeps.recipes import for_preset, is_language_model, model_of, plan_of_recipe
+from et_sim.sweeps.servings import PLAN
 from et_sim.sweeps.space import Inputs, Space
+from et_sim.sweeps.wires import wires_of
 from et_sim.tables.sweep_tables import OF_STEPS
 from et_sim.timeline.recorded import throughput
 from et_sim.trace.workload import Step
+from et_sim.workloads.models.model import Model
 from et_sim.workloads.rank import PROFILE
-from et_sim.workloads.training.bounds import KernelTimes, bounds_of
+from et_sim.workloads.training.bounds import Bounds, KernelTimes, bounds_of
 from et_sim.workloads.training.operations import datatype_of, model_operations, tokens_of
+from et_sim.workloads.training.plan import Plan, naming_fields
+from et_sim.workloads.training.plan_bounds import PlanBounder, PlanBounds
 
 Bound = Mapping[str, float]  # by column: no row is better
 _ROUNDED = 1 - 1e-11  # costs have twelve digits
@@ -34,68 +41,117 @@ class Bounder(Struct):
     """A finder of bounds; points that differ only in their networks share them."""
 
     space: Space
-    _known: dict[Any, Bound] = field(default_factory=dict)
+    parts: dict[int, PlanBounds] = field(default_factory=dict)  # parts of least times, by number of point
+    _known: dict[Any, tuple[Bound, PlanBounds | None]] = field(default_factory=dict)
+    _machines: dict[Any, Machine] = field(default_factory=dict)
+    _bounders: dict[Any, PlanBounder] = field(default_factory=dict)
+    _presets: dict[str | None, Preset | None] = field(default_factory=dict)
+    _models: dict[str, Model] = field(default_factory=dict)
 
-    def of(self, values: Values) -> Bound | None:
+    def of(self, values: Values, number: int = 0) -> Bound | None:
         """Return the bounds of a point; None: there are none. Refuse a point that cannot be simulated."""
         inputs = self.space.inputs(values)
         if not isinstance(inputs.workload, Mapping) or not is_language_model(inputs.workload):
             return None
-        system = inputs.parts.get("system")
-        key = (
-            json.dumps(inputs.workload, sort_keys=True),
-            None if system is None else (system.place, system.digest),
-            inputs.machine,
-            inputs.profile,
-            inputs.when_full,
-        )
+        machine = _machine_key(inputs)
+        key = (json.dumps(inputs.workload, sort_keys=True), machine)
         if key not in self._known:
-            self._known[key] = self._find(inputs)
-        return self._known[key]
+            self._known[key] = self._find(inputs, machine)
+        bound, parts = self._known[key]
+        if parts is not None:
+            self.parts[number] = parts
+        return bound
 
-    def _find(self, inputs: Inputs) -> Bound:
-        model, plan = model_and_plan(inputs.recipe, self.space.folder)
-        system = _system(inputs)
-        step_bounds = bounds_of(model, plan, _kernel_times(system, plan.ranks))
-        memory = step_bounds.memory_bytes
-        if system.local_memory is not None:
-            when_full = system.local_memory.when_full
-            if when_full is WhenFull.STOP and memory > system.local_memory.capacity_bytes:
-                raise InputError(
-                    f"a rank needs {format_bytes(memory)} or more, and has"
-                    f" {format_bytes(system.local_memory.capacity_bytes)}",
-                    remedy="divide the model among more ranks",
-                )
-            memory = 0 if when_full is WhenFull.SPILL else memory
-        columns = {"makespan_ns": step_bounds.time_ns, "peak_memory_bytes": memory, "ranks": plan.ranks}
-        least = _costs(system, step_bounds.time_ns * plan.ranks)
-        step = Step(tokens_of(model, plan), model_operations(model, plan), None, datatype_of(plan))
-        costs = {"price": None, "joules": None} | least
-        rates: Mapping[str, Any] = (
-            throughput(step, peaks_of(system), plan.ranks, step_bounds.time_ns, costs) or {}
-        )
-        known = {column.name: rates.get(column.name) for column in OF_STEPS}
-        return columns | least | {name: value for name, value in known.items() if value is not None}
+    def _find(self, inputs: Inputs, known_as: Any) -> tuple[Bound, PlanBounds | None]:
+        model, plan = self._model_and_plan(inputs)
+        if known_as not in self._machines:
+            self._machines[known_as] = _machine(inputs)
+        machine = self._machines[known_as]
+        system = machine.system
+        if not PlanBounder.can_bound(plan):
+            bounds = bounds_of(model, plan, _kernel_times(system, plan.ranks))
+            _refuse_full(system, bounds.memory_bytes)
+            return _columns(bounds, model, plan, system), None
+        key = (model, known_as)
+        if key not in self._bounders:
+            self._bounders[key] = _bounder(model, machine, plan.ranks)
+        bounder = self._bounders[key]
+        _refuse_full(system, bounder.memory_bytes(plan))
+        parts = bounder.of(plan)
+        return _columns(parts.bounds, model, plan, system), parts
+
+    @naming_fields()
+    def _model_and_plan(self, inputs: Inputs) -> tuple[Model, Plan]:
+        """Return the model and the plan of a point; points share models and machines."""
+        assert isinstance(inputs.workload, Mapping)
+        if inputs.machine not in self._presets:
+            self._presets[inputs.machine] = None if inputs.machine is None else preset(inputs.machine)
+        recipe = for_preset(inputs.workload, self._presets[inputs.machine])
+        key = json.dumps({name: value for name, value in recipe.items() if name != PLAN}, sort_keys=True)
+        if key not in self._models:
+            self._models[key] = model_of(recipe, self.space.folder)
+        return self._models[key], plan_of_recipe(recipe)
 
 
-def _system(inputs: Inputs) -> System:
-    """Return the system in the profile of its simulation."""
+def _bounder(model: Model, machine: Machine, ranks: int) -> PlanBounder:
+    kernels = _kernel_times(machine.system, ranks)
+    wires = None if _may_differ(machine.system, ranks) else wires_of(machine)
+    return PlanBounder(model, machine.network.ranks, kernels, wires)
+
+
+def _machine_key(inputs: Inputs) -> Any:
+    """Return a key of the machine of a run."""
+    parts = tuple((name, source.place, source.digest) for name, source in sorted(inputs.parts.items()))
+    return parts, inputs.machine, inputs.profile, inputs.when_full
+
+
+def _columns(bounds: Bounds, model: Model, plan: Plan, system: System) -> Bound:
+    """Return the bounds of columns of a row."""
+    spills = system.local_memory is not None and system.local_memory.when_full is WhenFull.SPILL
+    memory = 0 if spills else bounds.memory_bytes
+    columns = {"makespan_ns": bounds.time_ns, "peak_memory_bytes": memory, "ranks": plan.ranks}
+    least = _costs(system, bounds.time_ns * plan.ranks)
+    step = Step(tokens_of(model, plan), model_operations(model, plan), None, datatype_of(plan))
+    costs = {"price": None, "joules": None} | least
+    rates: Mapping[str, Any] = throughput(step, peaks_of(system), plan.ranks, bounds.time_ns, costs) or {}
+    known = {column.name: rates.get(column.name) for column in OF_STEPS}
+    return columns | least | {name: value for name, value in known.items() if value is not None}
+
+
+def _refuse_full(system: System, memory: int) -> None:
+    """Refuse a plan that needs more memory than there is."""
+    local = system.local_memory
+    if local is None or local.when_full is not WhenFull.STOP or memory <= local.capacity_bytes:
+        return
+    error = FullError(
+        f"a rank needs {format_bytes(memory)} or more, and has {format_bytes(local.capacity_bytes)}",
+        remedy="divide the model among more ranks",
+    )
+    error.needed = memory
+    raise error
+
+
+def _machine(inputs: Inputs) -> Machine:
+    """Return the machine in the profile of its simulation."""
     given: dict[str, Any] = dict(inputs.parts)
     parts = RunOptions(machine=inputs.machine, when_full=inputs.when_full, **given).parts
     machine = read_machine(**parts, profile=inputs.profile)
     if inputs.profile is None and not machine.names_profile:
         machine = read_machine(**parts, profile=PROFILE)
-    return machine.system
+    return machine
 
 
 def _kernel_times(system: System, ranks: int) -> KernelTimes:
     """Return a function for the least times of kernels."""
-    model = compute_model(system)
-    # There is no bound if ranks differ, or if nodes take other times than their kernels.
-    differs = system.stragglers or system.time_factors or system.overlap or system.replay_only
-    if differs or model.rank_classes(ranks) is not None:
+    if _may_differ(system, ranks):
         return lambda trace, rows, rank: np.zeros(len(rows), np.int64)  # noqa: ARG005
-    return kernel_times(model)
+    return kernel_times(compute_model(system))
+
+
+def _may_differ(system: System, ranks: int) -> bool:
+    """Return whether ranks differ, or nodes take other times than their kernels: then there is no bound."""
+    differs = system.stragglers or system.time_factors or system.overlap or system.replay_only
+    return bool(differs) or compute_model(system).rank_classes(ranks) is not None
 
 
 def _costs(system: System, all_ns: int) -> dict[str, float]:
@@ -109,18 +165,25 @@ def _costs(system: System, all_ns: int) -> dict[str, float]:
     return costs
 
 
-def bounds_of_points(space: Space, points: Any, watch: Any) -> tuple[dict[int, Bound], dict[int, EtSimError]]:
-    """Return, by number of point, its bounds, or its refusal; a point may have neither."""
-    bounder = Bounder(space)
-    bounds: dict[int, Bound] = {}
-    refusals: dict[int, EtSimError] = {}
+class PointBounds(Struct):
+    """The bounds of points by number, with their parts, and the refusals of others."""
+
+    bounds: dict[int, Bound] = field(default_factory=dict)
+    parts: dict[int, PlanBounds] = field(default_factory=dict)
+    refusals: dict[int, EtSimError] = field(default_factory=dict)
+
+
+def bounds_of_points(space: Space, points: Any, watch: Any) -> PointBounds:
+    """Return the bounds or the refusal of each point; a point may have neither."""
+    bounder, found = Bounder(space), PointBounds()
     for point in points:
         try:
-            point_bounds = bounder.of(point.values)
+            bound = bounder.of(point.values, point.number)
         except EtSimError as error:
-            refusals[point.number] = error
+            found.refusals[point.number] = error
         else:
-            if point_bounds is not None:
-                bounds[point.number] = point_bounds
+            if bound is not None:
+                found.bounds[point.number] = bound
         watch.add(1, 0)
-    return bounds, refusals
+    found.parts = bounder.parts
+    return found

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from et_sim.run.result import Result
 
 
-COMPLETE, REFUSED = "complete", "refused"
+COMPLETE, REFUSED, OUT_OF_MEMORY = "complete", "refused", "out of memory"
 # Parts of a rank's time, by the names in a row.
 PARTS: Mapping[str, str] = MappingProxyType(
     {

@@ -47,6 +47,8 @@ class Goal(Struct, frozen=True):
     ladder: tuple[str | None, ...]  # network models, the cheapest first; None: that of the run
     keep: int  # points that pass from one model to the next
     at_once: int
+    within: float = 0.0  # no other point is better by more than this share when the search ends
+    runners_up: int = 0  # points besides the best one that are evaluated in any case
 
     def admits(self, point: Mapping[str, Any]) -> bool:
         """Return whether the values of a point's axes meet the conditions on axes alone."""
@@ -93,6 +95,10 @@ class SearchResult(Struct):
     ruled_out: int = 0  # points that are certain to be worse than others
     left: int = 0  # points without any result
     front: list[int] = field(default_factory=list)  # numbers of the best points, in order
+    runners_up: int = 0  # points besides the best one that were evaluated in any case
+    gap: float | None = None  # no other point is better by more than this share; None: not known
+    lost: dict[str, int] = field(default_factory=dict)  # points by the main reason why they are not the best
+    why: dict[int, str] = field(default_factory=dict)  # the reason, by number of evaluated point
 
     @staticmethod
     def of(goal: Goal, method: str, evaluated: int = 0, impossible: int = 0) -> SearchResult:
@@ -100,7 +106,9 @@ class SearchResult(Struct):
         least, most = (
             [name for name in goal.objectives if OBJECTIVES[name] is best] for best in (Best.LEAST, Best.MOST)
         )
-        return SearchResult(least, most, method, list(goal.ladder), evaluated, impossible)
+        result = SearchResult(least, most, method, list(goal.ladder), evaluated, impossible)
+        result.runners_up = goal.runners_up
+        return result
 
 
 def _refuse_unknown_figure(name: str, known: Mapping[str, Any]) -> None:
@@ -153,6 +161,8 @@ def goal_of(sweep: Sweep) -> Goal:
         ladder,
         1 if len(ladder) == 1 else USUAL_KEEP if spec.keep is None else spec.keep,
         spec.at_once,
+        spec.within,
+        spec.runners_up,
     )
 
 

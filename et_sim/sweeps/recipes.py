@@ -27,7 +27,7 @@ from et_sim.documents.keys import (
     read,
 )
 from et_sim.documents.kinds import SIZE, count, text
-from et_sim.machine.presets import preset
+from et_sim.machine.presets import Preset, preset
 from et_sim.sweeps.servings import DECODE_PLAN, PLAN, PLANNED, SERVING, ServingRecipe, beside
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 from et_sim.workloads.training.plan import Plan, naming_fields, plan_of
@@ -130,10 +130,16 @@ def make(recipe: Mapping[str, Any], folder: Path) -> Workload:
 
 def for_machine(recipe: Mapping[str, Any], machine: str | None) -> Mapping[str, Any]:
     """Return the recipe of a job with the fields of its plan that a machine by name decides."""
-    plan = recipe.get(PLAN, {})
-    if machine is None or recipe.get(MAKE) not in (*JOBS, SERVING) or not isinstance(plan, Mapping):
+    if machine is None or recipe.get(MAKE) not in (*JOBS, SERVING):
         return recipe
-    known = preset(machine)
+    return for_preset(recipe, preset(machine))
+
+
+def for_preset(recipe: Mapping[str, Any], known: Preset | None) -> Mapping[str, Any]:
+    """Return the recipe of a job with the fields of its plan that a machine decides; None: no machine."""
+    plan = recipe.get(PLAN, {})
+    if known is None or not isinstance(plan, Mapping):
+        return recipe
     keys, usual = keys_by_field(Plan), Plan()
     given = {name: plan[key.name] for name, key in keys.items() if key.name in plan}
     decided = fields_of_machine(known.node, known.peaks, given)
@@ -161,11 +167,25 @@ def is_language_model(recipe: Mapping[str, Any]) -> bool:
 @naming_fields()
 def model_and_plan(recipe: Mapping[str, Any], folder: Path) -> tuple[Model, Plan]:
     """Return the language model of a recipe, and its plan."""
+    return model_of(recipe, folder), plan_of_recipe(recipe)
+
+
+def model_of(recipe: Mapping[str, Any], folder: Path) -> Model:
+    """Return the language model of a recipe."""
     from et_sim.workloads.models.configuration import read_model, remark_on_sequence
 
-    spec = read(_LanguageModel, check_recipe(recipe), Remarks())
+    spec = _language_model(recipe)
     numbers = {name: getattr(spec, name) for name in ("layers", "sequence", "vocabulary") if name in recipe}
     model = read_model(beside(spec.model, folder))
     if "sequence" not in recipe and (remark := remark_on_sequence(model)):
         raise InputError(remark, place=_PLACE, remedy='add "sequence", such as 4096')
-    return replace(model, **numbers), plan_of(spec.plan)
+    return replace(model, **numbers)
+
+
+def plan_of_recipe(recipe: Mapping[str, Any]) -> Plan:
+    """Return the plan of a language model's recipe."""
+    return plan_of(_language_model(recipe).plan)
+
+
+def _language_model(recipe: Mapping[str, Any]) -> _LanguageModel:
+    return read(_LanguageModel, check_recipe(recipe), Remarks())

@@ -8,6 +8,7 @@ the beginning; so an interrupted search continues.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,8 +17,9 @@ from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import EtSimError, InputError, UsageError
 from et_sim.sweeps.axes import SweepAxis
-from et_sim.sweeps.bounds import Bound, bounds_of_points
-from et_sim.sweeps.evaluate import Runner
+from et_sim.sweeps.bounds import Bound, PointBounds, bounds_of_points
+from et_sim.sweeps.certificate import FullError, gap_of, reasons
+from et_sim.sweeps.evaluate import OUT_OF_MEMORY, Runner
 from et_sim.sweeps.goal import (
     ALL,
     BOUNDS,
@@ -32,6 +34,7 @@ from et_sim.sweeps.goal import (
 from et_sim.sweeps.journal import Journal, Point
 from et_sim.sweeps.recipes import is_serving
 from et_sim.sweeps.state import State, SweepPlan, SweepWatcher
+from et_sim.views.sweep.scales import quantity_named
 
 SMALLEST = 1e-30  # least divisor of bounds
 FIRST_AT_RANDOM = 10  # points before Optuna's sampler uses its model
@@ -48,6 +51,9 @@ class Chooser(Protocol):
 
     def left(self) -> int:
         """Return the number of points that may still be among the best."""
+
+    def gap(self) -> float | None:
+        """Return the share by which points that were not chosen may be better; None: not known."""
 
 
 class ByBounds:
@@ -76,11 +82,23 @@ class ByBounds:
         """Return the next points, without those that are ruled out."""
         self._rule_out()
         chosen, self._left = self._left[:count], self._left[count:]
+        for point in chosen:
+            del self._least[point.number]
         return chosen
 
+    def gap(self) -> float | None:
+        """Return the share by which other points may be better; None: not known, or several objectives."""
+        if len(self._goal.objectives) > 1 or not self._values:
+            return None
+        return gap_of(min(self._values)[0], (least[0] for least in self._least.values()))
+
     def _rule_out(self) -> None:
+        if len(self._values) <= self._goal.runners_up:
+            return
         numbers = np.array(self._numbers, np.int64)
         values = np.array(self._values, np.float64).reshape(len(numbers), len(self._goal.objectives))
+        eased = 1 + self._goal.within
+        values = np.where(values > 0, values / eased, values * eased)  # less is better
         self._left = [point for point in self._left if not self._is_ruled_out(point, numbers, values)]
 
     def _is_ruled_out(self, point: Point, numbers: Any, values: Any) -> bool:
@@ -114,6 +132,10 @@ class ByNumber:
 
     def learn(self, point: Point, values: Values | None) -> None:
         """Take no notice of a result, since none rules out another point."""
+
+    def gap(self) -> float | None:
+        """Return None: nothing is known of points that were not evaluated."""
+        return None
 
     def left(self) -> int:
         """Return the number of points that were not chosen."""
@@ -157,6 +179,10 @@ class ByOptuna:
             self._is_left[row] = False
             chosen.append(self._points[row])
         return chosen
+
+    def gap(self) -> float | None:
+        """Return None: nothing is known of points that were not evaluated."""
+        return None
 
     def left(self) -> int:
         """Return the number of points that were not chosen."""
@@ -235,7 +261,7 @@ def search(
                 values = rung.evaluate(plan.points)
                 findings.front = front_of(values)
         at.mkdir(exist_ok=True)
-        table = rung.state.write(to_builtins(findings))
+        table = rung.state.write(to_builtins(findings, str_keys=True))
     assert findings is not None
     return rung.state, findings, table
 
@@ -251,19 +277,19 @@ class _Rung(Struct):
     def descend(self) -> tuple[SearchResult, dict[int, Values]]:
         """Evaluate points that may be best, within the budget; return the result and valid objectives."""
         goal, points = self.goal, self.state.plan.points
-        bounds, refusals = self._bounds()
+        found = self._bounds()
         possible = [
             point
             for point in points
-            if point.number not in refusals
+            if point.number not in found.refusals
             and goal.admits(self.state.plan.named(point))
-            and not _exceeds(goal, bounds.get(point.number, {}))
+            and not _exceeds(goal, found.bounds.get(point.number, {}))
         ]
         if not possible:
-            if refusals:
-                raise next(iter(refusals.values()))
+            if found.refusals:
+                raise _most_telling(found)
             return SearchResult.of(goal, BOUNDS, impossible=len(points)), {}
-        chooser, method = self._chooser(possible, bounds)
+        chooser, method = self._chooser(possible, found.bounds)
         findings = SearchResult.of(goal, method)
         findings.impossible = len(points) - len(possible)
         most = len(possible) if goal.budget is None else min(goal.budget, len(possible))
@@ -278,14 +304,45 @@ class _Rung(Struct):
                 chooser.learn(point, learnt.get(point.number))
             values |= learnt
             findings.evaluated += len(batch)
-        findings.left = chooser.left()
-        findings.ruled_out = len(possible) - findings.evaluated - findings.left
-        findings.front = front_of(values)
+            self._record(findings, values, chooser, found, len(possible))
+        self._record(findings, values, chooser, found, len(possible))
         return findings, values
 
-    def _bounds(self) -> tuple[Mapping[int, Bound], Mapping[int, EtSimError]]:
+    def _record(
+        self,
+        findings: SearchResult,
+        values: Mapping[int, Values],
+        chooser: Chooser,
+        found: PointBounds,
+        possible: int,
+    ) -> None:
+        """Update the result after a batch, and write it, so that an interrupted search can be read."""
+        findings.left = chooser.left()
+        findings.ruled_out = possible - findings.evaluated - findings.left
+        findings.front = front_of(values)
+        findings.gap = chooser.gap()
+        self._explain(findings, found)
+        self.watch.expect(findings.evaluated + findings.left, best_text(self.goal, values, findings.gap))
+        self.state.write(to_builtins(findings, str_keys=True))
+
+    def _explain(self, findings: SearchResult, found: PointBounds) -> None:
+        """Record why points are not the best, of a search with one objective."""
+        if len(self.goal.objectives) > 1:
+            return
+        best = findings.front[0] if findings.front else None
+        known = self.state.known()
+        full = [
+            point.number
+            for point in self.state.plan.points
+            if point.digest in known and known[point.digest].row["status"] == OUT_OF_MEMORY
+        ]
+        findings.lost, why = reasons(found.parts, found.refusals, full, best)
+        evaluated = {point.number for point in self.state.plan.points if point.digest in known}
+        findings.why = {number: text for number, text in why.items() if number in evaluated}
+
+    def _bounds(self) -> PointBounds:
         if self.goal.method == OPTUNA:
-            return {}, {}
+            return PointBounds()
         points = self.state.plan.points
         self.watch.begin("finding bounds", len(points))
         return bounds_of_points(self.state.plan.space, points, self.watch)
@@ -326,6 +383,21 @@ class _Rung(Struct):
         if new:
             self.state.work(self.runner, self.state.tasks(new, saves=False), self.watch)
         return self.state.values(self.goal, points)
+
+
+def _most_telling(found: PointBounds) -> EtSimError:
+    """Return the refusal of all points: that of memory, with the least need first, if there is one."""
+    full = [error for error in found.refusals.values() if isinstance(error, FullError)]
+    return min(full, key=lambda error: error.needed) if full else next(iter(found.refusals.values()))
+
+
+def best_text(goal: Goal, values: Mapping[int, Values], gap: float | None) -> str:
+    """Return the best value so far, and what is known of others, for the display of progress."""
+    if not values or len(goal.objectives) > 1:
+        return ""
+    quantity = quantity_named(goal.objectives[0])
+    best = f"best {quantity.title} {quantity.shown(abs(min(values.values())[0]))}"
+    return best if gap is None or gap == inf else f"{best}, others at most {gap:.1%} better"
 
 
 def _exceeds(goal: Goal, bound: Bound) -> bool:

@@ -16,7 +16,9 @@ from msgspec.structs import fields
 from et_sim.documents.keys import Slot, ValueKind, key, keys_by_field, keys_of, read_keys
 from et_sim.documents.kinds import count, flag, number, size, text, time
 from et_sim.serving.batcher import POLICIES
+from et_sim.serving.caching import ALL, ROUTERS
 from et_sim.serving.engines import DEFAULT
+from et_sim.serving.transfers import TRANSFERS
 from et_sim.workloads.training.plan import Plan
 
 if TYPE_CHECKING:
@@ -37,6 +39,16 @@ def _plan(slot: Slot, value: Any) -> dict[str, Any]:
 
 
 PLANNED = ValueKind("plan", lambda _: "an object, as in plan: {tp: 8, dp: 2}", _plan)
+
+
+def _tokens(slot: Slot, value: Any) -> str:
+    """Return a number of tokens, or `all`, as an option states it."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise slot.refusal(value)
+    return str(value)
+
+
+TOKENS = ValueKind("tokens", lambda _: f"a number of tokens, or {ALL}", _tokens)
 
 
 class ServingRecipe(Struct, frozen=True):
@@ -69,6 +81,10 @@ class ServingRecipe(Struct, frozen=True):
     block: int | None = count("Tokens whose cache is allocated together.", None, minimum=1)
     prompt_every: int | None = count("Prompts are in each pass of this number.", None, minimum=1)
     cache_tokens: int | None = count("Tokens of a replica's cache.", None, minimum=1)
+    prefix_cache: str | None = key(TOKENS, "Tokens that stay cached after their requests.", None)
+    offload: str | None = key(TOKENS, "Tokens that stay in remote memory after their requests.", None)
+    router: str | None = text("The replica of a request.", None, form=" or ".join(ROUTERS))
+    transfer: str | None = text("Transfers to decode replicas.", None, form=" or ".join(TRANSFERS))
     context_step: int = count("Contexts are rounded up to so many tokens.", 64, minimum=1)
     capacity: int | None = size("Memory of an NPU.", None)
     memory_share: float | None = number("Share of memory in the engine's rule of the cache.", None)

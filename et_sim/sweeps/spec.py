@@ -13,6 +13,7 @@ from et_sim.basics.errors import InputError, UsageError, did_you_mean, unreadabl
 from et_sim.basics.files import is_folder
 from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key, read, show
 from et_sim.documents.kinds import choice, count, of_type, section, text
+from et_sim.documents.kinds import number as real
 from et_sim.machine.texts import parse_yaml
 from et_sim.sweeps.axes import METHODS, MOST_CANDIDATES, Range, SweepAxis, Values, admitted, grid, sample
 from et_sim.sweeps.expressions import Condition, parse_condition
@@ -101,6 +102,10 @@ class SearchSpec(Struct, frozen=True):
         "The number of points that pass to the next model of the ladder.", None, minimum=1
     )
     at_once: int = count("Points that are evaluated at once.", 8, minimum=1, maximum=10_000)
+    within: float = real(
+        "The search ends when bounds show that no other point is better by more than this share.", 0.0
+    )
+    runners_up: int = count("Points besides the best one that are evaluated in any case.", 0)
 
 
 class SweepSpec(Struct, frozen=True):

@@ -276,19 +276,23 @@ class SweepWatcher(Protocol):
     def add(self, done: int, failed: int) -> None:
         """Count finished points, of which some are not complete."""
 
+    def expect(self, total: int, text: str) -> None:
+        """Correct the number of points of the stage, and show a text about the results so far."""
+
 
 class NoSweepWatcher:
     """A watcher that ignores progress."""
 
     def begin(self, stage: str, total: int) -> None: ...
     def add(self, done: int, failed: int) -> None: ...
+    def expect(self, total: int, text: str) -> None: ...
 
 
 class SweepProgress:
     """A display of progress; a context manager."""
 
     def __init__(self) -> None:
-        self._stage, self._total, self._done, self._failed = "", 0, 0, 0
+        self._stage, self._total, self._done, self._failed, self._text = "", 0, 0, 0, ""
         self._begin = time.monotonic()
         self._estimate = Estimate()
         self._line = StatusLine()
@@ -297,7 +301,7 @@ class SweepProgress:
 
     def begin(self, stage: str, total: int) -> None:
         """Begin another stage."""
-        self._stage, self._total, self._done, self._failed = stage, total, 0, 0
+        self._stage, self._total, self._done, self._failed, self._text = stage, total, 0, 0, ""
         self._begin, self._estimate = time.monotonic(), Estimate()
 
     def add(self, done: int, failed: int) -> None:
@@ -305,6 +309,10 @@ class SweepProgress:
         self._done += done
         self._failed += failed
         self._estimate.add(self._done / max(self._total, 1), time.monotonic())
+
+    def expect(self, total: int, text: str) -> None:
+        """Correct the number of points, and show a text about the results so far."""
+        self._total, self._text = total, text
 
     def _keep_showing(self) -> None:
         pause = SILENT_SECONDS
@@ -316,6 +324,7 @@ class SweepProgress:
         share, left, elapsed = self._done / max(self._total, 1), self._estimate.left(now), now - self._begin
         failed = f", {self._failed:,} of them not complete" if self._failed else ""
         detail = f"{self._done:,} of {self._total:,} points{failed}"
+        detail += f"; {self._text}" if self._text else ""
         ending = "" if left is None else f", about {left:.0f} s left"
         plain = f"et-sim: {elapsed:.0f} s · {self._stage} · {share:.0%} · {detail}{ending}"
         return Status(plain, self._stage, share, elapsed, left, detail)

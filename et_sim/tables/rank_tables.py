@@ -192,6 +192,8 @@ REQUESTS = Table(
         decode_replica int32?: the replica to which its cache moved; null if it stayed
         transfer_ns int64?: the duration of that transfer; null if it stayed
         preemptions int32: how often it lost its cache, and was computed again
+        hit_tokens int64: tokens of its prompt that were cached when it began
+        loaded_tokens int64: its tokens that were loaded from remote memory, each time that it began
     """),
 )
 

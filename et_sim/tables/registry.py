@@ -8,6 +8,7 @@ from et_sim.tables.declaration import Table
 from et_sim.tables.goodput_tables import COURSES, MONTHS
 from et_sim.tables.network_tables import FLOWS, LINKS, MESSAGES, PAUSES, PORTS, QUEUES, RESOURCES
 from et_sim.tables.rank_tables import ACTORS, GROUPS, ITERATIONS, JOBS, MEMORY, REQUESTS, TIMELINE
+from et_sim.tables.sample_tables import SAMPLES
 
 MANIFEST, SUMMARY, STALL = "run.json", "summary.json", "stall.json"
 KEPT = "path.kept"  # cached results of views for a long path.arrow: not part of a run, but deleted with it
@@ -32,6 +33,7 @@ TABLES = (
     FLOWS,
     MEMORY,
     PATH,
+    SAMPLES,
 )
 
 

@@ -40,6 +40,10 @@ Policy = TypedDict("Policy", {
     "prompt_every": NotRequired[int],
 })
 Drafts = TypedDict("Drafts", {"source": str, "tokens": int, "acceptance": float})
+Prefixes = TypedDict("Prefixes", {
+    "kept_tokens": int | None, "remote_tokens": int | None, "loaded_tokens": int, "router": str,
+    "hit_tokens": int, "hit_share": float, "requests_with_hits": int,
+})
 ServingSummary = TypedDict("ServingSummary", {
     "requests": int, "duration_ns": int, "prompt_tokens": NotRequired[int],
     "output_tokens": NotRequired[int], "requests_per_s": float, "output_tokens_per_s": float,
@@ -51,6 +55,7 @@ ServingSummary = TypedDict("ServingSummary", {
     "simulated_transfers": int, "context_step": int, "kernels": str,
     "engine": NotRequired[str], "concurrency": NotRequired[int], "warm_up": NotRequired[int],
     "bands": NotRequired[dict[str, list[int]] | None], "largest_rate": NotRequired[LargestRate],
-    "speculation": NotRequired[Drafts],
+    "speculation": NotRequired[Drafts], "transfer": NotRequired[str], "sessions": NotRequired[int],
+    "prefixes": NotRequired[Prefixes | None],
 })
 # fmt: on

@@ -108,11 +108,27 @@ Coverage = TypedDict("Coverage", {
     "bytes_by_kind": NotRequired[dict[str, int]], "replayed_communication": int,
     "without_tensors": int | None, "ignored_attributes": dict[str, int], "ignored_metadata": int,
 })
+FailedPart = TypedDict("FailedPart", {
+    "part": str, "at_ns": int, "until_ns": int | None, "left": float, "links": int, "waited_ns": int,
+})
 FactorsOfRanks = TypedDict("FactorsOfRanks", {"ranks": str, "name": NotRequired[str]})  # and kinds of work
 Software = TypedDict("Software", {
     "name": str, "about": NotRequired[str], "launch": NotRequired[float], "step": NotRequired[float],
     "processors": NotRequired[int], "kernels": NotRequired[float], "assumed": NotRequired[bool],
     "host-waits": NotRequired[bool],
+})
+Estimate = TypedDict("Estimate", {"value_ns": float, "low_ns": float | None, "high_ns": float | None})
+WithoutCause = TypedDict("WithoutCause", {
+    "cause": str, "mean": float, "p50": float, "p90": float, "p99": float, "saved": Estimate,
+})
+BlamedPart = TypedDict("BlamedPart", {"name": str, "ns": float})
+Blame = TypedDict("Blame", {
+    "slowest": int, "rest": int, "difference_ns": float, "by_kind": list[BlamedPart],
+    "by_rank": list[BlamedPart], "by_stage": list[BlamedPart], "by_link": list[BlamedPart],
+})
+Samples = TypedDict("Samples", {
+    "samples": int, "seed": int, "actors": int, "ranks": int, "limits": list[FoldLimit],
+    "nominal_ns": int, "step": dict[str, Estimate], "without": list[WithoutCause], "blame": Blame,
 })
 Summary = TypedDict("Summary", {
     "status": str, "makespan_ns": int, "ranks": int, "model": str, "model_note": NotRequired[str],
@@ -120,9 +136,11 @@ Summary = TypedDict("Summary", {
     "profile_named_by": str, "corrections": list[str], "switched": list[str],
     "other_profile": OtherProfile | None, "software": NotRequired[Software | None], "folded": Folded,
     "uneven": Uneven, "time_factors": list[FactorsOfRanks], "detail": NotRequired[list[str]],
+    "failures": NotRequired[list[FailedPart]],
     "jobs": list[Job], "out_of_memory": OutOfMemory | None, "spilled": NotRequired[Spilled], "messages": int,
     "bottleneck": Bottleneck | None, "costs": Costs | None, "power": NotRequired[Power],
     "throughput": Throughput | None, "uncertainty": NotRequired[Uncertainty], "packets": Packets | None,
+    "samples": NotRequired[Samples],
     "per_rank": list[RankFigures], "slowest": Slowest | None, "explained": Explained | None,
     "coverage": Coverage, "warnings": list[Notice], "defaults": list[Notice],
 })

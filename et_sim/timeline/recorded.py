@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from msgspec import Struct
@@ -164,6 +164,18 @@ def throughput(
     return cast(Throughput, rounded)
 
 
+class SampledSteps(Protocol):
+    """Samples of the step of a run."""
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of samples.arrow."""
+        ...
+
+    def summary(self) -> dict[str, Any]:
+        """Return their figures."""
+        ...
+
+
 class RecordedRun(Struct, eq=False, dict=True):
     """Outcome of a run, its inputs, and its records."""
 
@@ -180,6 +192,7 @@ class RecordedRun(Struct, eq=False, dict=True):
     until_end: Outcome | None = None  # the continuation of a stopped run
     moved: Moved | None = None  # bytes to and from remote memory, where local memory may spill
     capacity_bytes: int | None = None  # of local memory, if known
+    samples: SampledSteps | None = None  # of its step, if it was simulated with variation, too
 
     @cached_property
     def measurement(self) -> Measurement:
@@ -279,6 +292,7 @@ class RecordedRun(Struct, eq=False, dict=True):
             "software": manifest["software"],
             "folded": self._folded(),
             **{name: manifest[name] for name in ("uneven", "time_factors", "detail", "jobs")},
+            **({"failures": failures} if (failures := self.outcome.failures) else {}),
             "out_of_memory": self.out_of_memory.as_dict() if self.out_of_memory else None,
             **({} if self.moved is None else {"spilled": self.moved.as_dict()}),
             "messages": self.outcome.messages,
@@ -289,6 +303,7 @@ class RecordedRun(Struct, eq=False, dict=True):
             **({} if self.uncertainty is None else {"uncertainty": self.uncertainty}),
             "packets": packets(self.outcome.ports),
             **figures_of_ranks(self.measurement),
+            **({} if self.samples is None else {"samples": self.samples.summary()}),
             "explained": self.explained,
             "coverage": self.coverage,
             "warnings": manifest["warnings"],

@@ -182,6 +182,24 @@ def _load(load: Load) -> list[tuple[str, str]]:
     ]
 
 
+def _prefixes(summary: ServingSummary) -> list[tuple[str, str]]:
+    """Return the tokens of prompts that were cached when their requests began."""
+    if not (of := summary.get("prefixes")):
+        return []
+    kept = "as many idle tokens as fit" if of["kept_tokens"] is None else f"{of['kept_tokens']:,} idle tokens"
+    hits = (
+        f"{of['hit_share']:.1%} of the tokens of prompts were cached"
+        f" ({of['hit_tokens']:,}, of {plural(of['requests_with_hits'], 'request')});"
+    )
+    found = [("prefixes", f"{hits} {kept} stay; router by {of['router']}")]
+    if of["remote_tokens"] != 0:
+        room = "all tokens" if of["remote_tokens"] is None else f"{of['remote_tokens']:,} tokens"
+        found.append(
+            ("offload", f"{of['loaded_tokens']:,} tokens loaded from remote memory; {room} stay there")
+        )
+    return found
+
+
 def _costs(costs: ServingCosts | None) -> list[tuple[str, str]]:
     if costs is None:
         return []
@@ -233,6 +251,7 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
     distinct = plural(summary["simulated_passes"], "distinct pass", "distinct passes")
     transfers = summary["simulated_transfers"]
     also = f" and {plural(transfers, 'distinct transfer')}" if transfers else ""
+    also += " (by layers)" if summary.get("transfer") == "layers" else ""
     if engine := summary.get("engine"):
         setting.append(("engine", engine))
     if drafts := summary.get("speculation"):
@@ -243,6 +262,8 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
         sent = f"{plural(under_way, 'request')} under way at a time"
         warm_up = summary.get("warm_up", 0)
         setting.append(("client", f"{sent}, after {plural(warm_up, 'request')} that are not counted"))
+    if sessions := summary.get("sessions"):
+        setting.append(("client", f"{plural(sessions, 'session')}, whose turns follow the answers"))
     setting += [
         (
             "batches",
@@ -250,6 +271,7 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
             f" replicas are busy {summary['busy_share']:.0%} of the time{lost}",
         ),
         ("cache", f"{format_bytes(summary['peak_cache_bytes'])} of an NPU at most"),
+        *_prefixes(summary),
         ("simulated", f"{distinct}{also}, {summary['network_model']} network, {rounding}"),
         *_costs(summary["costs"]),
     ]

@@ -191,6 +191,14 @@ _EVERY = (
         (RANKS, TOP),
         "drawing.memory:memory_picture",
     ),
+    View(
+        "samples",
+        "samples of the step, of runs with --samples: percentiles, causes, and blame of the slowest",
+        "summary.samples:SAMPLES",
+        (TOP,),
+        "drawing.samples:samples_picture",
+        needs="samples",
+    ),
     View("stalls", "waits of ranks in a run that could not finish", "summary.stalls:STALLS"),
     View("notices", "every warning and every default taken", "summary.facts:NOTICES"),
     View(

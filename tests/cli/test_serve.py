@@ -195,3 +195,47 @@ def test_the_median_of_a_slice_is_a_known_value_that_half_do_not_exceed() -> Non
     assert (first.arrived, first.ttft_ns, first.tpot_ns) == (5, 30, 2)
     assert (last.arrived, last.ttft_ns, last.tpot_ns) == (0, None, None)
     assert ">0 ns</text>" in load_picture([whole])  # the axis begins with the first arrival
+
+
+def test_cached_prefixes_are_reported_as_text_and_json_and_by_inspect(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = '{"timestamp": %d, "input_length": 600, "output_length": 2, "hash_ids": [1, 2]}\n'
+    Path("trace.jsonl").write_text(line % 0 + line % 900, encoding="utf-8")
+    kept = [*USUAL, "--prefix-cache", "all", "--router", "prefix"]
+    assert main(["serve", "trace.jsonl", *kept]) == 0
+    text = "prefixes     49.3% of the tokens of prompts were cached (592, of 1 request)"
+    assert text in capsys.readouterr().out
+    assert main(["inspect", "trace.serve"]) == 0
+    assert text in capsys.readouterr().out
+    assert main(["serve", "trace.jsonl", *kept, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert convert(summary, ServingSummary) == summary
+    assert summary["prefixes"] == {
+        "kept_tokens": None,
+        "remote_tokens": 0,
+        "loaded_tokens": 0,
+        "router": "prefix",
+        "hit_tokens": 592,
+        "hit_share": round(592 / 1200, 6),
+        "requests_with_hits": 1,
+    }
+    assert [row["hit_tokens"] for row in rows("trace.serve/requests.arrow")] == [0, 592]
+
+
+def test_what_remote_memory_keeps_is_loaded_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    memory = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 9, "remote-mem-bw": 50}
+    Path("host.json").write_text(json.dumps(memory), encoding="utf-8")
+    sent = ["serve", "sessions:1,1,2,100,28,0", *USUAL, "--prefix-cache", "0", "--offload", "500"]
+    assert main([*sent, "--memory", "host.json"]) == 0
+    printed = capsys.readouterr().out
+    assert "offload      112 tokens loaded from remote memory; 500 tokens stay there" in printed
+    assert "client       1 session, whose turns follow the answers" in printed
+    assert main(sent) == 2
+    assert "--offload requires a remote memory" in capsys.readouterr().err
+
+
+def test_a_faulty_line_of_a_trace_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("t.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2024,1,1\n1 May,1,1\n", "utf-8")
+    assert main(["serve", "t.csv", *USUAL]) == 2
+    assert "t.csv, line 2: TIMESTAMP is '2024' (give a date and a time" in capsys.readouterr().err

@@ -400,7 +400,13 @@ def test_a_row_or_table_that_cannot_be_read_is_counted_and_others_go_on(
 WRONG: tuple[Any, ...] = (True, 0, -1, 1.5, "x", [], [1], {}, {"a": 1}, None)
 
 
-@pytest.mark.parametrize("table", [COLLECTIVES, ITERATIONS], ids=["collectives", "iterations"])
+@pytest.mark.parametrize(
+    "table",
+    [
+        pytest.param(COLLECTIVES, id="collectives"),
+        pytest.param(ITERATIONS, id="iterations", marks=pytest.mark.deep),
+    ],
+)
 def test_a_value_of_any_kind_in_any_place_never_ends_the_run(
     table: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,15 +31,18 @@ LONG = (
         "extending.md",
         "first-steps.md",
         "goodput.md",
+        "help.md",
         "inference.md",
+        "inspecting.md",
         "machines.md",
         "memory.md",
         "networks.md",
         "network-models.md",
     ),
     *("network-features.md", "network-files.md"),
-    *("packet.md", "pictures.md", "profiles.md", "pytorch.md", "running.md", "search.md"),
-    *("streams.md", "sweeps.md", "tools.md", "training.md", "uneven-machines.md", "what-if.md"),
+    *("output.md", "packet.md", "pictures.md", "profiles.md", "pytorch.md", "running.md", "search.md"),
+    *("software.md", "streams.md", "sweeps.md", "tools.md", "training.md", "uneven-machines.md"),
+    "what-if.md",
 )
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 

@@ -52,7 +52,9 @@ print(done)
 """
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "model", [MODELS[0], *(pytest.param(name, marks=pytest.mark.deep) for name in MODELS[1:])]
+)
 def test_no_row_below_0_is_read(model: str) -> None:
     folders = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
     paths = os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])

@@ -115,6 +115,30 @@ def straggling_case(seed: int) -> Case:
     return Case(workload, machine)
 
 
+def working_case(seed: int) -> Case:
+    """Return the case of a seed in which all ranks run one program that begins with a kernel."""
+    draw = Random(seed)
+    npus = list(draw.choice(GRIDS_OF_STRAGGLERS))
+    ranks = int(np.prod(npus))
+    machine = _machine(draw, npus)
+    machine["model"] = draw.choice(("analytical", "link", "flow"))
+    groups = _parts(draw, npus) if draw.random() < 0.7 else {}
+    if groups:
+        machine["groups"] = {name: list(members) for name, members in groups.items()}
+    first = Step("compute", [], (draw.choice((2, 20)), False, False))
+    rest = [step._replace(after=[0, *(at + 1 for at in step.after)]) for step in random_program(draw, ranks)]
+    last = Step("compute", [len(rest)], (draw.choice((1, 5)), False, draw.random() < 0.3))
+    traces, template_of, known = [], [], dict[tuple[str, ...], int]()
+    for rank in range(ranks):
+        named = _groups_of_rank(draw, groups, rank, False, 0)
+        if named not in known:
+            known[named] = len(traces)
+            traces.append(random_trace([first, *rest, last], ranks, named, 0, 0))
+        template_of.append(known[named])
+    workload = Workload(tuple(traces), np.array(template_of, np.int32), relative_peers=(True,) * len(traces))
+    return Case(workload, machine)
+
+
 def buffered_case(seed: int) -> Case:
     """Return the case of a seed with late and slow ranks on a machine whose library has finite buffers."""
     draw = Random(seed)

@@ -11,7 +11,9 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
+from hosts import INFRASTRUCTURE, ROCPROF, TOPOLOGY
 from mutations import Damage, damage_bytes, damage_json, damage_nodes, damage_words
+from nsys_files import device_events, nsys_file
 
 from converters.cli import main as converter
 from et_sim.cli import main
@@ -147,7 +149,24 @@ def write_inputs(folder: Path) -> None:
         packed = (RECORDINGS / "simple_add" / f"{name}.json.gz").read_bytes()
         (folder / f"{name}.json").write_bytes(gzip.decompress(packed))
     shutil.copy(SAMPLES / "mlp.csv", folder)
+    _write_recordings(folder)
     assert converter(["unjson", "job.0.et", "-o", "jobs"]) == 0
+
+
+def _write_recordings(folder: Path) -> None:
+    """Write what jobs leave behind: dumps of a hang, profiles, and descriptions of hosts."""
+    dumps = RECORDINGS.parent / "data" / "flight_recorder"
+    shutil.copytree(dumps / "order", folder / "hang")
+    shutil.copytree(dumps / "json" / "order", folder / "hang_json")
+    head = {"id": "0x1", "rank": 0, "n_ranks": 2, "nnodes": 1}
+    version = {"inspector_output_format_version": "v4.0", "hostname": "h", "pid": 1}
+    done = {"coll": "AllReduce", "coll_sn": 1, "coll_msg_size_bytes": 1 << 20, "coll_exec_time_us": 50}
+    record = {"header": head, "metadata": version, "coll_perf": done}
+    (folder / "inspector.log").write_text(json.dumps(record) + "\n" + json.dumps(record) + "\n")
+    nsys_file(device_events(RECORDINGS / "device_only" / "event_sync.json.gz"), folder / "report.sqlite")
+    (folder / "rocprof.json").write_text(json.dumps(ROCPROF))
+    (folder / "host.xml").write_text(TOPOLOGY)
+    (folder / "infrastructure.json").write_text(json.dumps(INFRASTRUCTURE))
 
 
 def _workload() -> Workload:
@@ -201,6 +220,11 @@ def convert(*arguments: str) -> tuple[str, ...]:
     return ("et-convert", *arguments)
 
 
+def recording(file: str) -> tuple[str, ...]:
+    """Return the command line that converts a recording."""
+    return convert("recording", file, "-o", "recorded")
+
+
 SHOWN = (convert("show", "job.1.et"), convert("unjson", "job.1.et", "-o", "out.json"))
 RULED = ("et-sim", "check", "ruled", *MACHINE)
 LAYERED = ("et-sim", "check", "layers.txt", *MACHINE_1)
@@ -229,6 +253,15 @@ CASES = {
     "trace as JSON": Case("jobs.0.jsonl", damage_words, (convert("json", "jobs.0.jsonl", "-o", "again"),)),
     "execution trace": Case("et.json", damage_json, (PAIR,)),
     "timeline of Kineto": Case("kineto.json", damage_json, (PAIR,)),
+    "dump of a hang": Case("hang/trace_rank_1", damage_bytes, (convert("recording", "hang"),)),
+    "dump as JSON": Case("hang_json/trace_rank_1.json", damage_json, (convert("recording", "hang_json"),)),
+    "Inspector": Case("inspector.log", damage_bytes, (convert("recording", "inspector.log"),)),
+    "report of nsys": Case("report.sqlite", damage_bytes, (recording("report.sqlite"),)),
+    "results of rocprof": Case("rocprof.json", damage_json, (recording("rocprof.json"),)),
+    "host of NCCL": Case("host.xml", damage_words, (("et-sim", "machine", "from", "host.xml"),)),
+    "InfraGraph": Case(
+        "infrastructure.json", damage_json, (("et-sim", "machine", "from", "infrastructure.json"),)
+    ),
 }
 RUN_COMMANDS = (
     *(("et-sim", "inspect", "run", view) for view in VIEWS),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -50,12 +50,26 @@ class Section:
         PAGE.write_text(f"{before}{self.begin}\n{self.table(cases)}\n\n{after}", encoding="utf-8")
 
 
-def parameters(cases: list[dict[str, Any]], size: str, interpreted: int) -> list[Any]:
-    """Return a parameter for each case; one with a `size` that is not interpreted is deep."""
-    return [
-        pytest.param(case, id=case["name"], marks=() if case[size] < interpreted else pytest.mark.deep)
-        for case in cases
-    ]
+def parameters(
+    cases: list[dict[str, Any]],
+    size: str,
+    interpreted: int,
+    days: Mapping[str, int],
+    control: Callable[..., str],
+) -> list[Any]:
+    """Return a parameter for each case; one with a `size` that is not interpreted is deep.
+
+    All deep cases of a control that has one of the two `days` run with its seeds, as each control is a form
+    of the engine to compile; of other controls every second case runs each day.
+    """
+    results = []
+    for case in cases:
+        day = days.get(control(case))
+        marks = [pytest.mark.in_turn(days=2) if day is None else pytest.mark.in_turn(days=2, day=day)]
+        if case[size] >= interpreted:
+            marks.append(pytest.mark.deep)
+        results.append(pytest.param(case, id=case["name"], marks=marks))
+    return results
 
 
 def completions(case: dict[str, Any], ours: dict[str, int]) -> list[str]:

@@ -26,6 +26,7 @@ from et_sim.run.result import Result
 DATA = Path(__file__).parent / "data" / "ns3_roce.jsonl.xz"
 INTERPRETED = 9000  # events of ns-3; cases with more are compiled, in deep tests
 CONTROLS = {1: "DCQCN", 3: "HPCC", 7: "TIMELY", 8: "DCTCP"}
+DAYS = {"DCQCN": 0, "HPCC": 0, "TIMELY": 1, "DCTCP": 1}
 
 
 @cache
@@ -59,10 +60,14 @@ def simulated(case: dict[str, Any], folder: Path) -> Result:
     return result
 
 
+def control_of(case: dict[str, Any]) -> str:
+    """Return the name of the congestion control of a case."""
+    return CONTROLS.get(case["config"].get("CC_MODE", 12), "none")
+
+
 def cells(case: dict[str, Any], ours: dict[str, int]) -> list[str]:
     """Return a row of the table."""
-    control = CONTROLS.get(case["config"].get("CC_MODE", 12), "none")
-    return [control, *completions(case, ours), pair(case["pauses"], ours["pauses"])]
+    return [control_of(case), *completions(case, ours), pair(case["pauses"], ours["pauses"])]
 
 
 SECTION = Section(
@@ -83,7 +88,7 @@ def figures(result: Result) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("case", parameters(golden()[1], "events", INTERPRETED))
+@pytest.mark.parametrize("case", parameters(golden()[1], "events", INTERPRETED, DAYS, control_of))
 def test_packets_take_the_nanoseconds_of_ns3(case: dict[str, Any], tmp_path: Path) -> None:
     result = simulated(case, tmp_path)
     outcome = figures(result)

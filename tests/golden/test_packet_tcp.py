@@ -23,6 +23,12 @@ from et_sim.run.result import Result
 DATA = Path(__file__).parent / "data" / "ns3_tcp.jsonl.xz"
 INTERPRETED = 5000  # packets on links; cases with more are compiled, in deep tests
 WITHIN = 0.01
+DAYS = {"TcpCubic": 0, "TcpDctcp": 1}
+
+
+def control_of(case: dict[str, Any]) -> str:
+    """Return the name of the congestion control of a case."""
+    return str(case["params"].get("variant"))
 
 
 @cache
@@ -55,7 +61,7 @@ def figures(result: Result) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("case", parameters(golden(), "link_tx_pkts", INTERPRETED))
+@pytest.mark.parametrize("case", parameters(golden(), "link_tx_pkts", INTERPRETED, DAYS, control_of))
 def test_packets_take_the_recorded_time(case: dict[str, Any]) -> None:
     result = figures(simulated(case))
     assert result == SECTION.measured[case["name"]]

@@ -73,6 +73,23 @@ def test_a_wrong_job_is_refused_with_a_remedy(change: dict[str, Any], words: lis
         assert word in str(refused.value)
 
 
+@pytest.mark.parametrize("key", ["tokens-of-step", "gpus"])
+def test_the_length_of_a_step_requires_its_tokens_and_gpus(key: str) -> None:
+    with pytest.raises(EtSimError, match='"step" without "tokens-of-step" or "gpus"'):
+        months_of({name: value for name, value in JOB.items() if name != key})
+
+
+def test_a_job_has_at_least_one_gpu() -> None:
+    with pytest.raises(EtSimError, match="gpus"):
+        months_of(JOB | {"gpus": 0})
+
+
+def test_one_run_is_the_fewest() -> None:
+    assert months_of(JOB, runs=1).outcome.months.steps.shape == (1,)
+    with pytest.raises(EtSimError, match="--runs is 0"):
+        months_of(JOB, runs=0)
+
+
 def test_the_counts_of_llama_3_are_those_of_its_table() -> None:
     preset = PRESETS["llama3-2024"]
     assert sum(part.failures for part in preset.parts) == 419

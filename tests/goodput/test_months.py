@@ -149,6 +149,17 @@ def test_an_elastic_job_goes_on_with_fewer_replicas_until_the_node_returns() -> 
     assert months.events.tolist() == [[1, 0]]
 
 
+def test_the_course_of_a_month_has_every_restart_and_no_gap_where_steps_become_slower() -> None:
+    part = Part("thermal", 1.0, nodes=1, detection=200.0, slows=True)
+    recovery = Recovery(start=7.0, write=3.0)
+    setting = Setting(1.0, (part,), Cycle(100, storage_stall=10.0), recovery, slow_step=2.0, hot=1)
+    course = follow(setting, events_of([(160.0, 0, -1.0)]), 1000.0, record=True).course
+    assert [begin for begin, _, _ in course] == [0.0, *(end for _, end, _ in course[:-1])]
+    assert course[-1][1:] == (1000.0, -1)
+    restarts = [(begin, end) for begin, end, cause in course if cause == Loss.START]
+    assert restarts == [(363.0, 370.0)]  # after a checkpoint of 3 s when the slow node is found
+
+
 def test_a_second_node_stops_a_job_that_can_do_without_one() -> None:
     part = Part("gpu", 1.0, nodes=1, repair=500.0)
     setting = Setting(1.0, (part,), Cycle(10), fewer=((1.0, 0.5),))

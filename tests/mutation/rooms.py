@@ -13,8 +13,19 @@ from typing import Any
 from mutants import REPOSITORY, Mutant, mutants_of
 
 ROOMS = (
-    *("calibrate", "compute", "engine", "fold", "memory", "network", "plan", "serving", "timeline", "views"),
-    "workloads/inference",
+    *(
+        "calibrate",
+        "compute",
+        "engine",
+        "fold",
+        "goodput",
+        "memory",
+        "network",
+        "plan",
+        "serving",
+        "timeline",
+    ),
+    *("validation", "views", "workloads/inference"),
 )
 FOLDER = Path(__file__).parent
 

@@ -30,6 +30,7 @@ from rooms import changes_to_try, modules, room_of
 
 HEAVY = (
     *(
+        "_hypothesis_pytestplugin",
         "hypothesis",
         "msgspec",
         "networkx",
@@ -44,7 +45,7 @@ HEAVY = (
 NO_TESTS = 5
 OPTIONS = (
     *("-x", "-q", "--no-header", "--tb=no", "-rfE"),
-    *("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "unshrunk"),
+    *("-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", "-p", "unshrunk"),
 )
 CPU_SECONDS, SECONDS = (
     40,
@@ -123,7 +124,7 @@ def _run_tests(folder: Path, tests: Sequence[str], log: Path) -> None:
 
 def prepare() -> None:
     """Import the heavy packages of every trial, and disable compilation."""
-    os.environ.update(ET_SIM_COMPILE="never", PYTEST_ADDOPTS="")
+    os.environ.update(ET_SIM_COMPILE="never", PYTEST_ADDOPTS="", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     os.environ.pop("PYTEST_XDIST_WORKER", None)
     for name in HEAVY:
         importlib.import_module(name)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from forked import ranks_are_forked
 
 from et_sim.trace import Workload, read_workload
 from recorder.cli import main
@@ -48,10 +50,16 @@ class Recording(NamedTuple):
 
 
 def record(
-    folder: Path, program: str, *arguments: str, world: int, options: tuple[str, ...] = ()
+    folder: Path,
+    program: str,
+    *arguments: str,
+    world: int,
+    options: tuple[str, ...] = (),
+    is_forked: bool = True,
 ) -> Recording:
-    """Run `et-record` on a program."""
+    """Run `et-record` on a program, with forked processes or its own ones."""
     manifest, report = folder / "job.workload.json", folder / "report.json"
     command = ("--world", str(world), "-o", str(manifest), "--report", str(report), *options)
-    assert main([*command, str(PROGRAMS / program), *arguments]) == 0
+    with ranks_are_forked() if is_forked else nullcontext():
+        assert main([*command, str(PROGRAMS / program), *arguments]) == 0
     return Recording(read_workload(manifest), json.loads(report.read_text()), manifest)

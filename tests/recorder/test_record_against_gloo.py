@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Forked
 from recording_here import PROGRAMS, Recording, needs_torch, record
 
 from et_sim.trace import CollectiveKind, NodeKind
@@ -34,18 +34,9 @@ def _really(folder: Path, program: str, arguments: tuple[str, ...], world: int) 
     for rank in range(world):
         ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
         own = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "DEVICE": "cpu", "OMP_NUM_THREADS": 1}
-        processes.append(
-            subprocess.Popen(
-                [
-                    sys.executable,
-                    str(WORKER),
-                    str(folder / f"{rank}.json"),
-                    str(PROGRAMS / program),
-                    *arguments,
-                ],
-                env=os.environ | {key: str(value) for key, value in (ranks | own).items()},
-            )
-        )
+        command = [sys.executable, str(WORKER), str(folder / f"{rank}.json"), str(PROGRAMS / program)]
+        variables = os.environ | {key: str(value) for key, value in (ranks | own).items()}
+        processes.append(Forked([*command, *arguments], variables))
     assert [process.wait(timeout=SECONDS) for process in processes] == [0] * world
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]
 

@@ -89,16 +89,17 @@ def test_gathers_run_on_a_stream_beside_the_kernels(sharded: Recording) -> None:
 
 
 def test_two_recordings_are_the_same_bytes(sharded: Recording, tmp_path: Path) -> None:
-    again = record(tmp_path, "sharded.py", "2", world=16)
+    again = record(tmp_path, "sharded.py", "2", world=16, is_forked=False)
     for name in ("job.workload.json", "job.template0.et"):
         assert (again.manifest.parent / name).read_bytes() == (sharded.manifest.parent / name).read_bytes()
 
 
 def test_two_recordings_of_zero_bubble_are_the_same_bytes(tmp_path: Path) -> None:
-    folders = [tmp_path / name for name in ("first", "second")]
+    folders = [tmp_path / name for name in ("forked", "started")]
     for folder in folders:
         folder.mkdir()
-        record(folder, "pipelined.py", "ZBVZeroBubble", "2", world=2)
+        is_forked = folder.name == "forked"
+        record(folder, "pipelined.py", "ZBVZeroBubble", "2", world=2, is_forked=is_forked)
     first, second = ([path.read_bytes() for path in sorted(folder.iterdir())] for folder in folders)
     assert first == second
 

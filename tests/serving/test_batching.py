@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from et_sim.basics.errors import UsageError
 from et_sim.serving import batcher
 from et_sim.serving.batcher import CHUNKED, POLICIES, PREFILL_FIRST, STATIC, Batcher, Batching, Policy, Share
-from et_sim.serving.batcher import ServedSequence as Served
 from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool
 from et_sim.serving.requests import Request
+from et_sim.serving.sequences import ServedSequence as Served
 from et_sim.workloads import Batch, Plan
 from et_sim.workloads.inference.batch import GroupBatches
+from et_sim.workloads.inference.transfers import SentCache
 
-PASS_NS, TOKEN_NS, TRANSFER_NS = 1000, 10, 300
+PASS_NS, TOKEN_NS, TRANSFER_NS, LOAD_NS = 1000, 10, 300, 2
 
 
 @dataclass
@@ -35,8 +36,11 @@ class KnownTimes:
         self.batches.append(batch)
         return PASS_NS + self.token_ns * batch.tokens
 
-    def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:  # noqa: ARG002
-        return TRANSFER_NS * tokens
+    def ends_ns(self, caches: Sequence[SentCache]) -> list[int]:
+        return [of.begin_ns + TRANSFER_NS * of.tokens for of in caches]
+
+    def load_ns(self, pool: CachePool, tokens: int) -> int:  # noqa: ARG002
+        return LOAD_NS * tokens
 
 
 def pool(work: str = BOTH, replicas: int = 1, blocks: int = 1000, first: int = 0) -> CachePool:

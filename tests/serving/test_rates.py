@@ -12,7 +12,9 @@ from training_jobs import decoder
 from et_sim.basics.errors import UsageError
 from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import Policy
+from et_sim.serving.caching import Caching
 from et_sim.serving.clients import Client
+from et_sim.serving.prefixes import ENDLESS
 from et_sim.serving.rates import RateGoal, largest, serve_at_largest_rate
 from et_sim.serving.requests import Request
 from et_sim.serving.results import Objectives
@@ -72,7 +74,7 @@ def test_requests_that_must_not_wait_arrive_at_most_as_often_as_one_takes() -> N
 
 
 def test_a_share_of_the_requests_may_wait() -> None:
-    """Two requests arrive at a time, and the second one waits for the first."""
+    """Send two requests at a time, the second of which waits for the first."""
     alone = alone_ns()
     pairs = [Request(number, number // 2 * 10**9, 100, 1) for number in range(40)]
     of = setup(objectives=Objectives(ttft_ns=alone))
@@ -90,6 +92,23 @@ def test_the_found_rate_serves_again_with_the_same_result() -> None:
     )
     assert {**again.summary(), "largest_rate": found.facts["largest_rate"]} == found.summary()
     assert again.iterations == found.iterations
+
+
+def test_sessions_are_served_at_their_own_rate_only() -> None:
+    with pytest.raises(UsageError, match=r"follow the answers.*leave out --rate"):
+        serve("sessions:1,3,2,10,10,1", MODEL, setup(client=Client(rate=2.0)), MACHINE)
+
+
+def test_prompts_that_are_cached_arrive_as_often_as_their_last_block_takes() -> None:
+    equal = [Request(number, number * 10**8, 2000, 1, hashes=(1, 2, 3, 4)) for number in range(30)]
+    of = setup(caching=Caching(ENDLESS))
+    first, second, *_ = serve(equal, MODEL, of, MACHINE).requests()["ttft_ns"].tolist()
+    assert second < first
+    for caching, each in ((Caching(), first), (Caching(ENDLESS), second)):
+        of = setup(objectives=Objectives(ttft_ns=first), caching=caching)
+        found = serve_at_largest_rate(equal, MODEL, of, MACHINE, RateGoal(1.0, 0.01))
+        rate = found.facts["largest_rate"]["requests_per_s"]
+        assert rate <= 1e9 / each < rate * 1.011
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=2, max_size=50, unique=True), st.floats(0.01, 1e6))
@@ -117,6 +136,7 @@ def test_a_load_at_its_own_rate_is_unchanged() -> None:
         (evenly(3, 0), Client(), Objectives(1), "one time"),
         (evenly(3, 10), Client(concurrency=2), Objectives(1), "closed loop"),
         ("closed:10,10", Client(concurrency=2), Objectives(1), "closed loop"),
+        ("sessions:1,3,2,10,10,1", Client(), Objectives(1), r"follow the answers.*at which sessions begin"),
     ],
 )
 def test_loads_without_a_rate_or_a_limit_are_refused(

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from et_sim.basics.errors import EtSimError
-from et_sim.serving.requests import Request, read_requests
+from et_sim.serving.reading import read_requests
+from et_sim.serving.requests import Request
 
 HEADER = "arrival_s,prompt_tokens,output_tokens\n"
 

@@ -17,12 +17,13 @@ from et_sim.basics.errors import UsageError
 from et_sim.machine.presets import preset
 from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import CHUNKED, PREFILL_FIRST, Policy
+from et_sim.serving.caching import Caching
 from et_sim.serving.requests import Request
 from et_sim.serving.results import Objectives, Serving
 from et_sim.serving.serve import Setup, serve
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, read_model
 from et_sim.workloads.inference.memory import weight_bytes_of_stage
-from et_sim.workloads.inference.transfers import ReplicaPlace, make_transfer, messages
+from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache, make_transfers, messages
 from et_sim.workloads.models.model import Attention
 
 MACHINE = RunOptions(machine="h100-dgx:2")
@@ -56,6 +57,17 @@ def test_a_prompt_in_parts_takes_the_times_of_its_parts() -> None:
     parts = pass_ns(Segment(64, 0, is_sampled=False)) + pass_ns(Segment(36, 64))
     assert of["ttft_ns"].tolist() == [parts]
     assert of["tpot_ns"].tolist() == [None]
+
+
+def test_of_equal_prompts_the_pass_of_the_last_block_is_left() -> None:
+    """Check that a found prompt takes the pass of its last eight tokens after all others."""
+    given = [Request(number, number * 10**9, 1000, 2, hashes=(1, 2)) for number in range(2)]
+    setup = Setup(plan=PLAN, context_step=1, caching=Caching(10**6))
+    of = serve(given, MODEL, setup, MACHINE).requests()
+    assert of["hit_tokens"].tolist() == [0, 992]
+    assert of["ttft_ns"].tolist() == [pass_ns(Segment(1000)), pass_ns(Segment(8, 992))]
+    further = pass_ns(Segment(1, 1000))
+    assert (of["e2e_ns"] - of["ttft_ns"]).tolist() == [further, further]
 
 
 @pytest.mark.deep
@@ -99,7 +111,7 @@ def test_separate_replicas_add_the_time_of_the_cache_on_its_way() -> None:
     apart = serve(given, MODEL, Setup(plan=PLAN, prefill_replicas=1, context_step=1), options)
     together = serve(given, MODEL, Setup(plan=PLAN, context_step=1), options)
     of, beside = apart.requests(), together.requests()
-    sent = make_transfer(MODEL, ReplicaPlace(PLAN, 0), ReplicaPlace(PLAN, 2), tokens=300, ranks=4)
+    sent, _ = make_transfers(MODEL, [SentCache(ReplicaPlace(PLAN, 0), ReplicaPlace(PLAN, 2), 300)], 4)
     took = int(et_sim.simulate(sent, machine="h100-dgx:4").makespan_ns)
     assert of["ttft_ns"].tolist() == beside["ttft_ns"].tolist()
     assert of["transfer_ns"].tolist() == [took]

@@ -13,6 +13,8 @@ from training_jobs import decoder, with_experts
 from et_sim.run.options import RunOptions
 from et_sim.serving import exchanges
 from et_sim.serving.batcher import Policy
+from et_sim.serving.caching import Caching
+from et_sim.serving.prefixes import ENDLESS
 from et_sim.serving.replicas import BOTH, CachePool, MachineTimes, SimulatedTimes
 from et_sim.serving.requests import Request
 from et_sim.serving.serve import Setup, serve
@@ -60,7 +62,11 @@ def results(of: Any) -> tuple[Any, ...]:
 
 def test_runs_that_share_times_have_the_results_of_runs_by_themselves() -> None:
     shared = MachineTimes()
-    for rate, setup in ((1000, {"replicas": 2}), (1000, {"prefill_replicas": 1}), (10_000, {"replicas": 2})):
+    apart = {"prefill_replicas": 1}
+    for rate, setup in (
+        *((1000, {"replicas": 2}), (1000, apart), (10_000, {"replicas": 2})),
+        *((10_000, apart), (10_000, apart | {"transfer": "layers"}), (1000, {"caching": Caching(ENDLESS)})),
+    ):
         assert results(served(shared, rate, **setup)) == results(served(None, rate, **setup))
 
 
@@ -70,6 +76,19 @@ def test_the_same_load_is_simulated_once(simulated: list[str]) -> None:
     assert simulated
     simulated.clear()
     served(shared, 1000, prefill_replicas=1)
+    assert simulated == []
+
+
+def test_the_same_caches_are_loaded_once(simulated: list[str]) -> None:
+    shared = MachineTimes()
+    equal = [Request(number, number * 10**9, 100, 2, hashes=(1,)) for number in (0, 1)]
+    host = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 9, "remote-mem-bw": 50}
+    setup = Setup(Plan(tensor=2), capacity_bytes=10**9, caching=Caching(0, remote_tokens=ENDLESS))
+    machine = RunOptions(network=NETWORK, system=RINGS, memory=host)
+    first = results(serve(equal, MODELS[0], setup, machine, shared=shared))
+    assert "<cache>" in simulated
+    simulated.clear()
+    assert results(serve(equal, MODELS[0], setup, machine, shared=shared)) == first
     assert simulated == []
 
 

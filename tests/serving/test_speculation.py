@@ -15,9 +15,11 @@ import et_sim
 from et_sim.basics.errors import UsageError
 from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import CHUNKED, POLICIES, Policy
+from et_sim.serving.caching import Caching
 from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.described import ServingChoices, setup_of
 from et_sim.serving.drafting import Drafting
+from et_sim.serving.prefixes import ENDLESS
 from et_sim.serving.requests import Request
 from et_sim.serving.serve import Setup, serve
 from et_sim.serving.speculation import Speculation, read_speculation
@@ -49,7 +51,7 @@ def test_the_kept_tokens_add_up_to_the_acceptance(drafts: int, part: float, pass
 
 
 def test_a_pass_verifies_all_drafts_of_a_sequence() -> None:
-    """Of two drafts, 1.5 tokens of a pass are kept: one, two, one, and the last one."""
+    """Keep 1.5 tokens of a pass with two drafts: one, then two, then one, then the last one."""
     found = served(MODEL, Speculation("ngram", 2, 1.5), 6)
     passes = [pass_ns(MODEL, Segment(100))]
     passes += [pass_ns(MODEL, Segment(3, context, drafts=2)) for context in (100, 101, 103, 104)]
@@ -134,7 +136,7 @@ def test_without_drafts_a_token_is_a_single_one(count: int, context: int, step: 
 
 
 def test_the_module_of_deepseek_v3_has_its_published_size() -> None:
-    """The publisher states 11.5 billion parameters, without the embedding and the head."""
+    """Compare with 11.5 billion parameters, as published, without the embedding and the head."""
     module = read_speculation("mtp:1", 1.5, read_model("deepseek-v3"))
     assert module is not None
     assert module.model is not None
@@ -194,3 +196,46 @@ def test_plans_without_room_for_drafts_are_refused() -> None:
         setup_of(ServingChoices(speculate="mtp:1"), PLAN, MODEL)
     with pytest.raises(UsageError, match="different numbers of drafts"):
         Batch.of([Segment(3, 9, drafts=2), Segment(1, 9)])
+
+
+@pytest.mark.parametrize(
+    ("more", "refused"),
+    [
+        ({"caching": Caching(remote_tokens=ENDLESS)}, r"--offload moves only .*ngram"),
+        ({"transfer": "layers", "prefill_replicas": 1}, r"--transfer layers moves only .*ngram"),
+    ],
+)
+def test_moves_that_leave_out_the_cache_of_drafts_are_refused(more: dict[str, Any], refused: str) -> None:
+    policy = Policy(max_batch=64)
+    with pytest.raises(UsageError, match=refused):
+        Setup(PLAN, policy=policy, speculation=read_speculation("mtp:1", 1.5, MODEL), **more)
+    Setup(PLAN, policy=policy, speculation=Speculation("ngram", 1, 1.5), **more)
+
+
+def test_neither_model_computes_tokens_that_are_found() -> None:
+    speculation = read_speculation("mtp:1", 2.0, MODEL)
+    assert speculation is not None
+    assert speculation.model is not None
+    setup = Setup(PLAN, context_step=1, speculation=speculation, caching=Caching(ENDLESS))
+    equal = [Request(number, number * 10**10, 100, 1, hashes=(1,)) for number in range(2)]
+    of = serve(equal, MODEL, setup, MACHINE)
+    expected = [
+        pass_ns(MODEL, segment) + pass_ns(speculation.model, segment)
+        for segment in (Segment(100), Segment(4, 96))
+    ]
+    assert [one.end_ns - one.start_ns for one in of.iterations] == expected
+
+
+def test_a_drafting_model_with_windows_shares_no_blocks() -> None:
+    windows = replace(decoder(sequence=4096), windows=(16,) * decoder().layers)
+    setup = Setup(PLAN, speculation=Speculation("small", 1, 1.5, windows), caching=Caching(ENDLESS))
+    with pytest.raises(UsageError, match=r"keep different numbers of tokens.*--prefix-cache"):
+        serve([Request(0, 0, 100, 2)], MODEL, setup, MACHINE)
+
+
+def test_transfers_state_that_they_leave_out_the_cache_of_drafts() -> None:
+    for source, leaves_out in (("mtp:1", True), ("ngram:1", False)):
+        speculation = read_speculation(source, 1.5, MODEL)
+        setup = Setup(Plan(), prefill_replicas=1, speculation=speculation)
+        scope = serve([Request(0, 0, 100, 2)], MODEL, setup, MACHINE).summary()["scope"]
+        assert ("the drafting model's cache in transfers" in scope["leaves_out"]) == leaves_out

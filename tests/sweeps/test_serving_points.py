@@ -85,6 +85,22 @@ def test_a_share_of_good_requests_may_be_a_condition(tmp_path: Path) -> None:
     assert report.search.front == [0]
 
 
+def test_caches_of_prefixes_and_transfers_are_axes() -> None:
+    load = "sessions:20,3,2,40,4,0.01"
+    axes = {
+        "cached": {"field": "workload.prefix-cache", "values": [None, "all", 32]},
+        "router": {"field": "workload.router", "values": [None, "prefix", None]},
+    }
+    rows = rows_of({**spec(axes=axes, requests=load, replicas=2), "zip": [["cached", "router"]]})
+    for row, cached in zip(rows, (None, "all", "32"), strict=True):
+        choices = ServingChoices(prefix_cache=cached, router=row["router"], replicas=2)
+        of = serve(load, MODEL, setup_of(choices, Plan(), MODEL), RunOptions(machine="h100-dgx:4")).summary()
+        assert (row["status"], row["makespan_ns"]) == ("complete", of["duration_ns"])
+        assert row["ttft_p99_ns"] == of["ttft_ns"]["p99"]
+    (refused,) = rows_of(spec(axes={"by": {"field": "workload.transfer", "values": ["layers"]}}))
+    assert "--transfer layers requires" in refused["error"]
+
+
 def test_engines_and_separate_replicas_are_axes() -> None:
     axes = {
         "engine": {"field": "workload.engine", "values": ["vllm", "sglang"]},
@@ -121,6 +137,7 @@ def test_a_plan_without_room_is_refused_with_the_reason() -> None:
         ({"concurency": 4}, "concurency"),
         ({"engine": "vlm"}, "vlm"),
         ({"plan": {"tq": 2}}, "tq"),
+        ({"prefix-cache": True}, "prefix-cache"),
         ({"decode-plan": {"tp": 2, "x": 1}}, "'x'|\"x\""),
     ],
 )

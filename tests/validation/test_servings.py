@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from et_sim.serving.clients import Client
 from et_sim.serving.engines.reading import read_engine
 from et_sim.serving.serve import serve
 from et_sim.validation.serving_rows import ServedRow, is_serving, read_servings
-from et_sim.validation.servings import model_of, setup_of
+from et_sim.validation.servings import is_full, model_of, setup_of
 from et_sim.workloads import Plan
 
 TINY = {
@@ -207,3 +208,20 @@ def test_errors_are_printed_by_group_with_the_reasons(
     for text in ("TPOT MAPE %", "campaign A", "engine vllm", "GPU h100_sxm", "model us/Tiny"):
         assert text in printed
     assert "not predicted: 1 row, row 2: no preset for the system 'x100'" in printed
+
+
+@pytest.mark.parametrize(
+    ("passes", "preemptions", "is_too_full"),
+    [
+        ([(0, 1)] * 5 + [(1, 4)] * 5, 0, False),  # small batches with none that waits, and full ones
+        ([(1, 3)] + [(0, 4)] * 9, 0, False),
+        ([(1, 3)] * 2 + [(0, 4)] * 8, 0, True),
+        ([(0, 4)] * 10, 1, True),
+    ],
+)
+def test_caches_are_full_where_requests_wait_beside_a_batch_with_places(
+    passes: list[tuple[int, int]], preemptions: int, is_too_full: bool
+) -> None:
+    iterations = [SimpleNamespace(waiting=waiting, sequences=sequences) for waiting, sequences in passes]
+    outcome: Any = SimpleNamespace(iterations=iterations, served=[SimpleNamespace(preemptions=preemptions)])
+    assert is_full(outcome, 4) is is_too_full

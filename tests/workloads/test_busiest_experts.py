@@ -37,7 +37,7 @@ def test_even_loads_are_no_skew() -> None:
 
 
 def test_many_tokens_use_the_experts_of_the_busiest_rank_by_their_loads(tmp_path: Path) -> None:
-    """Of loads 3, 3, 1, ... a token takes the first two with a chance of 1/2 each, others of 1/6."""
+    """Check that a token takes an expert of load 3 with a chance of 1/2, and one of load 1 with 1/6."""
     skew = listed(tmp_path, 3, 3, 1, 1, 1, 1, 1, 1)
     assert busiest_rank(EIGHT, plan(expert_skew=skew), 600) == (2, 300, pytest.approx(2.0))
     # Two copies of each of the first two, with a chance of 1/4, go to ranks of their own.

@@ -11,13 +11,14 @@ from training_jobs import decoder, rows_named, with_latent_attention
 
 from et_sim.api import run
 from et_sim.basics.errors import UsageError
-from et_sim.serving.batcher import Batcher, Policy, ServedSequence
+from et_sim.serving.batcher import Batcher, Policy
 from et_sim.serving.requests import Request
+from et_sim.serving.sequences import ServedSequence
 from et_sim.trace import Trace
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, make_training, read_model
 from et_sim.workloads.inference.batch import AttentionSight, sights
 from et_sim.workloads.inference.memory import SequenceCache, matrices, weight_bytes_of_stage
-from et_sim.workloads.inference.transfers import ReplicaPlace, make_transfer, messages
+from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache, make_transfers, messages
 from et_sim.workloads.models.configuration import model_of
 from et_sim.workloads.models.model import Index
 
@@ -137,7 +138,7 @@ def test_a_transfer_moves_the_cache_of_a_sequence(name: str) -> None:
             sent = messages(model, source, target, tokens)
             size = sum(bits for (_, receiver), bits in sent.items() if receiver == 2)
             assert size == 8 * SequenceCache.of(model, target.plan).bytes(tokens)
-    workload = make_transfer(model, source, target, tokens=10, ranks=4)
+    workload, _ = make_transfers(model, [SentCache(source, target, 10)], 4)
     machine = {"system": system(), "network": network(["FullyConnected"], [4])}
     assert run(workload, **machine).summary()["status"] == "complete"
 

@@ -156,6 +156,17 @@ def advance(run: Run) -> bool:
 
 
 @works_on_tables
+def stop_before(run: Run, time: int) -> None:
+    """Begin an empty slot at an earlier time than that of the slot that has just begun."""
+    clock = run.clock[0]
+    if clock.now > time:
+        _push_time(run, clock.now, clock.slot)
+        clock.now = time
+        slot_at(run, time)
+        clock.slot = _pop_time(run)
+
+
+@works_on_tables
 def sort_times(run: Run) -> None:
     """Sort the heap of times; sorted rows are still a heap."""
     clock = run.clock[0]

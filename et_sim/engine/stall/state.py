@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from et_sim.basics.units import plural
 from et_sim.engine.containers import free_rows
 from et_sim.engine.outcome import Outcome, Ports
+from et_sim.engine.stall.failures import why_lost
 from et_sim.engine.state.kinds import MESSAGE, REQUESTED_MESSAGE
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import LOWEST_31_BITS
@@ -41,14 +42,18 @@ class Undelivered(Struct, frozen=True):
 
 
 def undelivered(outcome: Outcome) -> Undelivered:
-    """Return the undelivered messages of a run; none if the network has no packets."""
-    ports = outcome.ports
-    rows = [] if ports is None else _messages_left(outcome.run)
-    if ports is None or not rows:
-        return Undelivered()
+    """Return the undelivered messages of a run: lost packets, or a path that stayed dead."""
+    ports, lost = outcome.ports, outcome.lost
+    if outcome.network is not None:
+        rows = [] if lost is None else lost.rows
+        cause, remedy, fate = why_lost(outcome)
+    else:
+        rows = [] if ports is None else _messages_left(outcome.run)
+        if ports is None or not rows:
+            return Undelivered()
+        cause, remedy, fate = _why(ports, len(rows))
     held = outcome.run.messages[rows]
     sent, asked = held["kind"] == MESSAGE, held["kind"] == REQUESTED_MESSAGE
-    cause, remedy, fate = _why(ports, len(rows))
     return Undelivered(
         cause,
         remedy,

@@ -48,6 +48,17 @@ class Needs(Struct, frozen=True):
     events: int = 0  # on the calendar, besides an arrival and the end of sending
 
 
+class LostMessages(Struct, frozen=True):
+    """Messages that never arrive, because their senders gave up; the first of them in detail."""
+
+    rows: list[int]  # of the message pool
+    link: int  # the dead link, as the network numbers it
+    links_of_failures: tuple[Any, ...]  # likewise
+    ends: tuple[int, int]  # ranks
+    lost_ns: int  # in the unit of time of the run
+    tries: int
+
+
 class NetworkModel:
     """Python's side of a model: the attributes of its module, and their defaults."""
 
@@ -55,6 +66,7 @@ class NetworkModel:
     HAS_PROTOCOLS = False  # it models a transport's additions to messages (`Network.protocol`)
     HAS_LOGGOPS = False  # it uses the constants of LogGOPS
     HAS_CREDITS = False  # it models flits (`Network.credits`)
+    HAS_FAILURES = False  # links may change while a run goes on (`Network.failures`)
     REACHES_SWITCHES = False  # messages reach switches that reduce
     RECORDS_NODES_ONLY = False  # a run only records when nodes begin and end
     RECORDS_IN_ONE_FORM = False  # one form serves all runs, because records cost little here
@@ -70,6 +82,13 @@ class NetworkModel:
     ports_in_a_circle: Callable[[Any], Any] | None = None  # that wait for each other
     with_queues: Callable[[Any], Tables] | None = None  # the tables with a record of queues (`queue_tables`)
     carried: Callable[[Any], Any] | None = None  # bytes by resource, where the model adds them up itself
+
+    # Models with HAS_FAILURES have these: states of links in the order of time, of which `tables` have the
+    # first; the run in another state (run, network, state); and messages that never arrive (run, network).
+    link_states: Callable[[Network], list[Any]]
+    changed: Callable[[Run, Network, Any], Run]
+    lost_messages: Callable[[Run, Network], LostMessages | None]
+    longest_waits: Callable[[Run, Network], list[int]]  # of messages, by failure
 
     # Every model has these. `check` (network, most_bytes=0) refuses unsupported input; the class of `tables`
     # is defined in the model's module; `resources` are those of messages; `path_keys` (network, whole=…) are

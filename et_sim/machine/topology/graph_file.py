@@ -16,6 +16,7 @@ from et_sim.documents.keys import LinedSection, Remarks, Section, inline, key, r
 from et_sim.documents.kinds import ANYTHING, BANDWIDTH_WITH_UNIT, choice, count, flag, sections, text, time
 from et_sim.documents.kinds import section as part
 from et_sim.machine.credits import read_credits
+from et_sim.machine.failures import read_failures
 from et_sim.machine.graph import (
     KINDS,
     NPU,
@@ -140,6 +141,8 @@ class GraphFile(Struct, frozen=True):
         ANYTHING, "The transport of packets.", None, form=_AS_ABOVE
     )  # checked by its reader, as the next one
     credits: Any = key(ANYTHING, "Flits with credits.", None, form=_AS_ABOVE)
+    failures: Any = key(ANYTHING, "Parts that fail during the run.", None, form=_AS_ABOVE)
+    recovery: Any = key(ANYTHING, "Time-outs and fail-over of senders.", None, form=_AS_ABOVE)
 
 
 def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
@@ -172,7 +175,9 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
     is_named = spec.routing is not None
     fabric = GraphFabric(graph, routing, spec.seed, forwards, grid, routes, reducers, groups, cards, is_named)
     network = Network.of_graph(fabric, _logical(sizes, graph, made))
-    return replace(network, protocol=protocol, credits=credits)
+    network = read_failures(section, replace(network, protocol=protocol, credits=credits), remarks)
+    failing = tuple(failure.links for failure in network.failures)
+    return replace(network, fabric=replace(fabric, failing=failing)) if failing else network
 
 
 def _default_routing(section: Section, made: _Made) -> Routing:

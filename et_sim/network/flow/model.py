@@ -28,8 +28,8 @@ from msgspec.structs import replace
 
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.engine.calendar.clock import schedule, schedule_at_end
-from et_sim.engine.containers import Heap, chain_rows, empty_index, first_of, grow_pool, heap_for, join, leave
+from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.containers import Heap, empty_index, first_of, heap_for, join, leave
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.resources import ResourceTable
@@ -40,21 +40,28 @@ from et_sim.machine.transports import Completion, PacketProtocol
 from et_sim.network import grid, link
 from et_sim.network.fabric import Wires, is_wired_to_itself
 from et_sim.network.fabrics import fabric_of
-from et_sim.network.flow.records import MESSAGE, ROUTE, SHARED, STATE, USE
+from et_sim.network.flow.capacities import capacities, set_capacities
+from et_sim.network.flow.changes import changed as changed
+from et_sim.network.flow.changes import in_state, most_links_over_time, recovery_row, ways_around
+from et_sim.network.flow.changes import longest_waits as longest_waits
+from et_sim.network.flow.changes import lost_messages as lost_messages
+from et_sim.network.flow.held import hold_if_dead, plan_try, try_again
+from et_sim.network.flow.pools import grown as grown
+from et_sim.network.flow.records import ARRIVAL, END, MESSAGE, ROUTE, SHARE, SHARED, STATE, TRY, USE
 from et_sim.network.flow.routes import (
     bytes_of_first_packet,
     bytes_on_wire,
     close_route,
     flight_class,
-    home,
     join_route,
     leave_route,
     route_between,
     set_ends,
 )
-from et_sim.network.flow.shares import plan_end, set_rates
+from et_sim.network.flow.shares import plan_end, set_rates, share_later
 from et_sim.network.link import arrive_at_once
 from et_sim.network.link_classes import classes_of_links, first_of_classes, kinds_of_links
+from et_sim.network.outages import link_states
 from et_sim.network.paths import LinkPaths
 from et_sim.network.settings import settings_row
 from et_sim.network.spread import split_tables
@@ -66,37 +73,6 @@ def goes_back(protocol: PacketProtocol | None) -> bool:
     if protocol is None:
         return False
     return protocol.acknowledgement > 0 or protocol.completion is Completion.ACKNOWLEDGEMENT
-
-
-def capacities(bytes_per_ns: Any, protocol: PacketProtocol | None) -> Any:
-    """Return the bandwidths that full packets get; 0: there is no such link."""
-    if protocol is None or not protocol.whole_ns:
-        return bytes_per_ns
-    packet = protocol.payload + protocol.header
-    capacity, exist = np.zeros(len(bytes_per_ns)), bytes_per_ns > 0
-    capacity[exist] = packet / _rounded(packet / bytes_per_ns[exist], least=1)
-    return capacity
-
-
-def set_capacities(shared: Any, protocol: PacketProtocol, units: int) -> None:
-    """Set the capacities for full packets, and the parts that acknowledgements take; `units`: of time in a
-    ns.
-
-    A packet uses one link of a trunk.
-    """
-    bytes_per_ns, members = shared["wire"] * units, shared["capacity"] / shared["wire"]
-    back_ns = protocol.acknowledgement / bytes_per_ns
-    if protocol.whole_ns:
-        back_ns = _rounded(back_ns, least=0)
-    capacity = capacities(bytes_per_ns, protocol)
-    shared["wire"] = capacity / units
-    shared["capacity"] = capacity / units * members
-    shared["back"] = back_ns * capacity / (protocol.payload + protocol.header)
-    shared["back_ns"] = back_ns * units
-
-
-def _rounded(times_ns: Any, least: int) -> Any:
-    return np.maximum(np.floor(times_ns + 0.5), least)
 
 
 def bytes_with_packets(protocol: PacketProtocol | None, size: int) -> int:
@@ -112,7 +88,7 @@ HAS_CONTENTION = True
 HAS_PROTOCOLS = True
 REACHES_SWITCHES = True
 FOLDS_GRAPHS = True
-SHARE, END, ARRIVAL = 0, 1, 2  # rates are due; a message is through; a message is at its target
+HAS_FAILURES = True
 MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it: rates are rounded
 
@@ -135,6 +111,7 @@ class FlowTables(Tables, Struct, frozen=True):
     part_routes: Any  # routes whose rates are set
     longest: Any  # the most links of a route and its way back
     protocol: Any  # one row
+    recovery: Any  # one row if parts fail
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
@@ -156,6 +133,7 @@ def tables(network: Network, plan: LoweredPlan) -> FlowTables:
     state, shared = table(STATE, 1), table(SHARED, len(first))
     state["head"] = state["tail"] = NONE
     state["longer"] = state["changed"] = state["planned_ns"] = NONE
+    state["first_held"] = state["tries_ns"] = NONE
     state["free_routes"]["head"] = state["free_uses"]["head"] = NONE
     shared["speed"] = hops.links["speed"][first]
     shared["capacity"] = hops.fabric.speeds["bytes_per_ns"][shared["speed"]]
@@ -165,9 +143,13 @@ def tables(network: Network, plan: LoweredPlan) -> FlowTables:
     shared["head"] = NONE
     if network.protocol is not None:
         set_capacities(shared, network.protocol, 1 << network.fraction_bits)
-    ways = split_tables(network)
-    longest = len(ways.link) or fabric_of(network).most_links(network)
-    return FlowTables(
+    if network.failures:
+        longest = most_links_over_time(network)
+        ways = split_tables(network, longest)
+    else:
+        ways = split_tables(network)
+        longest = len(ways.link) or fabric_of(network).most_links(network)
+    made = FlowTables(
         hops,
         ways,
         class_of,
@@ -183,35 +165,9 @@ def tables(network: Network, plan: LoweredPlan) -> FlowTables:
         np.zeros(0, np.int32),
         np.array([longest * 2 if goes_back(network.protocol) else longest]),
         settings_row(network.protocol or PacketProtocol(), goes_back=goes_back(network.protocol)),
+        recovery_row(network),
     )
-
-
-def grown(tables: FlowTables, rows: int) -> FlowTables:
-    """Return the tables with space for this many more routes and their links."""
-    state = tables.state[0]
-    rows += int(state.to_begin)
-    uses = rows * int(tables.longest[0])
-    if state.free_routes.rows < rows:
-        routes = grow_pool(tables.routes, state.free_routes, rows)
-        tables = replace(
-            tables,
-            routes=routes,
-            index=_index_of(routes),
-            ends=heap_for(len(routes), tables.ends),
-            part_routes=np.resize(tables.part_routes, len(routes)),
-        )
-    if state.free_uses.rows < uses:
-        tables = replace(tables, uses=grow_pool(tables.uses, state.free_uses, uses))
-    return tables
-
-
-def _index_of(routes: Any) -> Any:
-    """Return the index of the open routes."""
-    index, rows = empty_index(len(routes)), np.flatnonzero(routes["messages"] > 0)
-    source, target, ports = (routes[name][rows].astype(np.int64) for name in ("source", "target", "ports"))
-    messages = routes["kind"][rows].astype(np.int64) + routes["member"][rows]
-    chain_rows(routes, index, rows, home(index, source, target, ports, messages))
-    return index
+    return in_state(made, network, link_states(network)[0]) if network.failures else made
 
 
 def resources(network: Network, plan: LoweredPlan) -> ResourceTable:
@@ -241,12 +197,15 @@ def path_keys(network: Network, **_: bool) -> LinkPaths | None:
         are_shared=True,
         goes_back=goes_back(network.protocol),
         ways=split_tables(network),
+        later=ways_around(network, hops),
     )
 
 
-def needs(_network: Network) -> Needs:
-    """Return the needs: a row of the message pool per message; an end, or rates, may be planned twice."""
-    return Needs(causal_events=4, record=MESSAGE, events=2)
+def needs(network: Network) -> Needs:
+    """Return the needs: a row of the message pool per message; an end, or rates, may be planned twice, and a
+    try once.
+    """
+    return Needs(causal_events=4, record=MESSAGE, events=3 if network.failures else 2)
 
 
 @works_on_tables
@@ -254,7 +213,7 @@ def rows_left(run: Run) -> int:
     """Return the number of messages that fit in the free rows of messages, routes and links."""
     state = run.network.state[0]
     routes = min(state.free_routes.rows, state.free_uses.rows // run.network.longest[0])
-    return min(run.clock[0].free_messages.rows, routes - state.to_begin)
+    return min(run.clock[0].free_messages.rows, routes - state.to_begin - state.held)
 
 
 @works_on_tables
@@ -270,7 +229,7 @@ def inject(
     run.messages[message_row].source = source
     join(run.messages, run.network.state[0], message_row)
     run.network.state[0].to_begin += 1
-    _share_later(run)
+    share_later(run)
 
 
 @works_on_tables
@@ -284,6 +243,11 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
         _begin_all(run)
         set_rates(run)
         _plan_next(run)
+        plan_try(run)
+    elif kind == TRY:
+        if try_again(run):
+            share_later(run)
+        plan_try(run)
     elif state.planned_ns != NONE and version == state.plans:  # otherwise another event was planned later
         state.planned_ns = NONE
         _end(run, first_of(run.network.ends))
@@ -303,17 +267,10 @@ def _begin_all(run: Run) -> None:
         message = run.messages[message_row]
         route_row = route_between(run, message.source, message.target, message_row)
         join_route(run, route_row, message_row)
+        if len(run.network.recovery) > 0:
+            hold_if_dead(run, route_row)
     set_ends(run)
     state.to_begin = 0
-
-
-@works_on_tables
-def _share_later(run: Run) -> None:
-    """Schedule new rates after all other events of this nanosecond."""
-    state = run.network.state[0]
-    if state.is_due == 0:
-        state.is_due = 1
-        schedule_at_end(run, NETWORK + SHARE, 0, 0, 0)
 
 
 @works_on_tables
@@ -343,7 +300,7 @@ def _end(run: Run, route_row: int) -> None:
     message_leaves_at(run, message, left, through, now)
     if route.messages == 0:
         if close_route(run, route_row):
-            _share_later(run)
+            share_later(run)
     else:
         plan_end(run, route_row)
 

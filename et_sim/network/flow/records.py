@@ -16,6 +16,11 @@ from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.network.fabric import WAY_FIELDS
 from et_sim.plan.records import record
 
+# Events of the model.
+SHARE = 0  # rates are due
+END = 1  # a message is through
+ARRIVAL = 2  # a message is at its target
+TRY = 3  # senders whose bytes were lost look for a path
 STATE = record(
     ("head", "i4"),  # messages that begin after all other events of this nanosecond
     ("tail", "i4"),
@@ -32,6 +37,9 @@ STATE = record(
     ("planned_ns", "i8"),  # when the next message ends; NONE: none does
     ("plans", "i4"),  # how often the next end was planned
     ("changes_ns", "f8"),  # when rates change: after all ends of this nanosecond
+    ("held", "i4"),  # routes without links, whose messages wait for a path
+    ("first_held", "i4"),  # the first of those that try again; NONE: none does
+    ("tries_ns", "i8"),  # when the next try is planned; NONE: none is
 )
 ROUTE = record(
     ("source", "i4"),
@@ -61,6 +69,13 @@ ROUTE = record(
     ("latency_ns", "f8"),
     ("stored_ns", "f8"),  # per byte of a packet: at each device after the first link
     ("back_ns", "f8"),  # until the last acknowledgement is back
+    ("is_held", "i4"),  # it has no links, because its path is dead; the next six are about that
+    ("next_held", "i4"),
+    ("lost_on", "i4"),  # the dead link
+    ("tries", "i4"),  # so far
+    ("lost_ns", "i8"),  # when its bytes were lost
+    ("next_try_ns", "i8"),  # NONE: the sender has given up
+    ("sent_before", "f8"),  # bytes that count on its former links
 )
 USE = record(
     ("route", "i4"),
@@ -103,6 +118,15 @@ SHARED = record(
     ("left", "f8"),  # capacity left for these
     ("share", "f8"),  # the least share of each of them
     ("top_set", "f8"),  # the highest rate that was set
+    ("is_dead", "i4"),  # nothing passes
+    ("is_altered", "i4"),  # its capacity has changed since rates were set
+    ("waited_ns", "i8"),  # longest wait of messages that lost bytes on it
+)
+RECOVERY = record(  # empty: nothing fails
+    ("detection_ns", "i8"),  # time of a try
+    ("tries", "i8"),  # before a sender gives up
+    ("probe_ns", "i8"),  # from then to the other port; NONE: there is no fail-over
+    ("watchdog_ns", "i8"),  # longest wait
 )
 MESSAGE = record(
     *WAY_FIELDS,  # while its route is looked up

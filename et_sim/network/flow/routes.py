@@ -51,6 +51,16 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
     route.batch, route.messages, route.served, route.rate = 0, 0, 0.0, 0.0
     route.since_ns, route.number = float(run.clock[0].now), state.routes
     state.routes += 1
+    route.is_held, route.sent_before = 0, 0.0
+    take_path(run, row, message_row)
+    return row
+
+
+@works_on_tables
+def take_path(run: Run, row: int, message_row: int) -> None:
+    """Put a route on the links of its path; its rate is set with those of others that begin."""
+    network, state = run.network, run.network.state[0]
+    route = network.routes[row]
     _take_links(run, row, run.messages[message_row])
     if network.protocol[0].goes_back:
         _take_links_back(run, row, run.messages[message_row])
@@ -58,19 +68,27 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
     route.part = state.part + 1  # it is among the first whose rates are set then
     network.part_routes[state.opened] = row
     state.opened += 1
-    return row
 
 
 @works_on_tables
 def close_route(run: Run, row: int) -> bool:
     """Release an empty route; return whether a rate depends on one of its links."""
-    network, is_missed = run.network, False
+    network = run.network
     state, route = network.state[0], network.routes[row]
     first = home(network.index, route.source, route.target, route.ports, route.kind + route.member)
     unchain(network.routes, network.index, first, row)
     take_out(network.ends, row)
     network.shared[route.bottleneck].bound -= 1
-    at = route.uses.head
+    is_missed = leave_path(network, row)
+    give_row(network.routes, state.free_routes, row)
+    return is_missed
+
+
+@works_on_tables
+def leave_path(network: Any, row: int) -> bool:
+    """Take a route off all links; return whether a rate depends on one of them."""
+    state, is_missed = network.state[0], False
+    at = network.routes[row].uses.head
     while at != NONE:
         use = network.uses[at]
         after = use.next
@@ -83,7 +101,6 @@ def close_route(run: Run, row: int) -> bool:
             network.uses[use.after].before = use.before
         give_row(network.uses, state.free_uses, at)
         at = after
-    give_row(network.routes, state.free_routes, row)
     return is_missed
 
 
@@ -151,7 +168,8 @@ def leave_route(run: Run, row: int) -> int:
     network, route = run.network, run.network.routes[row]
     serve(route, route.ends_ns)
     message_row = leave(run.messages, route)
-    size = bytes_on_wire(network, run.messages[message_row].bytes)
+    size = bytes_on_wire(network, run.messages[message_row].bytes) - route.sent_before
+    route.sent_before = 0.0
     route.messages -= 1
     at = route.uses.head
     while at != NONE:

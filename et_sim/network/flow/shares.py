@@ -22,9 +22,12 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.calendar.clock import schedule_at_end
 from et_sim.engine.containers import first_of, put, take_out
 from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.run import NONE, Run
+from et_sim.network.flow.records import SHARE
 from et_sim.network.flow.routes import carry, serve
 
 EQUAL = 1 - 2.0**-40  # rates and loads within this are equal: they are sums of rounded numbers
@@ -69,7 +72,10 @@ def _take_changed(run: Run, routes: int, links: int) -> tuple[int, int]:
         link.is_changed = 0
         if observe.is_recording(run):
             links = _add_link(run, row, links)
-        if link.bound > 0:
+        if link.is_altered:
+            link.is_altered = 0
+            routes, links = _take_from(run, row, 0.0, routes, links)
+        elif link.bound > 0:
             routes, links = _take_from(run, row, -1.0, routes, links)
     return routes, links
 
@@ -246,3 +252,12 @@ def plan_end(run: Run, row: int) -> None:
     if left > 0:
         route.ends_ns += left / route.rate
     put(network.ends, row, route.ends_ns, (int(route.source) << 36) + route.number)
+
+
+@works_on_tables
+def share_later(run: Run) -> None:
+    """Schedule new rates after all other events of this nanosecond."""
+    state = run.network.state[0]
+    if state.is_due == 0:
+        state.is_due = 1
+        schedule_at_end(run, NETWORK + SHARE, 0, 0, 0)

@@ -18,6 +18,7 @@ from et_sim.basics.units import format_ns, format_ranks
 from et_sim.tables.summary import Manifest
 from et_sim.views.bands import band_of_runs
 from et_sim.views.compare.pairs import Parting, first_parting
+from et_sim.views.compare.samples import sampled_difference
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.parts import PARTS
@@ -180,6 +181,7 @@ class Comparison(Struct, frozen=True, eq=False):
             "makespan_ns": dict(zip("ab", self.makespans_ns, strict=True)),
             "relative": self.relative,
             **({} if (band := self.relative_band) is None else {"relative_band": band}),
+            **({} if (longer := sampled_difference(self.a, self.b)) is None else {"samples": longer}),
             "status": {"a": self.a.summary["status"], "b": self.b.summary["status"]},
             "inputs": list(self.inputs),
             "operations": [operation.as_dict("kind", "name", "group") for operation in self.operations],

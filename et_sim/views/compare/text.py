@@ -12,6 +12,7 @@ from msgspec import Struct
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.bands import BAND, Band, band_of_runs, band_text, difference_text, notes, percent_text
 from et_sim.views.compare.changes import Comparison, RankChange, TimeChange, compare, main_change, scopes
+from et_sim.views.compare.samples import sampled_text
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.parts import PARTS
@@ -27,6 +28,7 @@ def comparison_lines(comparison: Comparison, width: int, top: int) -> list[str]:
     facts += [
         *([] if comparison.is_identical else [("in short", main_change(comparison))]),
         *scopes(comparison),
+        ("samples", sampled_text(comparison.a, comparison.b)),
     ]
     lines += fact_lines(facts, width)
     lines += [fact("status", f"{comparison.a.summary['status']}, then {comparison.b.summary['status']}")] * (

@@ -30,6 +30,7 @@ from et_sim.views.report.pictures import (
     topology_section,
     waits_section,
 )
+from et_sim.views.report.samples import samples_section
 from et_sim.views.report.timeline import MOST_SLICES, timeline_section
 from et_sim.views.report.times import (
     groups_section,
@@ -102,6 +103,7 @@ def report(
         timeline_section(run, ranks, window, limit, critical),
         activity_section(run),
         schedule_section(run),
+        samples_section(run),
         critical_section(run, critical),
         jobs_section(run),
         ranks_section(run),

@@ -21,6 +21,7 @@ from et_sim.views.run.selection import EVERYTHING, Selection, recorded_part
 from et_sim.views.run.slices import NONE, LinkTable, link_table
 from et_sim.views.run.topology import tier_uses
 from et_sim.views.sheet import Sheet, SheetColumn
+from et_sim.views.summary.failures import failure_lines
 from et_sim.views.summary.ways import imbalance_notes
 from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
@@ -124,6 +125,8 @@ def link_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """Return one line for each link, with its use over time."""
     uses, kept = link_uses(run, part) or [], recorded_part(run)
     heading = [f"only of the recorded part: {kept}", ""] if kept else []
+    failed = failure_lines(run.summary)
+    heading += [*failed, ""] if failed else []
     if not uses:
         none = "no link carried a message" + (f" in the recorded part: {kept}" if kept else "")
         return prose([*heading, none], width)

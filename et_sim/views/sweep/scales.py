@@ -89,6 +89,11 @@ RATES = (
 )
 
 
+def quantity_named(column: str) -> SweepQuantity:
+    """Return the quantity of a column that is an objective of searches."""
+    return next(of for of in (MAKESPAN, EXPOSED, *RESOURCES, *RATES) if of.column == column)
+
+
 def are_numbers(rows: Sequence[Mapping[str, Any]], axis: str) -> bool:
     """Return whether all values of an axis are numbers."""
     return all(isinstance(row[axis], int | float) and not isinstance(row[axis], bool) for row in rows)

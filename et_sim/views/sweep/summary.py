@@ -20,6 +20,7 @@ from et_sim.tables.sweep_tables import FILES, MADE_OF, NUMBER, RUNS
 from et_sim.views.bands import ALIKE, BAND, band_text, contains_none
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
+from et_sim.views.sweep.next_best import NOTE, certificate, lost_text, next_best_lines
 from et_sim.views.sweep.scales import (
     EXPOSED,
     LATENCIES,
@@ -359,12 +360,16 @@ def search_lines(sweep: SweepDirectory, rows: Sequence[Row], most: int, width: i
     search = sweep.search
     assert search is not None
     lines = wrap(searched(search), width, subsequent_indent=" " * 13)
+    lines += wrap(lost_text(search), width, subsequent_indent=" " * 13)
     front = front_rows(sweep, rows)
     if not front:
         return [*lines, "", "No evaluated point meets the search's conditions."]
     lines += ["", *_table(sweep, front[:most], width)]
     lines += not_shown(len(front) - most, "more point", ": --json has all")
-    lines += ["", *wrap(meaning(search), width)]
+    if search.get("runners_up") and len(objectives_of(sweep)) == 1:
+        of_next = next_best_lines(sweep.axes, rows, search, objectives_of(sweep)[0], width)
+        lines += ["", *of_next, "", *wrap(NOTE, width)] if of_next else []
+    lines += ["", *wrap(certificate(search) if search.get("gap") else meaning(search), width)]
     if objectives_of(sweep) == (MAKESPAN,):
         done = sorted(
             filter(lambda row: row["makespan_ns"] is not None, rows),

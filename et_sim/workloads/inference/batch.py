@@ -237,11 +237,12 @@ def _check_share(quantity: str, total: int, share: int, by: str) -> None:
         )
 
 
-def check_length(model: Model, tokens: int) -> None:
+def check_length(model: Model, tokens: int, place: str = "") -> None:
     """Refuse a sequence longer than the model is made for."""
     if tokens > model.sequence:
         raise UsageError(
             f"a sequence of {tokens:,} tokens is longer than the {model.sequence:,} that {model.name} is"
             " made for",
+            place=place,
             remedy=f"shorten it, or give --sequence {tokens}",
         )

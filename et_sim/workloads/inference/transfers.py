@@ -1,4 +1,4 @@
-"""Transfers of the cache of a sequence from one replica to another.
+"""Transfers of the cache of a sequence from one replica to another, and loads from remote memory.
 
 Every rank gets its layers and heads from ranks that have them. If several have them, ranks take turns by
 their places.
@@ -7,14 +7,15 @@ their places.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct, structs
 
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.workload import Workload
-from et_sim.workloads.inference.memory import cached_bits_of_rank
+from et_sim.workloads.inference.memory import SequenceCache, cached_bits_of_rank
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.rank import PROFILE
 from et_sim.workloads.recurrence import STATE_BYTES
@@ -33,16 +34,27 @@ class ReplicaPlace(Struct, frozen=True):
         return self.first + (stage * self.plan.data + self.group) * self.plan.tensor + tensor
 
 
+class SentCache(NamedTuple):
+    """The cache of a sequence, or the last layers of it, that is sent from a time on."""
+
+    source: ReplicaPlace
+    target: ReplicaPlace
+    tokens: int
+    layers: int = 0  # the last ones; 0: all
+    begin_ns: int = 0
+
+
 def messages(
-    model: Model, source: ReplicaPlace, target: ReplicaPlace, tokens: int = 1
+    model: Model, source: ReplicaPlace, target: ReplicaPlace, tokens: int = 1, layers: int = 0
 ) -> Counter[tuple[int, int]]:
-    """Return the bits of the cache of a sequence by sending and receiving rank."""
+    """Return the bits of the cache of a sequence, or its last layers, by sending and receiving rank."""
     sizes: Counter[tuple[int, int]] = Counter()
+    first = model.layers - layers if layers else 0
     for stage in range(target.plan.pipeline):
         wanted = target.plan.part(model, stage, 0).all_layers
         for other in range(source.plan.pipeline):
             there = source.plan.part(model, other, 0).all_layers
-            both = range(max(wanted.start, there.start), min(wanted.stop, there.stop))
+            both = range(max(wanted.start, there.start, first), min(wanted.stop, there.stop))
             for heads, bits in _cached_heads(model, target.plan, both, tokens).items():
                 for tensor in range(target.plan.tensor):
                     for head in _heads(tensor, target.plan.tensor, heads):
@@ -77,17 +89,47 @@ def _heads(tensor: int, ranks: int, heads: int) -> range:
     return range(first, max((tensor + 1) * heads // ranks, first + 1))
 
 
-def make_transfer(
-    model: Model, source: ReplicaPlace, target: ReplicaPlace, *, tokens: int, ranks: int
-) -> Workload:
-    """Return the messages of a sequence of some tokens, all at once; the other ones of `ranks` do nothing."""
+def make_transfers(
+    model: Model, caches: Sequence[SentCache], ranks: int
+) -> tuple[Workload, list[list[tuple[int, int]]]]:
+    """Return the messages of caches, those of each at once; and the receives of each by rank and node.
+
+    The other ones of `ranks` do nothing.
+    """
     builders: dict[int, TraceBuilder] = {}
-    for (sender, receiver), size in sorted(messages(model, source, target, tokens).items()):
-        for rank in (sender, receiver):
-            builders.setdefault(rank, TraceBuilder(source="<cache>"))
-        moved = -(-size // 8)
-        builders[sender].send(receiver, moved, name="cache send")
-        builders[receiver].receive(sender, moved, name="cache receive")
+    nodes: Counter[int] = Counter()
+    received: list[list[tuple[int, int]]] = []
+    for tag, (source, target, tokens, layers, begin) in enumerate(caches):
+        begun: dict[int, int] = {}
+        received.append([])
+        for (sender, receiver), size in sorted(messages(model, source, target, tokens, layers).items()):
+            for rank in (sender, receiver):
+                builders.setdefault(rank, TraceBuilder(source="<cache>"))
+            if begin and sender not in begun:
+                wait = builders[sender].compute("begin", nanos=begin, cpu=True, concurrent=True)
+                begun[sender] = wait
+                nodes[sender] += 1
+            moved, after = -(-size // 8), [begun[sender]] if begin else []
+            builders[sender].send(receiver, moved, tag, name="cache send", after=after)
+            builders[receiver].receive(sender, moved, tag, name="cache receive")
+            received[-1].append((receiver, nodes[receiver]))
+            nodes.update((sender, receiver))
+    return _workload(builders, ranks), received
+
+
+def make_load(model: Model, place: ReplicaPlace, *, tokens: int, ranks: int) -> Workload:
+    """Return the loads of a sequence of some tokens: each rank loads its layers and heads, all at once."""
+    builders: dict[int, TraceBuilder] = {}
+    for stage in range(place.plan.pipeline):
+        size = SequenceCache.of(model, place.plan, stage).bytes(tokens)
+        for tensor in range(place.plan.tensor if size else 0):
+            builder = builders[place.rank(stage, tensor)] = TraceBuilder(source="<cache>")
+            builder.load(size, name="cache load")
+    return _workload(builders, ranks)
+
+
+def _workload(builders: Mapping[int, TraceBuilder], ranks: int) -> Workload:
+    """Return the workload of some ranks; the other ones of `ranks` do nothing."""
     of_rank = np.zeros(ranks, np.int32)
     for number, rank in enumerate(builders, 1):
         of_rank[rank] = number

@@ -1,0 +1,1 @@
+"""Flight-recorder dumps: reading them without running code, and finding who came to which operation."""

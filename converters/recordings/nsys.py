@@ -1,0 +1,182 @@
+"""Reports of Nsight Systems, exported to SQLite: kernels, copies, calls of CUDA, ranges of NVTX, by process.
+
+A table exists only if it has rows, and columns differ from version to version. A process with kernels is a
+rank. Waits of streams for events carry no record of the event: the converter concludes them from the order of
+calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from converters.recordings.format import RecordingFormat, RecordingTask
+from converters.recordings.kineto_files import DeviceEvent, RankTimeline, convert_timelines, ranks_of_names
+from converters.recordings.sqlite_tables import SIGN, SqliteTables, has_table, whole
+from et_sim.basics.errors import InputError
+
+KERNEL, RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
+MEMCPY, MEMSET = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
+SYNC, GRAPH = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+NVTX, START = "NVTX_EVENTS", "TARGET_INFO_SESSION_START_TIME"
+PUSH_POP, START_END = 59, 60
+COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
+SYNCS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
+REMEDY = "export again: nsys export --type sqlite REPORT.nsys-rep"
+_VERSION = re.compile(r"_v\d+$")
+
+TIMES = {"start": ("start",), "end": ("end",)}
+WORK = {
+    **TIMES,
+    "device": ("deviceId",),
+    "stream": ("streamId",),
+    "correlation": ("correlationId",),
+    "process": ("globalPid", "globalTid"),
+}
+
+
+def _recognises(path: Path, begin: bytes) -> bool:
+    return begin.startswith(SIGN) and has_table(path, "CUPTI_ACTIVITY_KIND", "TARGET_INFO_SESSION")
+
+
+def _convert(task: RecordingTask) -> Iterator[str]:
+    timelines, notes = [], list[str]()
+    processes = [(path, process) for path in task.files for process in _processes(path)]
+    named = ranks_of_names(task.files) if len(processes) == len(task.files) else []
+    for at, (path, process) in enumerate(processes):
+        rank = named[at] if named else at
+        timelines.append(RankTimeline(rank, path, _epoch(path), _events(path, process)))
+    for path in task.files:
+        notes += _notes(path)
+    if len(processes) > 1 and not named:
+        notes.append("ranks are numbered by file, then by process and device: no file states them")
+    yield from convert_timelines(timelines, task)
+    if not task.as_json:
+        yield from (f"note: {note}" for note in dict.fromkeys(notes))
+
+
+def pid_of(number: int) -> int:
+    """Return the process of a global process or thread number."""
+    return number >> 24 & 0xFFFFFF
+
+
+def _processes(path: Path) -> list[int]:
+    """Return the processes with kernels, in the order of their devices."""
+    with SqliteTables(path) as tables:
+        if KERNEL not in tables.columns and GRAPH not in tables.columns:
+            raise InputError("the report has no kernels", place=str(path), remedy="record with --trace=cuda")
+        for table in (KERNEL, GRAPH):
+            if table in tables.columns:
+                tables.require(table, ("start", "end", "streamId"), REMEDY)
+        pairs = {
+            (whole(device, 0), pid_of(whole(process, 0)))
+            for table in (KERNEL, GRAPH)
+            for device, process in tables.rows(table, {name: WORK[name] for name in ("device", "process")})
+        }
+    return list(dict.fromkeys(process for _, process in sorted(pairs)))
+
+
+def _epoch(path: Path) -> int:
+    with SqliteTables(path) as tables:
+        return max((whole(value, 0) for (value,) in tables.rows(START, {"time": ("utcEpochNs",)})), default=0)
+
+
+def _notes(path: Path) -> Iterator[str]:
+    """Yield what the report cannot show."""
+    with SqliteTables(path) as tables:
+        if GRAPH in tables.columns:
+            yield "CUDA graphs are one block each: record with --cuda-graph-trace=node for their kernels"
+        if RUNTIME not in tables.columns:
+            yield "no calls of CUDA were recorded: kernels have no launches"
+        if SYNC in tables.columns:
+            yield "waits of streams for events name no record: they are concluded from the order of calls"
+        yield "operators of PyTorch are not in the report, only ranges of NVTX"
+
+
+def _events(path: Path, process: int) -> Iterator[DeviceEvent]:
+    """Yield the events of a process."""
+    with SqliteTables(path) as tables:
+        texts = {
+            whole(number): str(text)
+            for number, text in tables.rows("StringIds", {"id": ("id",), "value": ("value",)})
+        }
+        yield from _work(tables, process, texts)
+        yield from _calls(tables, process, texts)
+        yield from _ranges(tables, process, texts)
+
+
+def _work(tables: SqliteTables, process: int, texts: dict[int, str]) -> Iterator[DeviceEvent]:
+    """Yield kernels, graphs, copies, memsets and synchronisations."""
+    further = {"name": ("demangledName", "shortName", "graphId", "copyKind", "syncType"), "size": ("bytes",)}
+    categories = {
+        KERNEL: "kernel",
+        GRAPH: "kernel",
+        MEMCPY: "gpu_memcpy",
+        MEMSET: "gpu_memset",
+        SYNC: "cuda_sync",
+    }
+    for table, category in categories.items():
+        for row in tables.rows(table, WORK | further, "start"):
+            start, end, device, stream, correlation, owner, code, size = row
+            if not _is_sound(start, end) or pid_of(whole(owner, process << 24)) != process:
+                continue
+            number = whole(code)
+            args: dict[str, Any] = {
+                "device": whole(device, 0),
+                "stream": whole(stream, 0),
+                "correlation": whole(correlation),
+            }
+            if table in (MEMCPY, MEMSET):
+                args["bytes"] = whole(size, 0)
+            if table == SYNC:
+                args |= {"cuda_sync_kind": SYNCS.get(number, ""), "wait_on_stream": whole(stream, 0)}
+                if number not in SYNCS or number <= 2:  # waits for events: which record, is not stated
+                    continue
+            name = {
+                KERNEL: texts.get(number, f"kernel {number}"),
+                GRAPH: f"CUDA graph {number}",
+                MEMCPY: f"Memcpy {COPIES.get(number, 'of another kind')}",
+                MEMSET: "Memset (Device)",
+                SYNC: SYNCS.get(number, ""),
+            }[table]
+            yield DeviceEvent(category, name, args["device"], args["stream"], start, end, args)
+
+
+def _calls(tables: SqliteTables, process: int, texts: dict[int, str]) -> Iterator[DeviceEvent]:
+    """Yield calls of CUDA."""
+    names = {**TIMES, "thread": ("globalTid",), "correlation": ("correlationId",), "name": ("nameId",)}
+    for start, end, thread, correlation, code in tables.rows(RUNTIME, names, "start"):
+        number = whole(thread, 0)
+        if not _is_sound(start, end) or pid_of(number) != process:
+            continue
+        name = _VERSION.sub("", texts.get(whole(code), "call of CUDA"))
+        args = {"correlation": whole(correlation)}
+        yield DeviceEvent("cuda_runtime", name, process, number & 0xFFFFFF, start, end, args)
+
+
+def _ranges(tables: SqliteTables, process: int, texts: dict[int, str]) -> Iterator[DeviceEvent]:
+    """Yield ranges of NVTX."""
+    names = {
+        **TIMES,
+        "thread": ("globalTid",),
+        "kind": ("eventType",),
+        "text": ("text",),
+        "code": ("textId",),
+    }
+    for start, end, thread, kind, text, code in tables.rows(NVTX, names, "start"):
+        number = whole(thread, 0)
+        if kind not in (PUSH_POP, START_END) or not _is_sound(start, end) or pid_of(number) != process:
+            continue
+        name = str(text) if text else texts.get(whole(code), "range")
+        yield DeviceEvent("user_annotation", name, process, number & 0xFFFFFF, start, end, {})
+
+
+def _is_sound(start: object, end: object) -> bool:
+    return isinstance(start, int) and isinstance(end, int) and 0 <= start <= end < 1 << 62
+
+
+FORMAT = RecordingFormat(
+    "reports of Nsight Systems, exported to SQLite", recognises=_recognises, convert=_convert
+)

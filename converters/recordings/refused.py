@@ -1,0 +1,81 @@
+"""Formats that are recognised, and from which no job can be made: each with the reason and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from converters.recordings.format import REFUSED, RecordingFormat, RecordingTask
+from converters.recordings.sqlite_tables import SIGN, has_table
+from et_sim.basics.errors import InputError
+
+
+class _Known(Struct, frozen=True):
+    name: str
+    cause: str
+    remedy: str
+
+
+TOPOLOGY = _Known(
+    "a topology of NCCL",
+    "it describes a host, and no job",
+    "et-sim machine from FILE --out DIR makes its network file",
+)
+INFRAGRAPH = _Known(
+    "an infrastructure of InfraGraph",
+    "it describes machines, and no job",
+    "et-sim machine from FILE --out DIR makes the network file",
+)
+XPLANE = _Known(
+    "an XPlane profile of JAX or TensorFlow",
+    "its HLO, which has the groups of collectives, is not read yet",
+    "record PyTorch with Kineto, or export a trace of the same step with Nsight Systems",
+)
+ROCPD = _Known(
+    "a database of rocprofv3 (rocpd)",
+    "its tables are not read",
+    "record with rocprofv3 --output-format json",
+)
+MLPERF = _Known(
+    "a log of MLPerf Training",
+    "it has the times of blocks of steps, and no work",
+    "compare its step with a prediction: et-sim validate",
+)
+_MLLOG = re.compile(rb"^:::MLLOG \{", re.MULTILINE)
+
+
+def known_kind(path: Path, begin: bytes) -> _Known | None:
+    """Return the kind of a file."""
+    text = begin.lstrip()
+    if text.startswith((b"<system", b"<?xml")) and b"<system" in begin and b"<cpu" in begin:
+        return TOPOLOGY
+    if path.suffix in (".yaml", ".yml", ".json") and b"components" in begin and b"infrastructure" in begin:
+        return INFRAGRAPH
+    if _MLLOG.search(begin):
+        return MLPERF
+    if begin.startswith(SIGN) and has_table(path, "rocpd_"):
+        return ROCPD
+    return XPLANE if path.name.endswith((".xplane.pb", ".xplane.pb.gz")) else None
+
+
+def _recognises(path: Path, begin: bytes) -> bool:
+    return known_kind(path, begin) is not None
+
+
+def _convert(task: RecordingTask) -> Iterator[str]:
+    from converters.recordings.door import first_bytes, formats
+
+    path = task.files[0]
+    kind = known_kind(path, first_bytes(path))
+    assert kind is not None
+    listed = "; ".join(known.name for known in formats() if known.name != REFUSED)
+    yield from ()
+    raise InputError(
+        f"this is {kind.name}: {kind.cause}", place=str(path), remedy=f"{kind.remedy}; formats: {listed}"
+    )
+
+
+FORMAT = RecordingFormat(REFUSED, recognises=_recognises, convert=_convert)

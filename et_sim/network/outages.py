@@ -1,0 +1,157 @@
+"""States of a network whose parts fail: links that are dead or slower at a time, and the ways around them.
+
+Switches take dead links out of their tables at once; senders notice later (`Recovery`). A dead link stays in
+the tables if nothing else leads to some rank, so messages to that rank run into it and wait. A port of an NPU
+or NIC leaves the tables only with fail-over, when the transport has given up and probed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from et_sim.machine.graph import SWITCH, Graph, unreachable_pair
+from et_sim.machine.model import AT_SWITCH, DimensionShape, GraphFabric, GridFabric, Network, UnevenLink
+from et_sim.machine.networks import Failure
+from et_sim.network import grid
+
+
+class LinkState(Struct, frozen=True, eq=False):
+    """The state of all links between two changes."""
+
+    begins_ns: int
+    left: Any  # share of its bandwidth that each link has; 0: it is dead
+    avoided: Any  # links that no message takes
+
+    @property
+    def weights(self) -> Any:
+        """Return the shares of bandwidth by which messages are split; dead links that stay count in full."""
+        return np.where(self.left > 0, self.left, 1.0)
+
+    def changes_paths(self, are_spread: bool) -> bool:
+        """Return whether messages take other paths, or spread differently, than without failures."""
+        return bool(self.avoided.any() or (are_spread and (self.weights < 1).any()))
+
+
+def rows_of(network: Network, failure: Failure) -> Any:
+    """Return the links of a failure, as models number links."""
+    fabric = network.fabric
+    if isinstance(fabric, GraphFabric):
+        return np.unique(fabric.trunks.of_link[np.array(failure.links, np.int64)])
+    assert isinstance(fabric, GridFabric)
+    counts = [fabric.ranks * grid.ports_of(dimension) for dimension in fabric.dimensions]
+    first = np.cumsum([0, *counts])
+    rows = []
+    for link in failure.links:
+        ports = grid.ports_of(fabric.dimensions[link.dimension])
+        for npu, port in _places(fabric, UnevenLink(link.dimension, link.source, link.target)):
+            rows.append(int(first[link.dimension]) + npu * ports + port)
+    return np.unique(np.array(rows, np.int64))
+
+
+def _places(fabric: GridFabric, link: UnevenLink) -> list[tuple[int, int]]:
+    """Return the owner and port of a link; a ring of two has both ports between its NPUs."""
+    npu, port = grid.npu_and_port(fabric, link)
+    dimension = fabric.dimensions[link.dimension]
+    is_pair = AT_SWITCH not in (link.source, link.target) and dimension.npus == 2
+    if is_pair and dimension.shape is DimensionShape.RING:
+        return [(npu, grid.CLOCKWISE), (npu, grid.ANTICLOCKWISE)]
+    return [(npu, port)]
+
+
+def links_of(network: Network) -> int:
+    """Return the number of links, as models number them."""
+    fabric = network.fabric
+    if isinstance(fabric, GraphFabric):
+        return len(fabric.routed.graph.sources)
+    assert isinstance(fabric, GridFabric)
+    return sum(fabric.ranks * grid.ports_of(dimension) for dimension in fabric.dimensions)
+
+
+def marks_of_links(network: Network) -> Any:
+    """Return a number for the failures of each link; 0: it never fails."""
+    marks = np.zeros(links_of(network), np.int64)
+    for failure in network.failures:
+        is_in = np.zeros(len(marks), np.int64)
+        is_in[rows_of(network, failure)] = 1
+        marks = np.unique(marks * 2 + is_in, return_inverse=True)[1].reshape(-1)
+    return marks
+
+
+def link_states(network: Network) -> list[LinkState]:
+    """Return the states of all links in the order of time; the first begins with the run."""
+    links = [rows_of(network, failure) for failure in network.failures]
+    moments = {0}
+    for failure in network.failures:
+        moments.add(failure.at_ns)
+        if failure.until_ns is not None:
+            moments.add(failure.until_ns)
+        moments.update(int(moment) for moment in _on_other_ports(network, failure) if moment < math.inf)
+    return [_state_at(network, links, moment) for moment in sorted(moments)]
+
+
+def _on_other_ports(network: Network, failure: Failure) -> tuple[float, float]:
+    """Return when messages leave a dead port for another one, and when they come back."""
+    recovery = network.recovery
+    begins = failure.at_ns + recovery.given_up_ns + int(recovery.probe_ns)
+    until = math.inf if failure.until_ns is None else failure.until_ns
+    if not (recovery.fail_over and failure.is_dead and begins < until):
+        return math.inf, math.inf
+    return begins, until + int(recovery.fail_back_ns)
+
+
+def _state_at(network: Network, links: list[Any], moment: int) -> LinkState:
+    left = np.ones(links_of(network))
+    wanted = []
+    for failure, rows in zip(network.failures, links, strict=True):
+        until = math.inf if failure.until_ns is None else failure.until_ns
+        if failure.at_ns <= moment < until:
+            left[rows] *= failure.left
+        if failure.is_dead:
+            is_port = _are_ports(network, rows)
+            begins, ends = _on_other_ports(network, failure)
+            avoided = rows[is_port] if begins <= moment < ends else rows[:0]
+            if failure.at_ns <= moment < until:
+                avoided = np.concatenate([avoided, rows[~is_port]])
+            wanted.append(avoided)
+    return LinkState(moment, left, _avoidable(network, wanted))
+
+
+def _are_ports(network: Network, rows: Any) -> Any:
+    """Return which links begin or end at an NPU or a NIC; NPUs that forward have no port of their own."""
+    if not isinstance(network.fabric, GraphFabric):
+        return np.ones(len(rows), bool)
+    graph = network.fabric.routed.graph
+    if network.fabric.npus_forward:
+        return np.zeros(len(rows), bool)
+    return (graph.kinds[graph.sources[rows]] != SWITCH) | (graph.kinds[graph.targets[rows]] != SWITCH)
+
+
+def _avoidable(network: Network, wanted: list[Any]) -> Any:
+    """Return the links that no message takes: those of each failure without which all ranks are reached.
+
+    Trees of switches that reduce are fixed, so nothing is avoided with them.
+    """
+    fabric = network.fabric
+    avoided = np.zeros(links_of(network), bool)
+    if not isinstance(fabric, GraphFabric) or fabric.reducers:
+        return avoided
+    for rows in wanted:
+        more = avoided.copy()
+        more[rows] = True
+        if (
+            len(rows)
+            and unreachable_pair(graph_without(fabric.routed.graph, more), fabric.npus_forward) is None
+        ):
+            avoided = more
+    return avoided
+
+
+def graph_without(graph: Graph, avoided: Any) -> Graph:
+    """Return a graph without some of its links, whose numbers change."""
+    kept = ~avoided
+    return replace(graph, sources=graph.sources[kept], targets=graph.targets[kept])

@@ -1,0 +1,170 @@
+"""A study: many samples of a step, and the samples without each cause of their variation.
+
+Every task is one step, which this process or another one simulates. Its result depends on nothing but the
+inputs, the seed and the number of the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct, structs
+
+from et_sim.basics.errors import UsageError
+from et_sim.basics.estimates import estimates, mean_of
+from et_sim.machine.variation import Variation
+from et_sim.run.options import RunOptions
+from et_sim.run.simulation import Given, Watcher, prepare
+from et_sim.run.workers import in_order
+from et_sim.samples.blame import PathReader, PathTimes, blame
+from et_sim.samples.plans import SampledPlan
+from et_sim.timeline.recorded import RecordedRun
+
+MOST_SAMPLES = 100_000
+FEWEST_SAMPLES = 2
+
+
+class Sample(Struct, frozen=True):
+    """One step: its time and path, and its times without each entry of the variation."""
+
+    path: PathTimes
+    without_ns: tuple[int, ...]  # empty if there is one entry: without it, nothing varies
+    actors: int
+    limits: tuple[tuple[str, str], ...]  # reasons for as many actors, and remedies
+
+
+class Study(Struct, frozen=True):
+    """The samples of a run."""
+
+    seed: int
+    nominal_ns: int
+    causes: tuple[str, ...]
+    samples: tuple[Sample, ...]
+    stages: tuple[Any, ...]  # ranks of each program
+    ranks: int
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of samples.arrow."""
+        each = 1 + len(self.causes)
+        step_ns = [(sample.path.step_ns, *self._without_ns(sample)) for sample in self.samples]
+        return {
+            "sample": np.repeat(np.arange(len(self.samples)), each),
+            "without": ["nothing", *self.causes] * len(self.samples),
+            "step_ns": np.array(step_ns, np.int64).reshape(-1),
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures of the samples, as in summary.json."""
+        steps = np.array([sample.path.step_ns for sample in self.samples])
+        last = self.samples[-1]
+        return {
+            "samples": len(self.samples),
+            "seed": self.seed,
+            "actors": max(sample.actors for sample in self.samples),
+            "ranks": self.ranks,
+            "limits": [{"reason": reason, "remedy": remedy} for reason, remedy in last.limits],
+            "nominal_ns": self.nominal_ns,
+            "step": {name: structs.asdict(value) for name, value in estimates(steps).items()},
+            "without": [self._without(number, steps) for number in range(len(self.causes))],
+            "blame": blame([sample.path for sample in self.samples], self.stages),
+        }
+
+    def _without_ns(self, sample: Sample) -> tuple[int, ...]:
+        return sample.without_ns or (self.nominal_ns,)
+
+    def _without(self, number: int, steps: Any) -> dict[str, Any]:
+        without = np.array([self._without_ns(sample)[number] for sample in self.samples])
+        saved = mean_of(steps - without)
+        return {
+            "cause": self.causes[number],
+            **{name: value.value_ns for name, value in estimates(without).items()},
+            "saved": structs.asdict(saved),
+        }
+
+
+def check_samples(samples: int | None, seed: int | None) -> None:
+    """Refuse numbers of samples and seeds that have no meaning."""
+    if samples is None:
+        if seed is not None:
+            raise UsageError("--seed has no effect without --samples", remedy="give both, or neither")
+        return
+    if not FEWEST_SAMPLES <= samples <= MOST_SAMPLES:
+        raise UsageError(
+            f"--samples is {samples}", remedy=f"allowed: from {FEWEST_SAMPLES} to {MOST_SAMPLES:,}"
+        )
+    if seed is not None and not 0 <= seed < 1 << 63:
+        raise UsageError(f"--seed is {seed}", remedy="allowed: from 0 to 2^63 - 1")
+
+
+class Sampler:
+    """Samples of one run, which other processes may share."""
+
+    def __init__(self, given: Given, options: RunOptions, seed: int) -> None:
+        """Plan the samples; refuse a system without variation, and variation without effect."""
+        self._given, self._options, self._seed = given, options, seed
+        task = prepare(given, options)
+        if not task.machine.system.variation:
+            raise UsageError(
+                '--samples has no effect: the system has no "variation"',
+                remedy='describe the variation of kernels in the system file, as the key "variation"',
+            )
+        self._given_workload = task.workload
+        self.plan = SampledPlan(
+            task.workload, task.machine, task.network_model(), seed=seed, may_fold=options.fold
+        )
+        self._reader = PathReader(self.plan)
+
+    def study(self, result: RecordedRun, samples: int, watch: Watcher) -> Study:
+        """Return samples of a run that was simulated without variation."""
+        if result.moved is not None and result.moved.is_any:
+            raise UsageError(
+                "--samples has no effect on a run whose tensors move to remote memory",
+                remedy="give NPUs more memory, or leave --samples out",
+            )
+        inputs, done = (self._given, self._options, self._seed), list[Sample]()
+        for sample in in_order(sampler, inputs, range(samples), do=self.sample, notify=watch.stage):
+            done.append(sample)
+            watch.stage(f"sample {len(done):,} of {samples:,}")
+        workload = self._given_workload
+        programs = range(len(workload.templates))
+        return Study(
+            self._seed,
+            result.makespan_ns,
+            causes_of(self.plan.entries),
+            tuple(done),
+            tuple(np.flatnonzero(workload.template_of_rank == number) for number in programs),
+            workload.ranks,
+        )
+
+    def sample(self, step: int) -> Sample:
+        """Simulate a step with all entries, and without each of them."""
+        outcome = self.plan.outcome(step)
+        path, actors = self._reader.of(outcome), len(outcome.plan.actors)
+        limits = tuple((limit.reason, limit.remedy) for limit in outcome.plan.limits)
+        entries = range(len(self.plan.entries)) if len(self.plan.entries) > 1 else ()
+        without = tuple(self._without(step, number) for number in entries)
+        return Sample(path, without, actors, limits)
+
+    def _without(self, step: int, number: int) -> int:
+        """Return the time of a step without an entry."""
+        return int(self.plan.outcome(step, (number,)).finish_ns.max())
+
+
+def sampler(given: tuple[Given, RunOptions, int]) -> Callable[[int], Sample]:
+    """Return the function by which another process simulates steps."""
+    return Sampler(*given).sample
+
+
+def causes_of(entries: Sequence[Variation]) -> tuple[str, ...]:
+    """Return a name for each entry: its kind and level, and its number if others have the same."""
+    names = [f"{entry.kind}, by {entry.level}" for entry in entries]
+    return tuple(_numbered(names))
+
+
+def _numbered(names: Sequence[str]) -> Iterator[str]:
+    before: dict[str, int] = {}
+    for name in names:
+        before[name] = before.get(name, 0) + 1
+        yield name if names.count(name) == 1 else f"{name} ({before[name]})"

@@ -1,0 +1,360 @@
+"""Links that fail within a run, against closed forms."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from machines import collective, system
+
+from et_sim.api import run, simulate
+from et_sim.basics.errors import InputError, StallError, UsageError
+from et_sim.machine import read_network_alone
+from et_sim.trace import TraceBuilder, Workload
+
+BYTES = 8_000_000  # take as many ns at 1 GB/s
+MS = 1_000_000
+SPEED: dict[str, Any] = {"bandwidth": "1GB/s", "latency": "0ns"}
+RING = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["1GB/s"], "latency": [0]}
+GRID_LINK = {"dimension": 0, "from": 0, "to": 1}
+FIRST_TRY = 1 << 32  # ns: 4.096 us x 2^20
+FEW_CASES, MANY_CASES = range(8), range(8, 48)
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+
+
+def spines(count: int) -> dict[str, Any]:
+    """Return two leaves of one NPU each, whose link is as wide as those of all spines together."""
+    links = []
+    for spine in range(count):
+        links += [{"from": leaf, "to": f"spine{spine}", **SPEED} for leaf in ("leaf0", "leaf1")]
+    wide = {"bandwidth": f"{count}GB/s", "latency": "0ns"}
+    links += [{"from": f"npu{number}", "to": f"leaf{number}", **wide} for number in range(2)]
+    names = ["leaf0", "leaf1", *(f"spine{spine}" for spine in range(count))]
+    return {"npus": 2, "switches": names, "links": links, "routing": "spread"}
+
+
+def ports(count: int) -> dict[str, Any]:
+    """Return two NPUs that are joined by switches, with a port to each."""
+    names = [f"plane{number}" for number in range(count)]
+    links = [{"from": ["npu0", "npu1"], "to": name, **SPEED} for name in names]
+    return {"npus": 2, "switches": names, "links": links, "routing": "spread"}
+
+
+def one_message(described: Any, *failures: Any, size: int = BYTES, **recovery: Any) -> int:
+    """Return when a message from rank 0 to rank 1 arrives."""
+    ranks = read_network_alone(described).ranks
+    builders = [TraceBuilder() for _ in range(ranks)]
+    builders[0].send(1, size)
+    builders[1].receive(0, size)
+    return sent(builders, described, *failures, **recovery).finish_ns[1]
+
+
+def sent(builders: Any, described: Any, *failures: Any, fold: bool = True, **recovery: Any) -> Any:
+    network = dict(described)
+    if failures:
+        network["failures"] = list(failures)
+    if recovery:
+        network["recovery"] = {name.replace("_", "-"): value for name, value in recovery.items()}
+    workload = Workload.of([builder.build() for builder in builders])
+    return simulate(
+        workload, network=network, system=system("ring", 1, profile="corrected"), model="flow", fold=fold
+    )
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_a_link_that_is_slow_from_the_start_is_one_that_the_file_describes_so(share: float) -> None:
+    times = []
+    for described in (
+        {**RING, "failures": [{**GRID_LINK, "at": "0s", "slower": share}]},
+        {**RING, "links": [{**GRID_LINK, "bandwidth": f"{share}GB/s"}]},
+    ):
+        workload = collective(4, "all_reduce", BYTES)
+        result = run(workload, network=described, system=system("ring", 1, profile="corrected"), model="flow")
+        times.append(result.finish_ns.tolist())
+    assert times[0] == times[1]
+    assert max(times[0]) >= 2 * 3 * BYTES / 4 / share
+
+
+def test_a_ring_with_a_slow_link_takes_the_time_of_that_link() -> None:
+    described = {**RING, "failures": [{**GRID_LINK, "at": "0s", "slower": 0.25}]}
+    workload = collective(4, "all_reduce", BYTES)
+    on = system("ring", 1, profile="corrected", **{"endpoint-delay": 0, "preferred-dataset-splits": 1})
+    result = run(workload, network=described, system=on, model="flow")
+    assert result.makespan_ns == 2 * 3 * (BYTES // 4) * 4
+
+
+def test_a_message_over_a_link_that_slows_down_goes_on_slower() -> None:
+    time = one_message(RING, {**GRID_LINK, "at": "2ms", "slower": 0.25})
+    assert time == 2 * MS + (BYTES - 2 * MS) * 4
+    time = one_message(RING, {**GRID_LINK, "at": "2ms", "for": "4ms", "slower": 0.25})
+    assert time == BYTES + 4 * MS * 3 // 4
+
+
+@pytest.mark.parametrize(("dead_ms", "tries"), [(3, 1), (10, 1), (11, 2), (25, 3)])
+def test_a_message_over_a_dead_link_goes_on_at_the_first_try_after_the_repair(
+    dead_ms: int, tries: int
+) -> None:
+    flap = {**GRID_LINK, "at": "2ms", "for": f"{dead_ms}ms"}
+    assert one_message(RING, flap, detection="10ms") == BYTES + tries * 10 * MS
+
+
+def test_a_message_that_begins_on_a_dead_link_counts_its_tries_from_then() -> None:
+    flap = {**GRID_LINK, "at": "0s", "for": "5ms"}
+    assert one_message(RING, flap, detection="3ms") == BYTES + 6 * MS
+
+
+def test_a_message_to_others_does_not_wait() -> None:
+    assert one_message(RING, {"dimension": 0, "from": 1, "to": 2, "at": "2ms"}) == BYTES
+
+
+@pytest.mark.parametrize("ways", [2, 3, 4])
+def test_a_split_message_waits_for_detection_and_takes_the_ways_that_are_left(ways: int) -> None:
+    """Check T = t + d + k / (k - 1) (T0 - t)."""
+    size, at, wait = ways * 6 * MS, 2 * MS, 5 * MS
+    time = one_message(spines(ways), {"link": "leaf0->spine1", "at": "2ms"}, size=size, detection="5ms")
+    assert one_message(spines(ways), size=size) == 6 * MS
+    assert time == at + wait + ways * (6 * MS - at) // (ways - 1)
+
+
+@pytest.mark.parametrize(
+    "failure", [{"switch": "spine1"}, {"port": "spine1->leaf1"}, {"link": "spine1->leaf1"}]
+)
+def test_a_switch_and_a_link_behind_it_are_led_around_too(failure: Any) -> None:
+    time = one_message(spines(2), {**failure, "at": "2ms"}, size=12 * MS, detection="5ms")
+    assert time == 2 * MS + 5 * MS + 2 * (6 * MS - 2 * MS)
+
+
+def test_messages_that_begin_later_take_the_ways_that_are_left_at_once() -> None:
+    assert one_message(spines(2), {"link": "leaf0->spine1", "at": "0s"}, size=12 * MS) == 12 * MS
+
+
+def test_a_short_flap_costs_one_time_out() -> None:
+    flap = {"port": "npu0->plane1", "at": "1ms", "for": "2s"}
+    assert one_message(ports(2), flap, size=12 * MS) == 6 * MS + FIRST_TRY
+
+
+def test_a_long_flap_of_a_port_ends_the_run() -> None:
+    flap = {"port": "npu0->plane1", "at": "1ms", "for": "60s"}
+    with pytest.raises(StallError, match=r"port npu0->plane1 failed at 1 ms.*from rank 0 to rank 1.*8 tries"):
+        one_message(ports(2), flap, size=12 * MS)
+
+
+def test_with_fail_over_a_long_flap_costs_the_bandwidth_of_the_port() -> None:
+    flap = {"port": "npu0->plane1", "at": "1ms", "for": "60s"}
+    time = one_message(ports(2), flap, size=12 * MS, fail_over=True)
+    assert time == 1 * MS + 8 * FIRST_TRY + 10 * MS + 2 * (6 * MS - 1 * MS)
+
+
+def test_fail_over_without_a_second_port_ends_the_run() -> None:
+    with pytest.raises(StallError, match="describe a second way"):
+        one_message(ports(1), {"port": "npu0->plane0", "at": "1ms"}, fail_over=True)
+
+
+def test_retries_and_the_watchdog_bound_the_wait() -> None:
+    flap = {**GRID_LINK, "at": "2ms", "for": "25ms"}
+    assert one_message(RING, flap, detection="10ms", retries=3) == BYTES + 30 * MS
+    for recovery in ({"retries": 2}, {"retries": 7, "watchdog": "20ms"}):
+        with pytest.raises(StallError, match="dimension 0: 0 to 1 failed at 2 ms"):
+            one_message(RING, flap, detection="10ms", **recovery)
+
+
+def test_a_failed_gpu_ends_a_run_that_needs_it_no_more() -> None:
+    builders = [TraceBuilder() for _ in range(4)]
+    for builder in builders:
+        builder.compute("work", micros=5000)
+    failure = {"gpu": 2, "at": "1ms"}
+    with pytest.raises(StallError, match="1 of 4 ranks cannot finish: gpu 2 failed at 1 ms, before rank 2"):
+        sent(builders, RING, failure)
+    assert sent(builders, RING, {"gpu": 2, "at": "6ms"}).is_complete
+
+
+def test_failures_after_the_run_change_nothing() -> None:
+    assert one_message(RING, {**GRID_LINK, "at": "3600s"}) == one_message(RING) == BYTES
+    assert one_message(spines(2), {"switch": "spine*", "at": "3600s"}) == one_message(spines(2))
+
+
+def test_a_failure_at_the_last_moment_of_a_message_holds_it() -> None:
+    assert (
+        one_message(RING, {**GRID_LINK, "at": f"{BYTES - 1}ns", "for": "1ms"}, detection="2ms")
+        == BYTES + 2 * MS
+    )
+    assert one_message(RING, {**GRID_LINK, "at": f"{BYTES + 1}ns", "for": "1ms"}, detection="2ms") == BYTES
+
+
+def test_several_failures_on_one_link_multiply() -> None:
+    slow = {**GRID_LINK, "at": "0s", "slower": 0.5}
+    assert one_message(RING, slow, {**GRID_LINK, "at": "0s", "slower": 0.25}) == 8 * BYTES
+
+
+def test_a_rate_draws_the_time_of_each_part_by_its_name() -> None:
+    described = {**spines(2), "failures": [{"link": "leaf0->*", "rate": 0.5}]}
+    drawn = {failure.name: failure.at_ns for failure in read_network_alone(described).failures}
+    again = {**spines(2), "failures": [{"link": "leaf0->spine1", "rate": 0.5}]}
+    assert len({*drawn.values()}) == len(drawn) == 3
+    assert [failure.at_ns for failure in read_network_alone(again).failures] == [drawn["leaf0->spine1"]]
+    other = {**spines(2), "failures": [{"link": "leaf0->spine1", "rate": 0.5, "seed": 1}]}
+    assert read_network_alone(other).failures[0].at_ns != drawn["leaf0->spine1"]
+
+
+def test_the_mean_of_drawn_times_is_that_of_the_rate() -> None:
+    many = {**RING, "failures": [{"gpu": 0, "rate": 2.0, "seed": seed} for seed in range(400)]}
+    hours = [failure.at_ns / 3.6e12 for failure in read_network_alone(many).failures]
+    assert abs(sum(hours) / 400 - 0.5) < 3 * 0.5 / 20
+
+
+@pytest.mark.parametrize(
+    ("described", "entry", "message"),
+    [
+        (RING, {"at": "2s"}, "names no part"),
+        (RING, {**GRID_LINK, "gpu": 1, "at": "2s"}, "names 2 parts"),
+        (RING, GRID_LINK, "has no time"),
+        (RING, {**GRID_LINK, "at": "2s", "rate": 1}, "both a time and a rate"),
+        (RING, {**GRID_LINK, "at": 2}, "no unit"),
+        (RING, {**GRID_LINK, "at": "2s", "for": "0s"}, "less than 1 ns"),
+        (RING, {**GRID_LINK, "at": "2s", "slower": 1.0}, "slower"),
+        (RING, {**GRID_LINK, "at": "2s", "seed": 1}, "no effect"),
+        (RING, {"dimension": 0, "from": 0, "to": 2, "at": "2s"}, "no such link"),
+        (RING, {"dimension": 1, "from": 0, "to": 1, "at": "2s"}, "allowed: 0 to 0"),
+        (RING, {"from": 0, "to": 1, "at": "2s"}, "missing"),
+        (RING, {"gpu": 4, "at": "2s"}, "allowed: 0 to 3"),
+        (RING, {"gpu": 1, "at": "2s", "for": "1s"}, "loses its state"),
+        (RING, {"gpu": 1, "at": "2s", "slower": 0.5}, "stragglers"),
+        (RING, {"switch": "leaf0", "at": "2s"}, "describe a graph"),
+        (spines(2), {"link": "leaf7->spine0", "at": "2s"}, "no link has the name"),
+        (spines(2), {"nic": "nic0", "at": "2s"}, "the graph has no nic"),
+        (spines(2), {"switch": "npu0", "at": "2s"}, "no switch has the name"),
+        (spines(2), {"rack": "rack0", "at": "2s"}, "no rack is called"),
+        (spines(2), {**GRID_LINK, "at": "2s"}, "is a graph"),
+    ],
+)
+def test_entries_without_a_meaning_are_refused(described: Any, entry: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_network_alone({**described, "failures": [entry]})
+
+
+def test_recovery_without_failures_is_refused() -> None:
+    for described in (RING, spines(2)):
+        with pytest.raises(InputError, match="no effect without"):
+            read_network_alone({**described, "recovery": {"retries": 1}})
+
+
+@pytest.mark.parametrize("model", ["analytical", "link", "packet"])
+def test_other_models_refuse_failures(model: str) -> None:
+    described = {**RING, "failures": [{**GRID_LINK, "at": "2s"}]}
+    workload = collective(4, "all_reduce", BYTES)
+    with pytest.raises(UsageError, match="--network-model flow"):
+        run(workload, network=described, system=system("ring", 1, profile="corrected"), model=model)
+
+
+def test_a_record_of_causes_is_refused() -> None:
+    described = {**RING, "failures": [{**GRID_LINK, "at": "2s"}]}
+    with pytest.raises(UsageError, match='"failures", and a record of causes'):
+        simulate(
+            collective(4, "all_reduce", BYTES),
+            network=described,
+            system=system("ring", 1, profile="corrected"),
+            model="flow",
+            detail="path",
+        )
+
+
+def random_failures(draw: Random, described: Any) -> dict[str, Any]:
+    """Return failures of a random graph, and rules of senders that bound the run."""
+    graph = read_network_alone(described).fabric.graph  # type: ignore[union-attr]
+    switches = [name for name, kind in zip(graph.names, graph.kinds.tolist(), strict=True) if kind == 2]
+    failures = []
+    for _ in range(draw.choice((1, 1, 2, 3))):
+        kind = draw.choice(("link", "port", "switch") if switches else ("link", "port"))
+        name = draw.choice(switches if kind == "switch" else graph.link_names)
+        if draw.random() < 0.6:  # the same for all places, which leaves ranks alike
+            name = "->".join(
+                re.sub(r"\d+$", "*", end) if draw.random() < 0.7 else end for end in name.split("->")
+            )
+        entry: dict[str, Any] = {kind: name, "at": f"{draw.choice((0, 1, 7, 20, 60))}us"}
+        if draw.random() < 0.7:
+            entry["for"] = f"{draw.choice((3, 30, 300))}us"
+        if draw.random() < 0.4:
+            entry["slower"] = draw.choice((0.1, 0.5))
+        failures.append(entry)
+    recovery = {"detection": f"{draw.choice((2, 11, 50))}us", "retries": draw.choice((1, 7)), "probe": "1us"}
+    recovery["fail-over"] = draw.random() < 0.5
+    return {"failures": failures, "recovery": recovery}
+
+
+def random_machine(draw: Random) -> Any:
+    speed = {"bandwidth": "50GB/s", "latency": "500ns"}
+    graph: dict[str, Any] = draw.choice(
+        (
+            {"generator": "leaf-spine", "leaves": 2, "spines": 2, "npus-per-leaf": 4},
+            {"generator": "leaf-spine", "leaves": 4, "spines": 3, "npus-per-leaf": 2},
+            {"generator": "fat-tree", "k": 4},
+            {"generator": "torus", "sizes": [3, 3]},
+            {"generator": "rail-optimised", "nodes": 4, "npus-per-node": 2, "nodes-per-leaf": 2, "spines": 2},
+        )
+    )
+    if graph["generator"] == "rail-optimised":
+        graph = {**graph, "inside": {"bandwidth": "450GB/s", "latency": "300ns"}}
+    described: dict[str, Any] = {"graph": {**graph, **speed}}
+    routing = draw.choice((None, None, "ecmp", "destination", "shortest"))
+    if routing and graph["generator"] != "torus":
+        described["routing"] = routing
+    if draw.random() < 0.2:
+        described["protocol"] = {"preset": "roce"}
+    described["logical-dimensions"] = [read_network_alone(described).ranks]
+    return described
+
+
+def differs(seed: int) -> str:
+    """Return how the folded run of a random case differs from the whole one; empty: not at all."""
+    draw = Random(seed)
+    described = random_machine(draw)
+    described |= random_failures(draw, described)
+    build = TraceBuilder()
+    for _ in range(draw.choice((1, 2))):
+        build.collective(
+            draw.choice(("all_to_all", "all_reduce", "all_gather")), draw.choice((1 << 20, 3_000_001))
+        )
+    on = system(draw.choice(("ring", "direct")), 1, profile="corrected")
+    on["all-to-all-implementation"] = ["direct"]
+    workload = Workload.of([build.build()] * described["logical-dimensions"][0])
+    results = []
+    for fold in (True, False):
+        try:
+            result = simulate(workload, network=described, system=on, model="flow", fold=fold)
+            results.append((result.finish_ns.tolist(), result.outcome.messages))
+        except StallError as stall:
+            results.append((str(stall).split(":")[0], 0))
+    return "" if results[0] == results[1] else f"{seed}: {described}: {results}"
+
+
+def test_random_failures_fold_exactly() -> None:
+    assert [text for seed in FEW_CASES if (text := differs(seed))] == []
+
+
+@pytest.mark.deep
+def test_many_random_failures_fold_exactly() -> None:
+    assert [text for seed in MANY_CASES if (text := differs(seed))] == []
+
+
+def test_a_stall_is_written_and_exits_with_one(tmp_path: Path) -> None:
+    from et_sim.cli import main
+    from et_sim.views import open_run
+
+    network = tmp_path / "network.yml"
+    network.write_text(
+        "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 1GB/s ]\nlatency: [ 0 ]\n"
+        "failures: [ { dimension: 0, from: 0, to: 1, at: 1ms } ]\n"
+    )
+    (tmp_path / "system.json").write_text('{"profile": "corrected", "all-reduce-implementation": ["ring"]}')
+    assert main(["make", "all_reduce", "--ranks", "4", "--bytes", "8MB", "-o", f"{tmp_path}/sum"]) == 0
+    words = ["run", f"{tmp_path}/sum", "--network-model", "flow", "--out", f"{tmp_path}/run"]
+    words += ["--system", f"{tmp_path}/system.json", "--network", str(network)]
+    assert main(words) == 1
+    assert "failed at 1 ms" in str(open_run(tmp_path / "run").stall)
