@@ -297,6 +297,7 @@ TABLES = (
     KeyTable("search", texts.SEARCH, keys_of(SearchSpec)),
     KeyTable("workload of a sweep", texts.MADE, recipe_keys({"make": "llm"})),
     KeyTable("workload of a sweep", texts.MICROBENCHMARK, recipe_keys({"make": "all_reduce"})),
+    KeyTable("workload of a sweep", texts.SERVED, recipe_keys({"make": "serving"})),
     KeyTable("plan of a sweep", texts.PLAN, keys_of(Plan)),
 )
 

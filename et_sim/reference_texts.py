@@ -395,6 +395,10 @@ MICROBENCHMARK = """
 With `make` and the name of a collective:
 """
 
+SERVED = """
+With `make: serving`, which serves requests as `et-sim serve` does:
+"""
+
 PLAN = """
 The keys of `plan` are options of `et-sim make llm`:
 """

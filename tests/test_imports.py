@@ -74,6 +74,7 @@ ALLOWED: dict[str, set[str]] = {
         "machine",
         "network.registry",
         "run",
+        "serving",
         "tables",
         "timeline",
         "trace",

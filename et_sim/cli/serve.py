@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec.structs import replace
-
 from et_sim.basics.declared_options import Command, Count, Option, OptionGroup
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import in_shell
@@ -31,8 +29,7 @@ from et_sim.serving.engines import DEFAULT
 
 if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
-    from et_sim.serving.batcher import Policy
-    from et_sim.serving.engines.description import Engine
+    from et_sim.serving.results import Serving
     from et_sim.serving.serve import Setup
 
 
@@ -77,6 +74,16 @@ class Options(ReplicaOptions):
         int | None, "first requests that are not counted (default: 2 for each of --concurrency with closed)"
     ] = None
     seed: Annotated[int | None, "seed of the arrivals and lengths that are drawn (default: 0)"] = None
+    rate: Annotated[
+        float | None, "stretch times of arrival to so many requests a second on average (default: as given)"
+    ] = None
+    find_rate: Annotated[
+        bool, "serve at the largest rate at which enough requests keep --ttft and --tpot; print those tried"
+    ] = False
+    good_share: Annotated[float | None, "with --find-rate: enough requests (default: 0.99 of all)"] = None
+    tolerance: Annotated[
+        float | None, "with --find-rate: ratio by which a larger rate might do, too (default: 0.02)"
+    ] = None
     out: Annotated[Path | None, "directory to write (default: ./NAME.serve)"] = None
     json: Annotated[bool, "print the content of summary.json"] = False
     replicas: Annotated[Count, "replicas for both prompts and output tokens (default: 1)", SERVING] = None
@@ -110,6 +117,9 @@ class Options(ReplicaOptions):
         None
     )
     block: Annotated[int | None, "tokens whose cache is allocated together", SERVING] = None
+    prompt_every: Annotated[
+        int | None, "admit prompts to each N-th pass only, so that groups of --dp do so together", SERVING
+    ] = None
     cache_tokens: Annotated[Count, "tokens of a replica's cache, as an engine's log states them", SERVING] = (
         None
     )
@@ -139,6 +149,14 @@ class Options(ReplicaOptions):
         SERVING,
     ] = None
     memory_share: Annotated[float | None, "share of memory in the engine's rule of the cache", SERVING] = None
+    speculate: Annotated[
+        str | None,
+        "drafts that a pass verifies: mtp:N, ngram:N or MODEL:N, each of N tokens of a sequence",
+        SERVING,
+    ] = None
+    acceptance: Annotated[
+        float | None, "tokens of a pass that a sequence keeps on average, from 1 to N + 1", SERVING
+    ] = None
     ttft: Annotated[Time, "the longest time to first token of a good request, such as 200ms", SERVING] = None
     tpot: Annotated[Time, "the longest time per output token of a good request, such as 20ms", SERVING] = None
     system: Annotated[str | None, HELP["system"], MACHINE] = None
@@ -154,7 +172,6 @@ class Options(ReplicaOptions):
 def run(options: Options) -> int:
     """Serve, write the directory, and print the summary."""
     from et_sim.cli.progress import Progress
-    from et_sim.serving.serve import serve
     from et_sim.timeline import check_target
     from et_sim.views.serving import summary_lines
     from et_sim.views.text import terminal_width
@@ -164,7 +181,7 @@ def run(options: Options) -> int:
     model, setup, machine = _read(options)
     with Progress() as progress:
         progress.stage("serving")
-        serving = serve(options.requests, model, setup, machine, progress.serving)
+        serving = _served(options, model, setup, machine, progress.serving)
         progress.stage("adding up and writing")
         serving.write(target)
     for notice in serving.manifest["warnings"]:
@@ -179,85 +196,47 @@ def run(options: Options) -> int:
     return 0
 
 
+def _served(options: Options, model: Any, setup: Setup, machine: RunOptions, report: Any) -> Serving:
+    """Return the results of serving, at the largest good rate if it is wanted."""
+    from et_sim.serving.rates import RateGoal, serve_at_largest_rate
+    from et_sim.serving.serve import serve
+
+    wanted = {"share": options.good_share, "tolerance": options.tolerance}
+    goal: dict[str, float] = {name: value for name, value in wanted.items() if value is not None}
+    if options.find_rate:
+        if options.rate is not None:
+            raise UsageError("--rate and --find-rate cannot be combined", remedy="leave one of them out")
+        return serve_at_largest_rate(options.requests, model, setup, machine, RateGoal(**goal), report)
+    for name in goal:
+        flag = "--good-share" if name == "share" else "--tolerance"
+        raise UsageError(f"{flag} requires --find-rate", remedy="give both, or leave it out")
+    return serve(options.requests, model, setup, machine, report)
+
+
 def _name(requests: str) -> str:
     return requests.partition(":")[0] if ":" in requests else Path(requests).stem
 
 
 def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     """Return the model, the setup of serving, and the machine."""
-    from et_sim.serving.caching import Caching
-    from et_sim.serving.clients import Client
-    from et_sim.serving.engines.reading import read_engine
-    from et_sim.serving.results import Objectives
-    from et_sim.serving.serve import Setup
-    from et_sim.serving.transfers import WHOLE
+    from msgspec.structs import fields
+
+    from et_sim.serving.described import ServingChoices, setup_of
 
     plan = read_plan(options)
+    names = {field.name for field in fields(ServingChoices)} - {"decode"}
+    choices = ServingChoices(**{name: getattr(options, name) for name in names}, decode=_of_decode(options))
     model = read_model(options, plan)
-    engine = read_engine(options.engine)
-    policy = _policy(options, engine)
-    replicas, prefill = _replicas(options)
-    setup = Setup(
-        plan=plan,
-        replicas=replicas,
-        prefill_replicas=prefill,
-        decode_plan=replace(plan, **changed) if (changed := _of_decode(options)) else None,
-        policy=policy,
-        context_step=options.context_step,
-        memory_share=options.memory_share,
-        capacity_bytes=options.capacity or 0,
-        cache_tokens=options.cache_tokens or 0,
-        client=Client(options.concurrency or 0, options.lengths, options.warm_up, options.seed),
-        engine=engine,
-        caching=Caching.of(options.prefix_cache, options.router, options.offload),
-        transfer=options.transfer or WHOLE,
-        objectives=Objectives(int(options.ttft or 0), int(options.tpot or 0)),
-    )
-    return model, setup, run_options(options)
-
-
-def _policy(options: Options, engine: Engine) -> Policy:
-    """Return the batching of the engine, with the options that override it."""
-    from et_sim.serving.batcher import Policy
-
-    own = Policy(engine.policy, min(engine.max_batch, engine.token_budget), engine.token_budget, engine.block)
-    given = {
-        "name": options.policy,
-        "max_batch": options.max_batch,
-        "token_budget": options.token_budget,
-        "block": options.block,
-    }
-    given = {name: value for name, value in given.items() if value is not None}
-    if "token_budget" in given:
-        given.setdefault("max_batch", min(own.max_batch, max(options.token_budget or 0, 1)))
-    return replace(own, **given)
+    return model, setup_of(choices, plan, model), run_options(options)
 
 
 def _of_decode(options: Options) -> dict[str, int]:
     """Return the fields of the plan that decode replicas have apart."""
-    values = {field: getattr(options, name) for name, field in DECODE_OPTIONS.items()}
-    return {field: value for field, value in values.items() if value is not None}
-
-
-def _replicas(options: Options) -> tuple[int, int]:
-    """Return the number of replicas that generate tokens, and of those only for prompts."""
-    prefill, decode, both = options.prefill_replicas, options.decode_replicas, options.replicas
-    if prefill is None and decode is None:
-        for field in _of_decode(options):
-            name = next(option for option, named in DECODE_OPTIONS.items() if named == field)
-            raise UsageError(
-                f"--{name.replace('_', '-')} requires separate decode replicas",
-                remedy="give --decode-replicas, too",
-            )
-        return both or 1, 0
-    if both is not None:
+    given = {name: getattr(options, name) for name in DECODE_OPTIONS}
+    given = {name: value for name, value in given.items() if value is not None}
+    if given and options.decode_replicas is None and options.prefill_replicas is None:
         raise UsageError(
-            "--replicas cannot be combined with separate prefill and decode replicas",
-            remedy="leave out --replicas, or --prefill-replicas and --decode-replicas",
+            f"--{next(iter(given)).replace('_', '-')} requires separate decode replicas",
+            remedy="give --decode-replicas, too",
         )
-    if prefill is None or decode is None:
-        raise UsageError(
-            "prefill replicas and decode replicas require each other",
-            remedy="give both --prefill-replicas and --decode-replicas",
-        )
-    return decode, prefill
+    return {DECODE_OPTIONS[name]: value for name, value in given.items()}

@@ -25,7 +25,8 @@ from msgspec import Struct
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.lazy_names import loaded
 from et_sim.serving.prefixes import Found, HeldBlocks, Holding, PrefixCache, path_of
-from et_sim.serving.requests import Request
+from et_sim.serving.sequences import NEVER, ServedSequence
+from et_sim.serving.speculation import Speculation
 from et_sim.workloads.inference.memory import CacheUnits
 
 PREFILL_FIRST, CHUNKED, STATIC = "prefill-first", "chunked", "static"
@@ -48,6 +49,7 @@ class Policy(Struct, frozen=True):
     max_batch: int = 256  # sequences that run at a time
     token_budget: int = 2048  # of a batch; of its prompts if they are not processed in parts
     block: int = 16  # tokens whose cache is allocated together
+    prompt_every: int = 1  # prompts are in each pass of this number, unless no sequence has a token to get
 
     def __post_init__(self) -> None:
         if self.name not in POLICIES:
@@ -57,6 +59,7 @@ class Policy(Struct, frozen=True):
             ("max-batch", self.max_batch),
             ("token-budget", self.token_budget),
             ("block", self.block),
+            ("prompt-every", self.prompt_every),
         ):
             if not 1 <= value <= 10**9:
                 raise UsageError(f"--{option} is {value}", remedy="give a number from 1 to 1,000,000,000")
@@ -90,49 +93,6 @@ class Batching:
         raise NotImplementedError
 
 
-NEVER = -1
-
-
-class ServedSequence(Struct, eq=False):
-    """A request that is being served."""
-
-    request: Request
-    produced: int = 0  # tokens
-    cached: int = 0  # tokens
-    blocks: int = 0
-    is_elsewhere: bool = False  # its cache is on another replica
-    replica: int = NEVER
-    decode_replica: int = NEVER
-    scheduled_ns: int = NEVER
-    first_token_ns: int = NEVER
-    finish_ns: int = NEVER
-    transfer_ns: int = NEVER
-    preemptions: int = 0
-    hit_tokens: int = 0  # of the prompt, which were there when it began
-    loaded_tokens: int = 0  # of all begins, which came from remote memory
-    held: Holding | None = None  # blocks by content
-
-    @property
-    def all_tokens(self) -> int:
-        """Return the number of tokens of the prompt, and of those that followed."""
-        return self.request.prompt + self.produced
-
-    @property
-    def pending(self) -> int:
-        """Return the number of tokens that are not cached."""
-        return self.all_tokens - self.cached
-
-    @property
-    def is_done(self) -> bool:
-        """Return whether all requested tokens are produced."""
-        return self.produced == self.request.output
-
-    @property
-    def left(self) -> int:
-        """Return the number of tokens still to be processed, if the cache is never lost."""
-        return self.request.prompt + self.request.output - 1 - self.cached
-
-
 NOTHING = Found(0, 0)
 
 
@@ -163,8 +123,11 @@ class Batcher:
         units: CacheUnits | None = None,
         prefixes: PrefixCache | None = None,
         remote: PrefixCache | None = None,
+        speculation: Speculation | None = None,
     ) -> None:
         self.policy, self.prefixes, self.remote = policy, prefixes, remote
+        self._speculation = speculation
+        self.drafts = 0 if speculation is None else speculation.tokens
         self.loads: list[Share] = []  # that begin, with the tokens to be loaded
         self.loaded: deque[ServedSequence] = deque()  # that may be in a batch
         self._needed = partial(blocks_for, block=policy.block) if units is None else units.of
@@ -174,6 +137,7 @@ class Batcher:
         self.coming: list[ServedSequence] = []  # their cache is on its way here
         self.preemptions = 0
         self.left = 0  # tokens that are still to be processed
+        self._passes = -1  # the number of the one that is under way
         self.has_begun = False  # sequences, with the last batch
         self._is_full = False
         self._batching = policy.batching
@@ -181,7 +145,7 @@ class Batcher:
     @property
     def repeats(self) -> bool:
         """Return whether batches of single tokens repeat, by the rules of the policy."""
-        return self._batching.repeats
+        return self._batching.repeats and self.policy.prompt_every == 1
 
     @property
     def used(self) -> int:
@@ -190,7 +154,7 @@ class Batcher:
 
     def fits(self, tokens: int) -> bool:
         """Return whether a sequence with this number of cached tokens could ever run."""
-        return self._needed(tokens) <= self.blocks
+        return self._needed(tokens + self.drafts) <= self.blocks
 
     # Beginning and ending.
 
@@ -278,7 +242,10 @@ class Batcher:
 
     def next_batch(self) -> list[Share]:
         """Return the next batch; empty if there is nothing to do."""
+        self._passes += 1
         self.has_begun = False
+        if self._passes % self.policy.prompt_every and (shares := self.single_tokens()):
+            return shares
         batch = self._batching.next_batch(self)
         if not batch and self.loaded:  # the last running sequence has lost its cache
             batch = self._batching.next_batch(self)
@@ -334,19 +301,19 @@ class Batcher:
         return shares
 
     def single_tokens(self) -> list[Share]:
-        """Return a token of each sequence whose prompt is cached, as far as there are blocks."""
+        """Return a token and drafts of each sequence whose prompt is cached, as far as there are blocks."""
         shares: list[Share] = []
         at = 0
         while at < len(self.running):
             sequence = self.running[at]
             if sequence.pending == 1 and self._grow(sequence):
-                shares.append(Share(sequence, 1))
+                shares.append(Share(sequence, 1 + self.drafts))
             at += 1
         return shares
 
     def _grow(self, sequence: ServedSequence) -> bool:
-        """Allocate blocks for one more token; return whether the sequence kept its blocks."""
-        while missing := self._needed(sequence.all_tokens) - sequence.blocks:
+        """Allocate blocks for one more token and drafts; return whether the sequence kept its blocks."""
+        while (missing := self._needed(sequence.all_tokens + self.drafts) - sequence.blocks) > 0:
             if taken := min(missing, self.free):
                 self.free -= taken
                 sequence.blocks += taken
@@ -372,6 +339,16 @@ class Batcher:
         """End a pass; return the sequences that got a token."""
         given = []
         for sequence, tokens in batch:
+            if self._speculation is not None and tokens > sequence.pending:
+                kept = self._speculation.kept(sequence.verified)
+                kept = min(kept, sequence.request.output - sequence.produced)
+                sequence.verified += 1
+                sequence.produced += kept
+                sequence.cached += kept
+                self.left -= kept
+                self._keep(sequence)
+                given.append(sequence)
+                continue
             sequence.cached += tokens
             self.left -= tokens
             self._keep(sequence)

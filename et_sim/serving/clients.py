@@ -27,6 +27,7 @@ from et_sim.serving.requests import (
     checked_seed,
     counts_of_rule,
 )
+from et_sim.serving.stretching import at_rate
 
 COUNTED = 10  # requests of a closed loop for each one under way
 WARM_UP = 2  # likewise, before those
@@ -39,6 +40,7 @@ class Client(Struct, frozen=True):
     lengths: float = 1.0  # lengths are uniform between this share of the given one and all of it
     warm_up: int | None = None  # requests that are not counted; None: by the rule of closed loops
     seed: int | None = None  # of arrivals and lengths; None: 0
+    rate: float = 0.0  # requests per second to which times of arrival are stretched; 0: as given
 
     def __post_init__(self) -> None:
         if not 0 < self.lengths <= 1:
@@ -67,6 +69,11 @@ def read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
             "--lengths is only for requests that are made by a rule without sessions", remedy="leave it out"
         )
     checked_seed(client.seed)
+    if client.rate and (client.concurrency or (isinstance(given, str) and given.startswith(CLOSED))):
+        cause = (
+            "--rate is for requests that arrive at times of their own, and a closed loop waits for answers"
+        )
+        raise UsageError(cause, remedy="leave out --rate, or --concurrency")
     if isinstance(given, str) and given.startswith(CLOSED):
         return _closed(given, client)
     requests = read_requests(given, client.seed) if isinstance(given, str) else tuple(given)
@@ -75,6 +82,7 @@ def read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
     if client.concurrency:
         requests = _without_arrivals(given, requests)
     requests = _varied(requests, client)
+    requests = at_rate(requests, client.rate) if client.rate else requests
     warm_up = client.warm_up or 0
     if not 0 <= warm_up < len(requests):
         remedy = f"give a number from 0 to {len(requests) - 1}, since each counts or warms up"

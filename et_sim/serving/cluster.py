@@ -24,23 +24,19 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.serving.batcher import Batcher, Policy, Share
-from et_sim.serving.batcher import ServedSequence as Served
 from et_sim.serving.caching import BY_PREFIX, Caching
-from et_sim.serving.engines.description import FREE_OF_COST, Engine, is_prompt
+from et_sim.serving.drafting import Drafting, by_work
+from et_sim.serving.engines.description import FREE_OF_COST, Engine
 from et_sim.serving.prefixes import HeldBlocks
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import NONE, Request
+from et_sim.serving.sequences import ServedSequence as Served
 from et_sim.serving.steady import SteadyPasses, is_steady
 from et_sim.serving.transfers import Transfer, Transfers, Window
 from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
 from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache
 
 ARRIVES, PASS_ENDS, CACHE_ARRIVES, CACHE_IS_LOADED = range(4)
-
-
-def by_work(loads: Sequence[Batch]) -> tuple[Batch, ...]:
-    """Return the batches of groups with the most work first, so that fewer passes differ."""
-    return tuple(sorted(loads, key=lambda load: (load.prefill.pairs, load.decode.keys, load.tokens))[::-1])
 
 
 class ReplicaPass(NamedTuple):
@@ -94,6 +90,7 @@ class ServingCluster(Struct):
     has_common_memory: bool = False  # remote memory is one for all replicas
     layers: int = 1  # of the model, whose kernels the host launches
     expert_layers: int = 0  # of these, those with experts
+    drafting: Drafting | None = None
     by_layers: bool = False  # caches are sent while their prompts are computed
     replicas: list[Replica] = field(default_factory=list)
     iterations: list[ReplicaPass] = field(default_factory=list)
@@ -112,8 +109,9 @@ class ServingCluster(Struct):
         common = choice.new_remote(block) if self.has_common_memory else None
         for pool in self.pools:
             for place in range(pool.groups):
-                remote = common or choice.new_remote(block)
-                batcher = Batcher(self.policy, pool.blocks, pool.units, choice.new(block), remote)
+                speculation = self.drafting.speculation if self.drafting and pool.work != PREFILL else None
+                caches = choice.new(block), common or choice.new_remote(block)
+                batcher = Batcher(self.policy, pool.blocks, pool.units, *caches, speculation)
                 self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
 
     def serve(self, requests: Sequence[Request], concurrency: int = 0, warm_up: int = 0) -> None:
@@ -292,6 +290,8 @@ class ServingCluster(Struct):
         loads = [Batch.of(self.engine.padded(each), self.context_step, self.sights) for each in segments]
         took = self.times.pass_ns(groups[0].pool, loads[0] if len(loads) == 1 else by_work(loads))
         end = now + max(self._pass_ns(took, batch) for batch in loads)
+        if self.drafting is not None:
+            end += self.drafting.ns(groups[0].pool, segments, self.engine, self.context_step)
         for replica, shares, batch, of_batch in zip(groups, batches, loads, segments, strict=True):
             replica.is_busy, replica.begun_ns = True, now
             for sequence, _ in shares:
@@ -305,7 +305,7 @@ class ServingCluster(Struct):
                         end,
                         len(shares),
                         batch.prefill.tokens,
-                        sum(not is_prompt(segment) for segment in of_batch),
+                        sum(not segment.is_prompt for segment in of_batch),
                         sum(segment.context for segment in of_batch),
                         replica.batcher.used,
                         len(replica.batcher.waiting),
@@ -322,7 +322,7 @@ class ServingCluster(Struct):
         pool, batcher, count = replica.pool, replica.batcher, len(shares)
         if others or pool.work == PREFILL or pool.units or self.sights or not batcher.repeats:
             return end
-        if batcher.has_begun or not is_steady(shares):
+        if self.drafting is not None or batcher.has_begun or not is_steady(shares):
             return end
         passes, own = SteadyPasses(batcher, shares), sum(sequence.cached for sequence, _ in shares)
         padded = self.engine.padded(_segments(shares))
@@ -345,4 +345,8 @@ class ServingCluster(Struct):
 
 
 def _segments(shares: Sequence[Share]) -> list[Segment]:
-    return [Segment(tokens, sequence.cached, tokens == sequence.pending) for sequence, tokens in shares]
+    """Return the segments of a batch; tokens that are more than the pending ones are drafts."""
+    return [
+        Segment(tokens, sequence.cached, tokens >= sequence.pending, max(tokens - sequence.pending, 0))
+        for sequence, tokens in shares
+    ]

@@ -14,6 +14,7 @@ from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from et_sim.trace import Workload
 from et_sim.workloads.axes import Axes
@@ -27,6 +28,7 @@ BLOCK = 64  # multiples of the unit that are simulated together
 MOST_UNFOLDED = 8  # ranks; the search for equal ones takes longer than their simulation
 
 Ranks = tuple[int, ...]
+Groups = tuple[Ranks, ...]
 
 
 class MessageTimes(NamedTuple):
@@ -36,26 +38,50 @@ class MessageTimes(NamedTuple):
     received_ns: int
 
 
-class ExchangeTimes:
-    """The times of exchanges and messages by their ranks; None: ranks are not done at the same time."""
+class KnownExchanges(Struct):
+    """The times of exchanges and messages of one machine; None: ranks are not done at the same time.
 
-    def __init__(self, axes: Axes, simulate: Callable[[Workload, bool], Any]) -> None:
+    They depend on the ranks alone, whatever axes and models these belong to.
+    """
+
+    exchanges: dict[tuple[Groups, str, int], int | None] = field(default_factory=dict)
+    messages: dict[tuple[Ranks, int, int], MessageTimes | None] = field(default_factory=dict)
+
+
+class ExchangeTimes:
+    """The times of exchanges and messages of a plan, which further ones take from those that are known."""
+
+    def __init__(
+        self, axes: Axes, simulate: Callable[[Workload, bool], Any], known: KnownExchanges | None = None
+    ) -> None:
         self._axes, self._simulate = axes, simulate
-        self._exchanges: dict[tuple[Ranks, ExchangeStep], int | None] = {}
-        self._messages: dict[tuple[Ranks, MessageStep], MessageTimes | None] = {}
+        self._known = known or KnownExchanges()
+        self._groups: dict[tuple[Ranks, tuple[str, ...]], Groups] = {}
         self._units: dict[tuple[Any, ...], int] = {}  # common divisors of the bytes of steps
 
     def ns(self, program: CountedProgram, step: ExchangeStep) -> int:
         """Return the time of an exchange that was added."""
-        if (found := self._exchanges[program.ranks, step]) is None:
+        if (found := self._known.exchanges[self._key(program, step)]) is None:
             raise NoChainError
         return found
 
     def message(self, program: CountedProgram, step: MessageStep) -> MessageTimes:
         """Return the times of a message that was added."""
-        if (found := self._messages[program.ranks, step]) is None:
+        if (found := self._known.messages[program.ranks, step.distance, step.bytes]) is None:
             raise NoChainError
         return found
+
+    def _key(self, program: CountedProgram, step: ExchangeStep) -> tuple[Groups, str, int]:
+        key = program.ranks, step.axes
+        if key not in self._groups:
+            first = np.array(program.ranks)
+            for axis in step.axes:
+                first = first - self._axes.place(axis, first) * self._axes[axis].stride
+            members: dict[int, list[int]] = {}
+            for rank, begin in zip(program.ranks, first.tolist(), strict=True):
+                members.setdefault(begin, []).append(rank)
+            self._groups[key] = tuple(map(tuple, members.values()))
+        return self._groups[key], step.kind, step.bytes
 
     def add(self, programs: Iterable[CountedProgram]) -> None:
         """Simulate the new exchanges and messages of programs."""
@@ -63,11 +89,11 @@ class ExchangeTimes:
             exchanges: dict[ExchangeStep, None] = {}
             messages: dict[int, dict[MessageStep, None]] = {}
             for step in exchanges_of(program):
-                if (program.ranks, step) not in self._exchanges:
+                if self._key(program, step) not in self._known.exchanges:
                     for size in self._block((program.ranks, step.kind, step.axes), step.bytes):
                         exchanges[step._replace(bytes=size)] = None
             for sent in messages_of(program):
-                if (program.ranks, sent) not in self._messages:
+                if (program.ranks, sent.distance, sent.bytes) not in self._known.messages:
                     for size in self._block((program.ranks, sent.distance, sent.tag), sent.bytes):
                         messages.setdefault(sent.distance, {})[sent._replace(bytes=size)] = None
             self._add_exchanges(program, exchanges)
@@ -82,18 +108,25 @@ class ExchangeTimes:
         return [size] if unit == size else sizes
 
     def _add_exchanges(self, program: CountedProgram, steps: Iterable[ExchangeStep]) -> None:
-        new = [step for step in steps if (program.ranks, step) not in self._exchanges]
+        known = self._known.exchanges
+        new = [step for step in steps if self._key(program, step) not in known]
         times = self._exchanged(program, new) if new else ()
-        self._exchanges.update(zip(((program.ranks, step) for step in new), times, strict=True))
+        known.update(zip((self._key(program, step) for step in new), times, strict=True))
 
     def _add_messages(self, program: CountedProgram, steps: Iterable[MessageStep]) -> None:
-        new = [step for step in steps if (program.ranks, step) not in self._messages]
+        known = self._known.messages
+        new = [step for step in steps if (program.ranks, step.distance, step.bytes) not in known]
         times = self._delivered(program, new) if new else ()
-        self._messages.update(zip(((program.ranks, step) for step in new), times, strict=True))
+        known.update(zip(((program.ranks, step.distance, step.bytes) for step in new), times, strict=True))
 
     def _exchanged(self, program: CountedProgram, steps: Sequence[ExchangeStep]) -> list[int | None]:
         """Return the time of each exchange; None from the first one that ranks leave at different times."""
-        if not all(self._stays_within(program.ranks, axes) for axes in {step.axes for step in steps}):
+        sizes = {
+            len(group) == self._axes.size(*step.axes)
+            for step in steps
+            for group in self._key(program, step)[0]
+        }
+        if not all(sizes):  # members are among other ranks
             return [None] * len(steps)
 
         def exchange(rank: Rank) -> None:
@@ -106,13 +139,6 @@ class ExchangeTimes:
         is_even = np.logical_and.accumulate((ends == ends[:1]).all(axis=0))
         times = np.diff(ends[0]).tolist()
         return [time if even else None for time, even in zip(times, is_even[1:].tolist(), strict=True)]
-
-    def _stays_within(self, ranks: Ranks, axes: tuple[str, ...]) -> bool:
-        """Return whether the members of all groups along axes are among some ranks."""
-        first = np.array(ranks)
-        for axis in axes:
-            first = first - self._axes.place(axis, first) * self._axes[axis].stride
-        return bool((np.unique(first, return_counts=True)[1] == self._axes.size(*axes)).all())
 
     def _delivered(self, program: CountedProgram, steps: Sequence[MessageStep]) -> list[MessageTimes | None]:
         """Return the times of messages over one distance, which all ranks of a program send together."""

@@ -24,7 +24,8 @@ from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
 from et_sim.serving.batcher import Policy
 from et_sim.serving.chains import Chains, KernelTimes, has_chains, trials
 from et_sim.serving.engines.description import EngineMemory
-from et_sim.serving.exchanges import ExchangeTimes
+from et_sim.serving.exchanges import ExchangeTimes, KnownExchanges
+from et_sim.serving.speculation import Speculation
 from et_sim.tables.summary import Scope
 from et_sim.trace import Workload
 from et_sim.trace.workload import MadeFor
@@ -95,14 +96,27 @@ class CacheRoom(Struct, frozen=True):
 
 
 def make_pool(
-    model: Model, plan: Plan, work: str, replicas: int, after: int, room: CacheRoom, policy: Policy
+    model: Model,
+    plan: Plan,
+    work: str,
+    replicas: int,
+    after: int,
+    room: CacheRoom,
+    policy: Policy,
+    speculation: Speculation | None = None,
 ) -> CachePool:
-    """Return a pool behind the ranks before `after`; `room`: for weights and cache, on an NPU."""
+    """Return a pool behind the ranks before `after`; `room`: for weights and cache, on an NPU.
+
+    The model that makes drafts has weights and a cache beside those of the other one.
+    """
     check(model, plan)
+    if speculation is not None:
+        speculation.check(plan)
     if not 1 <= replicas <= 10**6:
         raise UsageError(f"the number of replicas is {replicas}", remedy="give a number from 1 to 1,000,000")
     stages = range(plan.pipeline)
-    weights = [weight_bytes_of_stage(model, plan, place) for place in stages]
+    more = 0 if speculation is None else speculation.weight_bytes(plan)
+    weights = [weight_bytes_of_stage(model, plan, place) + more for place in stages]
     caches = [SequenceCache.of(model, plan, place) for place in stages]
     activations = room.rule.activation_bytes(model, plan, policy.token_budget)
     lengths = min(model.sequence, USUAL_LENGTH)
@@ -119,6 +133,9 @@ def make_pool(
             f"--cache-tokens is {room.tokens}, less than a block of {policy.block} tokens",
             remedy=f"give {policy.block} or more, or a smaller --block",
         )
+    if speculation is not None:
+        own = cache.bytes(lengths)
+        free = free * own // (own + speculation.cache_bytes(plan, lengths))
     units = cache.in_units(policy.block)
     blocks = units.all_of(room.tokens) or free // units.unit_bytes
     if blocks < 1:
@@ -163,8 +180,46 @@ class Times(Protocol):
         """Return the time in which a group of a pool loads the cache of these tokens from remote memory."""
 
 
+class FirstPass(Struct, frozen=True):
+    """The first pass of a run: its time, and the machine's notices."""
+
+    task: Task
+    manifest: Mapping[str, Any]
+    scope: Scope
+    replayed: int
+    ns: int
+
+
+class PlanTimes(Struct):
+    """Times of passes of one plan, and its chains by the engine that runs them."""
+
+    first: dict[GroupBatches, FirstPass] = field(default_factory=dict)
+    passes: dict[GroupBatches, int] = field(default_factory=dict)
+    chains: dict[MadeFor | None, Chains | None] = field(default_factory=dict)
+
+
+class MachineTimes(Struct):
+    """Times on one machine, which all plans, models and loads on it share."""
+
+    kernels: dict[MadeFor | None, KernelTimes] = field(default_factory=dict)
+    exchanges: dict[MadeFor | None, KnownExchanges] = field(default_factory=dict)
+    plans: dict[tuple[Any, ...], PlanTimes] = field(default_factory=dict)
+    transfers: dict[tuple[Any, ...], tuple[int, ...]] = field(default_factory=dict)
+    loads: dict[tuple[Model, ReplicaPlace, int], int] = field(default_factory=dict)
+
+    def of_kernels(self, task: Task, software: MadeFor | None) -> KernelTimes:
+        """Return the times of kernels of an engine."""
+        if software not in self.kernels:
+            self.kernels[software] = KernelTimes(times_of_kernels(task.machine))
+        return self.kernels[software]
+
+    def of_exchanges(self, software: MadeFor | None) -> KnownExchanges:
+        """Return the times of exchanges of an engine."""
+        return self.exchanges.setdefault(software, KnownExchanges())
+
+
 class SimulatedTimes(Struct):
-    """Times by simulation on a machine."""
+    """Times by simulation on a machine; `shared` has those of other plans on it."""
 
     model: Model
     options: RunOptions
@@ -172,12 +227,12 @@ class SimulatedTimes(Struct):
     manifest: Mapping[str, Any] = field(default_factory=dict)  # of the first pass
     passes: dict[tuple[int, GroupBatches], int] = field(default_factory=dict)
     transfers: dict[tuple[SentCache, ...], tuple[int, ...]] = field(default_factory=dict)
-    loads: dict[tuple[int, int], int] = field(default_factory=dict)
     scope: Scope = field(default_factory=lambda: Scope(includes=[], leaves_out=[]))  # of the first pass
     replayed: int = 0  # kernels of the first pass with recorded times
     exchanges: str = ""  # the engine whose own all-reduces run; empty: those of the machine's library
+    shared: MachineTimes = field(default_factory=MachineTimes)
     _tasks: dict[MadeFor | None, Task] = field(default_factory=dict)
-    _chains: dict[tuple[int, MadeFor | None], Chains | None] = field(default_factory=dict)  # of a pool
+    _plans: dict[int, PlanTimes] = field(default_factory=dict)  # by the first rank of a pool
 
     def pass_ns(self, pool: CachePool, batch: GroupBatches) -> int:
         """Return the time of a pass, simulated the first time."""
@@ -185,12 +240,25 @@ class SimulatedTimes(Struct):
             batch = batch[0]
         key = (pool.first_rank, batch)
         if key not in self.passes:
-            simulate = partial(self._simulated_pass, pool, batch)
-            if isinstance(batch, Batch) and (chains := self._chains_of(pool, self._software(batch))):
-                self.passes[key] = chains.pass_ns(batch, simulate)
-            else:
-                self.passes[key] = simulate()
+            known = self._plan_times(pool)
+            if not self._tasks:
+                known.passes[batch] = self._first_pass(known, pool, batch)
+            elif batch not in known.passes:
+                known.passes[batch] = self._new_pass(pool, batch)
+            self.passes[key] = known.passes[batch]
         return self.passes[key]
+
+    def _plan_times(self, pool: CachePool) -> PlanTimes:
+        if pool.first_rank not in self._plans:
+            key = self.model, pool.plan, pool.first_rank, self.exchanges
+            self._plans[pool.first_rank] = self.shared.plans.setdefault(key, PlanTimes())
+        return self._plans[pool.first_rank]
+
+    def _new_pass(self, pool: CachePool, batch: GroupBatches) -> int:
+        simulate = partial(self._simulated_pass, pool, batch)
+        if isinstance(batch, Batch) and (chains := self._chains_of(pool, self._software(batch))):
+            return chains.pass_ns(batch, simulate)
+        return simulate()
 
     def _software(self, batch: GroupBatches) -> MadeFor | None:
         """Return the engine of a pass, which runs from a graph unless it has prompts."""
@@ -200,20 +268,23 @@ class SimulatedTimes(Struct):
         return run_by(self.exchanges, eager=any(group.prefill.segments for group in groups))
 
     def _simulated_pass(self, pool: CachePool, batch: GroupBatches) -> int:
+        return self._simulated(self._workload(pool, batch))
+
+    def _workload(self, pool: CachePool, batch: GroupBatches) -> Workload:
         place = {"first": pool.first_rank, "ranks": self.npus}
         software = self._software(batch)
-        return self._simulated(make_replica(self.model, pool.plan, batch, **place, software=software))
+        return make_replica(self.model, pool.plan, batch, **place, software=software)
 
     def _chains_of(self, pool: CachePool, software: MadeFor | None) -> Chains | None:
         """Return the chains of a pool; None before the first pass, and on machines without chains."""
         if software not in self._tasks:
             return None
-        key = (pool.first_rank, software)
-        if key not in self._chains:
-            self._chains[key] = self._new_chains(self._tasks[software], pool)
-        return self._chains[key]
+        chains = self._plan_times(pool).chains
+        if software not in chains:
+            chains[software] = self._new_chains(self._tasks[software], pool, software)
+        return chains[software]
 
-    def _new_chains(self, task: Task, pool: CachePool) -> Chains | None:
+    def _new_chains(self, task: Task, pool: CachePool, software: MadeFor | None) -> Chains | None:
         if not has_chains(task):
             return None
 
@@ -222,16 +293,19 @@ class SimulatedTimes(Struct):
 
         known = sights(self.model)
         axes, _ = program(trials(known)[0])
-        exchanges = ExchangeTimes(axes, partial(self._outcome, task))
-        return Chains(program, trials(known), KernelTimes(times_of_kernels(task.machine)), exchanges)
+        exchanges = ExchangeTimes(axes, partial(self._outcome, task), self.shared.of_exchanges(software))
+        return Chains(program, trials(known), self.shared.of_kernels(task, software), exchanges)
 
     def ends_ns(self, caches: Sequence[SentCache]) -> Sequence[int]:
         """Return when each of some caches has arrived, simulated the first time."""
         key = tuple(caches)
         if key not in self.transfers:
-            sent = [cache for cache in caches if cache.tokens]
-            ends = iter(self._arrivals(sent) if sent else ())
-            self.transfers[key] = tuple(next(ends) if cache.tokens else cache.begin_ns for cache in caches)
+            known, named = self.shared.transfers, (self.model, *key)
+            if named not in known:
+                sent = [cache for cache in caches if cache.tokens]
+                ends = iter(self._arrivals(sent) if sent else ())
+                known[named] = tuple(next(ends) if cache.tokens else cache.begin_ns for cache in caches)
+            self.transfers[key] = known[named]
         return self.transfers[key]
 
     def _arrivals(self, caches: Sequence[SentCache]) -> list[int]:
@@ -246,16 +320,14 @@ class SimulatedTimes(Struct):
 
     def load_ns(self, pool: CachePool, tokens: int) -> int:
         """Return the time of a load by the first group of a pool, simulated the first time."""
-        key = (pool.first_rank, tokens)
-        if key not in self.loads:
-            workload = make_load(self.model, pool.place(0), tokens=tokens, ranks=self.npus)
-            self.loads[key] = self._simulated(workload)
-        return self.loads[key]
+        place = pool.place(0)
+        key, known = (self.model, place, tokens), self.shared.loads
+        if key not in known:
+            known[key] = self._simulated(make_load(self.model, place, tokens=tokens, ranks=self.npus))
+        return known[key]
 
     def _simulated(self, workload: Workload) -> int:
         """Return the time until all ranks are done."""
-        if not self._tasks:
-            return self._first(workload)
         return int(self._outcome(self._task(workload), workload).finish_ns.max(initial=0))
 
     def _task(self, workload: Workload) -> Task:
@@ -272,13 +344,19 @@ class SimulatedTimes(Struct):
             raise EtSimError("a forward pass does not complete", remedy="look at it with et-sim make and run")
         return outcome
 
-    def _first(self, workload: Workload) -> int:
+    def _first_pass(self, known: PlanTimes, pool: CachePool, batch: GroupBatches) -> int:
         """Run the first pass as a whole run, which checks the machine and collects notices."""
-        result = api.execute(workload, self.options)
-        if stall := result.stall:
-            raise stall.as_error()
-        self.manifest = result.manifest
-        summary = result.summary()
-        self.replayed, self.scope = int(summary["coverage"]["replayed"]), summary["scope"]
-        self._tasks[workload.software] = prepare(workload, self.options)
-        return int(result.makespan_ns)
+        if batch not in known.first:
+            workload = self._workload(pool, batch)
+            result = api.execute(workload, self.options)
+            if stall := result.stall:
+                raise stall.as_error()
+            summary, task = result.summary(), prepare(workload, self.options)
+            replayed = int(summary["coverage"]["replayed"])
+            known.first[batch] = FirstPass(
+                task, result.manifest, summary["scope"], replayed, int(result.makespan_ns)
+            )
+        first = known.first[batch]
+        self.manifest, self.scope, self.replayed = first.manifest, first.scope, first.replayed
+        self._tasks[self._software(batch)] = first.task
+        return first.ns

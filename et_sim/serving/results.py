@@ -22,12 +22,12 @@ from msgspec.structs import asdict
 
 from et_sim.machine.system_parts import Costs
 from et_sim.serving.batcher import Policy
-from et_sim.serving.batcher import ServedSequence as Served
 from et_sim.serving.caching import Caching
 from et_sim.serving.cluster import ReplicaPass
 from et_sim.serving.engines.description import EngineErrors
 from et_sim.serving.prefixes import ENDLESS
 from et_sim.serving.replicas import CachePool
+from et_sim.serving.sequences import ServedSequence as Served
 from et_sim.tables.registry import MANIFEST, SERVING_TABLES, SUMMARY
 from et_sim.tables.serving_summary import ServingSummary
 from et_sim.timeline.arrow_tables import FilledTable

@@ -20,6 +20,7 @@ from et_sim.serving.batcher import Policy
 from et_sim.serving.caching import Caching
 from et_sim.serving.clients import Client, read_traffic
 from et_sim.serving.cluster import ServingCluster
+from et_sim.serving.drafting import Drafting
 from et_sim.serving.engines.description import FREE_OF_COST, Engine
 from et_sim.serving.replicas import (
     BOTH,
@@ -27,17 +28,20 @@ from et_sim.serving.replicas import (
     PREFILL,
     CachePool,
     CacheRoom,
+    MachineTimes,
     SimulatedTimes,
     check_pools,
     make_pool,
 )
 from et_sim.serving.requests import NONE, RULES, Request
 from et_sim.serving.results import Objectives, Serving
+from et_sim.serving.speculation import TEXT, Speculation
 from et_sim.serving.transfers import LAYERS, TRANSFERS, WHOLE
 from et_sim.tables.summary import Scope
 from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
 from et_sim.workloads.inference.batch import check, check_length, sights
+from et_sim.workloads.inference.memory import SequenceCache
 from et_sim.workloads.inference.numbers import check_cache_type, unpacks_weights
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
@@ -63,6 +67,7 @@ class Setup(Struct, frozen=True):
     caching: Caching = field(default_factory=Caching)
     transfer: str = WHOLE  # of caches between replicas
     objectives: Objectives = field(default_factory=Objectives)
+    speculation: Speculation | None = None
 
     def __post_init__(self) -> None:
         if self.memory_share is not None and not 0 < self.memory_share <= 1:
@@ -78,10 +83,32 @@ class Setup(Struct, frozen=True):
                 "--transfer layers requires separate prefill and decode replicas",
                 remedy="give --prefill-replicas and --decode-replicas, too",
             )
+        if self.speculation is not None:
+            self._check_speculation(self.speculation)
         if not 1 <= self.context_step <= 10**9:
             raise UsageError(
                 f"--context-step is {self.context_step}", remedy="give a number from 1 (exact) up"
             )
+
+    def _check_speculation(self, speculation: Speculation) -> None:
+        tokens, batch, budget = 1 + speculation.tokens, self.policy.max_batch, self.policy.token_budget
+        if tokens * batch > budget:
+            raise UsageError(
+                f"{batch} sequences of {tokens} tokens exceed the {budget} of a pass",
+                remedy=f"give --max-batch {max(budget // tokens, 1)}, or a --token-budget",
+            )
+        if speculation.model is None:
+            return
+        for option, is_given in (
+            ("--offload", self.caching.remote_tokens > 0),
+            (f"--transfer {LAYERS}", self.transfer == LAYERS),
+        ):
+            if is_given:
+                raise UsageError(
+                    f"{option} moves only the cache of the model that is served, and drafts come from"
+                    f" {speculation.model.name}, which has a cache of its own",
+                    remedy=f"leave out {option}, or speculate with {TEXT}",
+                )
 
 
 def serve(
@@ -91,11 +118,13 @@ def serve(
     options: RunOptions,
     report: Callable[[int, int, int, int], None] = lambda *_: None,
     times_of: Callable[..., SimulatedTimes] = SimulatedTimes,
+    shared: MachineTimes | None = None,
 ) -> Serving:
     """Serve the requests of a file, or given ones.
 
     `report` gets the time, the finished requests, the number of requests, and that of distinct passes.
-    `times_of` makes the times of passes and transfers.
+    `times_of` makes the times of passes and transfers; `shared` holds those of kernels and exchanges that
+    were found on the machine before.
     """
     traffic = read_traffic(given, setup.client)
     requests = traffic.requests
@@ -111,8 +140,15 @@ def serve(
     npus = machine.network.ranks
     pools = _pools(model, setup, machine)
     check_pools(pools, npus)
-    _check_caching(setup.caching, model, machine, pools)
-    times = times_of(model, options, npus, exchanges=setup.engine.exchanges)
+    _check_caching(setup, model, machine)
+    shared = shared or MachineTimes()
+    times = times_of(model, options, npus, exchanges=setup.engine.exchanges, shared=shared)
+
+    drafting, drafts = None, times
+    if setup.speculation is not None:
+        if (drafting_model := setup.speculation.model) is not None:
+            drafts = times_of(drafting_model, options, npus, exchanges=setup.engine.exchanges, shared=shared)
+        drafting = Drafting(setup.speculation, drafts)
 
     def report_progress(now_ns: int, done: int) -> None:
         report(now_ns, done, len(requests), len(times.passes))
@@ -129,6 +165,7 @@ def serve(
         machine.memory.kind in SHARED_MEMORIES,
         model.layers,
         sum(map(model.has_experts, range(model.layers))),
+        drafting,
         setup.transfer == LAYERS,
     )
     cluster.serve(requests, traffic.concurrency, traffic.warm_up)
@@ -138,12 +175,13 @@ def serve(
         "npus": npus,
         "network_model": times.manifest["model"],
         "scope": _scope(times.scope, setup),
-        "simulated_passes": len(times.passes),
+        "simulated_passes": len(times.passes) + (len(drafts.passes) if drafts is not times else 0),
         "simulated_transfers": len(times.transfers),
         "context_step": setup.context_step,
         "engine": setup.engine.name,
         "concurrency": traffic.concurrency,
         "warm_up": traffic.warm_up,
+        **_facts_of(setup.speculation),
         "transfer": setup.transfer,
         "sessions": len({request.session for request in requests} - {NONE}),
         "kernels": "machine" if not times.replayed else "tflops and memory-gbps",
@@ -163,6 +201,13 @@ def serve(
     )
 
 
+def _facts_of(speculation: Speculation | None) -> dict[str, Any]:
+    if speculation is None:
+        return {}
+    names = ("source", "tokens", "acceptance")
+    return {"speculation": {name: getattr(speculation, name) for name in names}}
+
+
 def _on_machine(model: Model, plan: Plan, machine: Machine, options: RunOptions) -> Plan:
     """Return the plan with the datatypes that the machine multiplies in; refuse a cache in others."""
     if plan.data > 1 and model.experts is None:
@@ -175,13 +220,16 @@ def _on_machine(model: Model, plan: Plan, machine: Machine, options: RunOptions)
     return plan if plan.computes or not types else replace(plan, computes=",".join(types))
 
 
-def _check_caching(caching: Caching, model: Model, machine: Machine, pools: tuple[CachePool, ...]) -> None:
-    """Refuse a cache of prefixes that the model or the machine does not support."""
-    if caching.shares_blocks and any(pool.units for pool in pools):
-        raise UsageError(
-            f"layers of {model.name} keep different numbers of tokens, whose blocks are not shared",
-            remedy="leave out --prefix-cache and --offload",
-        )
+def _check_caching(setup: Setup, model: Model, machine: Machine) -> None:
+    """Refuse a cache of prefixes that the model, that of drafts, or the machine does not support."""
+    caching, speculation = setup.caching, setup.speculation
+    models = (model, None if speculation is None else speculation.model)
+    for each in filter(None, models if caching.shares_blocks else ()):
+        if not SequenceCache.of(each, Plan()).is_plain:
+            raise UsageError(
+                f"layers of {each.name} keep different numbers of tokens, whose blocks are not shared",
+                remedy="leave out --prefix-cache and --offload",
+            )
     if caching.remote_tokens and machine.memory.kind is MemoryKind.NONE:
         raise UsageError(
             "--offload requires a remote memory, such as the host's",
@@ -195,12 +243,15 @@ def _scope(of_pass: Scope, setup: Setup) -> Scope:
     lacking = [text for text in of_pass["leaves_out"] if text != MEMORY_UNKNOWN]
     host = ["times of the engine's host"] if setup.engine.name else []
     stores = ["stores of caches in remote memory"] if setup.caching.remote_tokens else []
+    drafts = setup.prefill_replicas and setup.speculation and setup.speculation.model
+    sent = ["the drafting model's cache in transfers"] if drafts else []
     return {
         "includes": [*of_pass["includes"], "queues of requests, and caches that fit memory", *host],
         "leaves_out": [
             "passes slowed by each other or by transfers",
             *([] if host else ["work between passes"]),
             *stores,
+            *sent,
             *lacking,
         ],
     }
@@ -219,11 +270,12 @@ def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[CachePool, ...
     if setup.memory_share is not None:
         rule = replace(rule, share=setup.memory_share)
     room = CacheRoom(rule, whole, reserved, setup.cache_tokens)
+    more = room, setup.policy, setup.speculation
     if not setup.prefill_replicas:
-        return (make_pool(model, setup.plan, BOTH, setup.replicas, 0, room, setup.policy),)
-    first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, 0, room, setup.policy)
+        return (make_pool(model, setup.plan, BOTH, setup.replicas, 0, *more),)
+    first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, 0, *more)
     plan = setup.decode_plan or setup.plan
-    second = make_pool(model, plan, DECODE, setup.replicas, first.end, room, setup.policy)
+    second = make_pool(model, plan, DECODE, setup.replicas, first.end, *more)
     return (first, second)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from et_sim.serving.batcher import NEVER, ServedSequence
+from et_sim.serving.sequences import NEVER, ServedSequence
 from et_sim.workloads.inference.transfers import SentCache
 
 WHOLE, LAYERS = "whole", "layers"

@@ -19,7 +19,8 @@ from et_sim.machine.system import peaks_of
 from et_sim.run.options import RunOptions
 from et_sim.sweeps.axes import Values
 from et_sim.sweeps.certificate import FullError
-from et_sim.sweeps.recipes import PLAN, for_preset, is_language_model, model_of, plan_of_recipe
+from et_sim.sweeps.recipes import for_preset, is_language_model, model_of, plan_of_recipe
+from et_sim.sweeps.servings import PLAN
 from et_sim.sweeps.space import Inputs, Space
 from et_sim.sweeps.wires import wires_of
 from et_sim.tables.sweep_tables import OF_STEPS

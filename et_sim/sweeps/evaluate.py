@@ -23,12 +23,15 @@ from et_sim.run.planning import KeptPlans, Planner
 from et_sim.run.workers import WorkerEndedError, WorkerPool, pickled
 from et_sim.sweeps.axes import Values
 from et_sim.sweeps.journal import Finished
+from et_sim.sweeps.recipes import is_serving, read_serving
+from et_sim.sweeps.servings import serve_point, serving_figures
 from et_sim.sweeps.space import Inputs, Space, Workshop
 from et_sim.tables.summary import Notice
 from et_sim.tables.sweep_tables import MADE_OF, OF_STEPS
 from et_sim.timeline.network_load import bottleneck
 
 if TYPE_CHECKING:
+    from et_sim.run.options import RunOptions
     from et_sim.run.result import Result
 
 
@@ -89,13 +92,12 @@ def evaluate(
     `save`: the directory for the whole run.
     """
     from et_sim.api import execute
-    from et_sim.run.options import RunOptions
 
     try:
+        options = inputs.options
+        if is_serving(inputs.workload):
+            return _evaluate_serving(inputs, workshop, options, save)
         workload = workshop.workload(inputs)
-        parts: dict[str, Any] = dict(inputs.parts)
-        parts |= {name: getattr(inputs, name) for name in ("machine", "model", "profile", "when_full")}
-        options = RunOptions(**parts)
         result = execute(workload, options, planner=planner)
     except EtSimError as error:
         return refused(error)
@@ -103,6 +105,17 @@ def evaluate(
         Path(save).parent.mkdir(parents=True, exist_ok=True)
         result.save(save)
     return figures(result)
+
+
+def _evaluate_serving(
+    inputs: Inputs, workshop: Workshop, options: RunOptions, save: str | None
+) -> dict[str, Any]:
+    recipe = read_serving(inputs.recipe)
+    serving = serve_point(recipe, workshop.folder, options, workshop.served_on(inputs))
+    if save is not None:
+        Path(save).parent.mkdir(parents=True, exist_ok=True)
+        serving.write(Path(save))
+    return serving_figures(serving)
 
 
 def refused(error: EtSimError) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from et_sim.sweeps.expressions import Condition, parse_condition
 from et_sim.sweeps.spec import SearchSpec, Sweep
 from et_sim.tables.sweep_tables import OBJECTIVES, Best
 
-BOUNDS, OPTUNA = "bounds", "optuna"
-METHODS = (BOUNDS, OPTUNA)
+BOUNDS, OPTUNA, ALL = "bounds", "optuna", "all"
+METHODS = (BOUNDS, OPTUNA, ALL)
 KEYS = {Best.LEAST: "minimise", Best.MOST: "maximise"}
 LIMITING = {Best.LEAST: (ast.LtE, ast.Lt), Best.MOST: (ast.GtE, ast.Gt)}
 USUAL_KEEP = 8

@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError, UsageError, did_you_mean
-from et_sim.basics.files import is_file
 from et_sim.basics.units import parse_bytes
 from et_sim.documents.keys import (
     Key,
@@ -26,10 +25,10 @@ from et_sim.documents.keys import (
     keys_by_field,
     keys_of,
     read,
-    read_keys,
 )
 from et_sim.documents.kinds import SIZE, count, text
 from et_sim.machine.presets import Preset, preset
+from et_sim.sweeps.servings import DECODE_PLAN, PLAN, PLANNED, SERVING, ServingRecipe, beside
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 from et_sim.workloads.training.plan import Plan, naming_fields, plan_of
 from et_sim.workloads.training.value_types import fields_of_machine
@@ -40,17 +39,9 @@ if TYPE_CHECKING:
 
 LLM, CNN, DLRM = "llm", "cnn", "dlrm"
 JOBS = (LLM, CNN, DLRM)
-MAKE, PLAN = "make", "plan"
+MAKE = "make"
 IMAGES = 32  # of a rank, as in et-sim make
 _PLACE, _MODEL = "workload", "the name of a preset, or a file"
-
-
-def _plan(slot: Slot, value: Any) -> dict[str, Any]:
-    """Return the fields of a plan that are given; options without a value are left out."""
-    if not isinstance(value, dict):
-        raise slot.refusal(value)
-    given = read_keys(slot.section.entry(PLAN, value), keys_of(Plan), slot.remarks)
-    return {field: given[key.name] for field, key in keys_by_field(Plan).items() if key.name in given}
 
 
 def _bytes(slot: Slot, value: Any) -> int:
@@ -61,7 +52,6 @@ def _bytes(slot: Slot, value: Any) -> int:
 
 
 BYTES = ValueKind("bytes", SIZE.allowed, _bytes)
-PLANNED = ValueKind("plan", lambda _: "an object, as in plan: {tp: 8, dp: 2}", _plan)
 
 
 class _Microbenchmark(Struct, frozen=True):
@@ -87,7 +77,7 @@ class _LanguageModel(Struct, frozen=True):
     vocabulary: int | None = count("The vocabulary, in place of the model's.", None, minimum=1)
 
 
-_FORMS = {LLM: _LanguageModel, CNN: _Training, DLRM: _Training}
+_FORMS = {LLM: _LanguageModel, CNN: _Training, DLRM: _Training, SERVING: ServingRecipe}
 
 
 def recipe_keys(recipe: Mapping[str, Any]) -> tuple[Key, ...]:
@@ -98,13 +88,14 @@ def recipe_keys(recipe: Mapping[str, Any]) -> tuple[Key, ...]:
 def check_recipe(recipe: Mapping[str, Any]) -> Section:
     """Refuse an invalid recipe, whatever its values are."""
     kind = recipe.get(MAKE)
-    known: tuple[str, ...] = (*KINDS, *JOBS)
+    known: tuple[str, ...] = (*KINDS, *JOBS, SERVING)
     if kind not in known:
         remedy = did_you_mean(str(kind), known) or f"known: {', '.join(known)}"
         raise InputError(f"there is nothing called {kind!r} to make", place=_PLACE, remedy=remedy)
     section = Section(_PLACE, dict(recipe), error_type=InputError)
     check_names(section, recipe_keys(recipe), Remarks())
-    check_names(section.entry(PLAN, recipe.get(PLAN, {})), keys_of(Plan), Remarks())
+    for plan in (PLAN, DECODE_PLAN):
+        check_names(section.entry(plan, recipe.get(plan, {})), keys_of(Plan), Remarks())
     return section
 
 
@@ -112,6 +103,8 @@ def check_recipe(recipe: Mapping[str, Any]) -> Section:
 def make(recipe: Mapping[str, Any], folder: Path) -> Workload:
     """Return the workload of a recipe; files are looked up in the folder first."""
     section, kind = check_recipe(recipe), str(recipe[MAKE])
+    if kind == SERVING:
+        raise section.fault("serving makes no workload", "sweep or search it")
     if kind == LLM:
         from et_sim.workloads.training.step import make_training
 
@@ -126,18 +119,18 @@ def make(recipe: Mapping[str, Any], folder: Path) -> Workload:
 
         if job.model is None:
             raise section.fault('key "model" is missing', f"allowed: {_MODEL}")
-        name, network = read_network(_beside(job.model, folder))
+        name, network = read_network(beside(job.model, folder))
         plan = Plan(**{"micro_batches": 1, "batch": IMAGES} | job.plan)
         return make_convolution_training(network, plan, name)
     from et_sim.workloads.recommendation import USUAL, make_dlrm_training, read_dlrm
 
-    name, model = read_dlrm(USUAL if job.model is None else _beside(job.model, folder))
+    name, model = read_dlrm(USUAL if job.model is None else beside(job.model, folder))
     return make_dlrm_training(model, Plan(**{"micro_batches": 1, "batch": model.batch} | job.plan), name)
 
 
 def for_machine(recipe: Mapping[str, Any], machine: str | None) -> Mapping[str, Any]:
     """Return the recipe of a job with the fields of its plan that a machine by name decides."""
-    if machine is None or recipe.get(MAKE) not in JOBS:
+    if machine is None or recipe.get(MAKE) not in (*JOBS, SERVING):
         return recipe
     return for_preset(recipe, preset(machine))
 
@@ -152,6 +145,18 @@ def for_preset(recipe: Mapping[str, Any], known: Preset | None) -> Mapping[str, 
     decided = fields_of_machine(known.node, known.peaks, given)
     more = {keys[name].name: value for name, value in decided.items() if value != getattr(usual, name)}
     return {**recipe, PLAN: {**more, **plan}} if more else recipe
+
+
+def is_serving(recipe: Any) -> bool:
+    """Return whether a recipe serves requests."""
+    return isinstance(recipe, Mapping) and recipe.get(MAKE) == SERVING
+
+
+@naming_fields()
+def read_serving(recipe: Mapping[str, Any]) -> ServingRecipe:
+    """Return the recipe of a point that serves requests, checked."""
+    given = {name: value for name, value in recipe.items() if value is not None}  # of axes
+    return read(ServingRecipe, check_recipe(given), Remarks())
 
 
 def is_language_model(recipe: Mapping[str, Any]) -> bool:
@@ -171,7 +176,7 @@ def model_of(recipe: Mapping[str, Any], folder: Path) -> Model:
 
     spec = _language_model(recipe)
     numbers = {name: getattr(spec, name) for name in ("layers", "sequence", "vocabulary") if name in recipe}
-    model = read_model(_beside(spec.model, folder))
+    model = read_model(beside(spec.model, folder))
     if "sequence" not in recipe and (remark := remark_on_sequence(model)):
         raise InputError(remark, place=_PLACE, remedy='add "sequence", such as 4096')
     return replace(model, **numbers)
@@ -184,7 +189,3 @@ def plan_of_recipe(recipe: Mapping[str, Any]) -> Plan:
 
 def _language_model(recipe: Mapping[str, Any]) -> _LanguageModel:
     return read(_LanguageModel, check_recipe(recipe), Remarks())
-
-
-def _beside(model: str, folder: Path) -> str:
-    return str(folder / model) if is_file(folder / model) else model

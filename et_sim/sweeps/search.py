@@ -20,8 +20,19 @@ from et_sim.sweeps.axes import SweepAxis
 from et_sim.sweeps.bounds import Bound, PointBounds, bounds_of_points
 from et_sim.sweeps.certificate import FullError, gap_of, reasons
 from et_sim.sweeps.evaluate import OUT_OF_MEMORY, Runner
-from et_sim.sweeps.goal import BOUNDS, OPTUNA, Goal, SearchResult, Values, bounded, front_of, least_dominated
+from et_sim.sweeps.goal import (
+    ALL,
+    BOUNDS,
+    OPTUNA,
+    Goal,
+    SearchResult,
+    Values,
+    bounded,
+    front_of,
+    least_dominated,
+)
 from et_sim.sweeps.journal import Journal, Point
+from et_sim.sweeps.recipes import is_serving
 from et_sim.sweeps.state import State, SweepPlan, SweepWatcher
 from et_sim.views.sweep.scales import quantity_named
 
@@ -105,6 +116,29 @@ class ByBounds:
     def left(self) -> int:
         """Return the number of points that may still be among the best."""
         self._rule_out()
+        return len(self._left)
+
+
+class ByNumber:
+    """A chooser of all points, in their order."""
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self._left = list(points)
+
+    def choose(self, count: int) -> list[Point]:
+        """Return the next points."""
+        chosen, self._left = self._left[:count], self._left[count:]
+        return chosen
+
+    def learn(self, point: Point, values: Values | None) -> None:
+        """Take no notice of a result, since none rules out another point."""
+
+    def gap(self) -> float | None:
+        """Return None: nothing is known of points that were not evaluated."""
+        return None
+
+    def left(self) -> int:
+        """Return the number of points that were not chosen."""
         return len(self._left)
 
 
@@ -326,6 +360,8 @@ class _Rung(Struct):
             )
         if has_bounds:
             return ByBounds(goal, points, bounds), BOUNDS
+        if goal.method == ALL or (goal.method is None and goal.budget is None and self._serves(points)):
+            return ByNumber(points), ALL
         if goal.budget is None:
             why = "optuna rules no point out" if goal.method else "no bounds are known of these points"
             raise InputError(
@@ -334,6 +370,10 @@ class _Rung(Struct):
                 remedy="add a budget, such as budget: 50",
             )
         return ByOptuna(goal, self.state.plan.sweep.axes, points), OPTUNA
+
+    def _serves(self, points: Sequence[Point]) -> bool:
+        """Return whether points serve requests, which takes little longer than to choose among them."""
+        return all(is_serving(self.state.plan.space.inputs(point.values).workload) for point in points)
 
     def evaluate(self, points: Sequence[Point]) -> dict[int, Values]:
         """Evaluate all of these points; return the objectives of valid ones."""

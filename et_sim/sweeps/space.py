@@ -10,7 +10,7 @@ import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -27,10 +27,15 @@ from et_sim.run.simulation import is_layer_file
 from et_sim.sweeps.axes import SweepAxis, Values
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
 from et_sim.sweeps.fields import WORDS, InputField, check_field, with_value
-from et_sim.sweeps.recipes import MAKE, PLAN, check_recipe, for_machine, make, recipe_keys
+from et_sim.sweeps.recipes import MAKE, check_recipe, for_machine, make, recipe_keys
+from et_sim.sweeps.servings import DECODE_PLAN, PLAN
 from et_sim.sweeps.spec import Sweep
 from et_sim.trace import Workload, read_workload
 from et_sim.workloads.training.plan import Plan
+
+if TYPE_CHECKING:
+    from et_sim.run.options import RunOptions
+    from et_sim.serving.replicas import MachineTimes
 
 ROW_VERSION = 2  # version of the content of a row: another one evaluates again
 ROLES = {
@@ -62,6 +67,21 @@ class Inputs(Struct, frozen=True, eq=False):
     model: str | None
     profile: str | None
     when_full: str | None = None
+
+    @property
+    def options(self) -> RunOptions:
+        """Return the options of the run on its machine."""
+        from et_sim.run.options import RunOptions
+
+        parts: dict[str, Any] = dict(self.parts)
+        words = {name: getattr(self, name) for name in ("machine", "model", "profile", "when_full")}
+        return RunOptions(**parts, **words)
+
+    @property
+    def machine_key(self) -> str:
+        """Return a text that is the same for points on the same machine."""
+        parts = sorted((name, source.place, source.digest) for name, source in self.parts.items())
+        return _key([parts, self.machine, self.model, self.profile, self.when_full])
 
     @property
     def recipe(self) -> Mapping[str, Any]:
@@ -207,10 +227,11 @@ def _check_axis(space: Space, axis: SweepAxis, sweep: Sweep) -> None:
             check_field(axis.field, source.content)
         else:
             names = [key.name for key in recipe_keys(source)]
-            inner = axis.field.path[:1] == (PLAN,) and PLAN in names
+            root_key = str(axis.field.path[0])
+            inner = root_key in (PLAN, DECODE_PLAN) and root_key in names
             known = [key.name for key in keys_of(Plan)] if inner else names
-            at = InputField("workload.plan", axis.field.path[1:]) if inner else axis.field
-            check_field(at, source.get(PLAN, {}) if inner else source, known)
+            at = InputField(f"workload.{root_key}", axis.field.path[1:]) if inner else axis.field
+            check_field(at, source.get(root_key, {}) if inner else source, known)
     except EtSimError as error:
         raise _placed(error, place) from None
 
@@ -283,6 +304,8 @@ class Workshop:
     """A cache of the latest workloads, which neighbours in a sweep often share."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._served: dict[str, MachineTimes] = {}
         self._make = functools.lru_cache(_MADE_AT_ONCE)(lambda text: make(json.loads(text), folder))
 
     def workload(self, inputs: Inputs) -> Workload | str:
@@ -290,3 +313,9 @@ class Workshop:
         if isinstance(inputs.workload, GivenWorkload):
             return inputs.workload.content
         return self._make(json.dumps(inputs.recipe, sort_keys=True))
+
+    def served_on(self, inputs: Inputs) -> MachineTimes:
+        """Return the times of passes that points on the same machine share."""
+        from et_sim.serving.replicas import MachineTimes
+
+        return self._served.setdefault(inputs.machine_key, MachineTimes())

@@ -19,6 +19,13 @@ ServingCosts = TypedDict("ServingCosts", {
     "price_per_million_output_tokens": float | None,
     "most_joules_per_million_output_tokens": float | None, "currency": str,
 })
+RatePoint = TypedDict("RatePoint", {
+    "requests_per_s": float, "output_tokens_per_s": float, "good_share": float, "ttft_ns": Spread,
+    "tpot_ns": Spread | None, "keeps_up": bool | None, "is_good": bool,
+})
+LargestRate = TypedDict("LargestRate", {
+    "requests_per_s": float, "good_share": float, "tolerance": float, "rates": list[RatePoint],
+})
 Goodput = TypedDict("Goodput", {
     "requests": NotRequired[int], "share": float, "requests_per_s": float,
     "ttft_limit_ns": NotRequired[int], "tpot_limit_ns": NotRequired[int],
@@ -30,7 +37,9 @@ Pool = TypedDict("Pool", {
 })
 Policy = TypedDict("Policy", {
     "name": str, "block": NotRequired[int], "max_batch": NotRequired[int], "token_budget": NotRequired[int],
+    "prompt_every": NotRequired[int],
 })
+Drafts = TypedDict("Drafts", {"source": str, "tokens": int, "acceptance": float})
 Prefixes = TypedDict("Prefixes", {
     "kept_tokens": int | None, "remote_tokens": int | None, "loaded_tokens": int, "router": str,
     "hit_tokens": int, "hit_share": float, "requests_with_hits": int,
@@ -45,7 +54,8 @@ ServingSummary = TypedDict("ServingSummary", {
     "network_model": str, "scope": NotRequired[Scope], "simulated_passes": int,
     "simulated_transfers": int, "context_step": int, "kernels": str,
     "engine": NotRequired[str], "concurrency": NotRequired[int], "warm_up": NotRequired[int],
-    "transfer": NotRequired[str], "sessions": NotRequired[int], "prefixes": NotRequired[Prefixes | None],
-    "bands": NotRequired[dict[str, list[int]] | None],
+    "bands": NotRequired[dict[str, list[int]] | None], "largest_rate": NotRequired[LargestRate],
+    "speculation": NotRequired[Drafts], "transfer": NotRequired[str], "sessions": NotRequired[int],
+    "prefixes": NotRequired[Prefixes | None],
 })
 # fmt: on

@@ -58,10 +58,23 @@ OF_STEPS = _figures("""
     hfu float64 (most): hardware FLOPs utilisation: as `mfu`, of the operations that kernels execute: what is
         recomputed counts (activations, and scores of fused attention on the way back), masked scores that
         they skip do not, which `mfu` has
-    price_per_million_tokens float64 (least): what the step costs by its tokens, in the currency that the
-        machine names; null where it has none
-    joules_per_million_tokens float64 (least): the energy of the step by its tokens; null where the machine
-        gives no power
+    price_per_million_tokens float64 (least): what the step costs by its tokens, or serving by its
+        output tokens, in the currency that the machine names; null where it has none
+    joules_per_million_tokens float64 (least): the energy of the step by its tokens, or of serving by
+        its output tokens; null where the machine gives no power
+""")
+# For points that serve requests.
+OF_SERVING = _figures("""
+    output_tokens_per_s_per_rank float64 (most): output tokens of all requests, by the time from the first
+        arrival to the last token, and by the NPUs of the replicas
+    tokens_per_s_per_user float64 (most): tokens that a request gets in a second after its first one: 1 s by
+        the mean time per output token
+    requests_per_s float64 (most): requests by the time from the first arrival to the last token
+    good_share float64 (most): share of requests that meet `ttft` and `tpot`; null without such limits
+    ttft_p50_ns int64 (least): time to the first token that half of the requests do not exceed
+    ttft_p99_ns int64 (least): the same for 99 % of them
+    tpot_p50_ns int64 (least): time per output token that half of the requests do not exceed
+    tpot_p99_ns int64 (least): the same for 99 % of them
 """)
 FIGURES = (
     *_figures("""
@@ -82,6 +95,7 @@ FIGURES = (
         currency string: what prices are in; null where there are none
     """),
     *OF_STEPS,
+    *OF_SERVING,
     *_figures("""
         error string: why the point is not complete
         warnings string: what the run warns of

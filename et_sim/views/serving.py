@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
-from et_sim.tables.serving_summary import Load, ServingCosts, ServingSummary, Spread
+from et_sim.tables.serving_summary import Load, RatePoint, ServingCosts, ServingSummary, Spread
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.sentences import scope_text
@@ -53,6 +53,7 @@ def summary_lines(summary: ServingSummary, width: int) -> list[str]:
         "",
         *LATENCIES.lines(latencies(summary)),
         *bands,
+        *rate_lines(summary),
         "",
         *after,
     ]
@@ -74,6 +75,27 @@ def latencies(summary: ServingSummary) -> list[tuple[str, Spread]]:
     return [(text, spreads[name]) for name, text in _TIMES if spreads[name] is not None]
 
 
+def rate_lines(summary: ServingSummary) -> list[str]:
+    """Return the table of the rates that were tried, if the largest good one was sought."""
+    if not (found := summary.get("largest_rate")):
+        return []
+    return ["", *RATE_SHEET.lines(found["rates"])]
+
+
+def _good(point: RatePoint) -> str:
+    return f"{point['good_share']:.1%}"
+
+
+def _verdict(point: RatePoint) -> str:
+    if point["is_good"]:
+        return "good enough"
+    return "the queue grows" if point["keeps_up"] is False else "too few are good"
+
+
+def _at(name: str, column: str, point: Mapping[str, Any]) -> str:
+    return "-" if point[name] is None else format_ns(point[name][column])
+
+
 def _latency(column: str, of: tuple[str, Mapping[str, Any]]) -> str:
     return format_ns(of[1][column])
 
@@ -82,6 +104,18 @@ LATENCIES = Sheet(
     (
         SheetColumn("", 0, "<"),
         *(SheetColumn(name, partial(_latency, name)) for name in _COLUMNS),
+    )
+)
+RATE_SHEET = Sheet(
+    (
+        SheetColumn("requests/s", lambda point: f"{point['requests_per_s']:,.4g}", "<"),
+        SheetColumn("output tokens/s", lambda point: f"{point['output_tokens_per_s']:,.1f}"),
+        SheetColumn("good", _good),
+        SheetColumn("p50 to first token", partial(_at, "ttft_ns", "p50")),
+        SheetColumn("p99 to first token", partial(_at, "ttft_ns", "p99")),
+        SheetColumn("p50 per token", partial(_at, "tpot_ns", "p50")),
+        SheetColumn("p99 per token", partial(_at, "tpot_ns", "p99")),
+        SheetColumn("", _verdict, "<"),
     )
 )
 SLICE_SHEET = Sheet(
@@ -106,6 +140,10 @@ def _outcome(summary: ServingSummary) -> list[tuple[str, str]]:
         ("throughput", rates),
         *_load(summary["load"]),
     ]
+    if found := summary.get("largest_rate"):
+        enough = f"{found['good_share']:.4g} of all requests are good at"
+        most = f"{found['requests_per_s']:,.4g} requests/s, the most within {found['tolerance']:.4g} of it"
+        outcome.append(("rate", f"{enough} {most}"))
     if good := summary["goodput"]:
         kept = f"{good['share']:.1%} keep {_limits(good)}"
         outcome.append(("goodput", f"{good['requests_per_s']:,.2f} requests/s: {kept}"))
@@ -216,6 +254,10 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
     also += " (by layers)" if summary.get("transfer") == "layers" else ""
     if engine := summary.get("engine"):
         setting.append(("engine", engine))
+    if drafts := summary.get("speculation"):
+        count = plural(drafts["tokens"], "draft")
+        kept = f"{drafts['acceptance']:g} tokens of a pass are kept on average"
+        setting.append(("speculation", f"{count} of a sequence by {drafts['source']}; {kept}"))
     if under_way := summary.get("concurrency"):
         sent = f"{plural(under_way, 'request')} under way at a time"
         warm_up = summary.get("warm_up", 0)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from et_sim.basics.errors import UsageError
 from et_sim.serving import batcher
 from et_sim.serving.batcher import CHUNKED, POLICIES, PREFILL_FIRST, STATIC, Batcher, Batching, Policy, Share
-from et_sim.serving.batcher import ServedSequence as Served
 from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool
 from et_sim.serving.requests import Request
+from et_sim.serving.sequences import ServedSequence as Served
 from et_sim.workloads import Batch, Plan
 from et_sim.workloads.inference.batch import GroupBatches
 from et_sim.workloads.inference.transfers import SentCache
@@ -358,3 +358,18 @@ def test_a_request_that_never_fits_is_refused() -> None:
 def test_an_unknown_policy_or_limit_is_refused(options: dict[str, object], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         Policy(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_prompts_are_in_every_third_pass_while_tokens_are_due(name: str) -> None:
+    requests = [(0, 10, 30), (1500, 10, 30), (9000, 10, 30)]
+    passes = served(requests, Policy(name, 8, 64, prompt_every=3)).iterations
+    with_prompts = [number for number, one in enumerate(passes) if one.prefill_tokens]
+    assert all(number % 3 == 0 for number in with_prompts)
+    every = [served(requests, Policy(name, 8, 64, **more)).iterations for more in ({"prompt_every": 1}, {})]
+    assert every[0] == every[1]
+
+
+def test_a_prompt_does_not_wait_for_its_pass_if_nothing_runs() -> None:
+    (first, second) = served([(0, 10, 1), (10**6, 10, 1)], Policy(CHUNKED, 8, 64, prompt_every=7)).served
+    assert second.first_token_ns - 10**6 == first.first_token_ns

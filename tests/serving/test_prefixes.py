@@ -13,10 +13,12 @@ from et_sim.basics.errors import EtSimError
 from et_sim.serving.batcher import POLICIES, Policy
 from et_sim.serving.caching import ALL, BY_PREFIX, Caching
 from et_sim.serving.cluster import ServingCluster
+from et_sim.serving.drafting import Drafting
 from et_sim.serving.prefixes import ENDLESS, Found, Holding, Piece, PrefixCache, path_of
 from et_sim.serving.reading import read_requests
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool
 from et_sim.serving.requests import Request
+from et_sim.serving.speculation import Speculation
 from et_sim.workloads import Batch, Plan
 from et_sim.workloads.inference.batch import GroupBatches
 
@@ -135,8 +137,11 @@ def served(
     caching: Caching,
     policy: Policy = Policy(),  # noqa: B008
     *pools: CachePool,
+    speculation: Speculation | None = None,
 ) -> ServingCluster:
-    cluster = ServingCluster(pools or (pool(),), policy, KnownTimes(), caching=caching)
+    times = KnownTimes()
+    drafting = None if speculation is None else Drafting(speculation, times)
+    cluster = ServingCluster(pools or (pool(),), policy, times, caching=caching, drafting=drafting)
     cluster.serve(requests)
     assert all(0 < each.used_blocks <= cluster.replicas[0].pool.blocks for each in cluster.iterations)
     for replica in cluster.replicas:
@@ -170,6 +175,32 @@ def test_turns_compute_what_no_earlier_turn_has_cached() -> None:
         turn = of.request.number - of.request.session
         cached = turn * 120 - 1  # the last token of an answer is in no cache
         assert of.hit_tokens == (cached // 16 * 16 if turn else 0)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_tokens_that_drafts_gave_are_found_by_the_next_turn(policy: str) -> None:
+    turns = list(read_requests("sessions:1,3,4,100,20,0.001"))
+    usual, drafted = (
+        served(turns, EVERY, Policy(policy, 8, 256, 8), pool(blocks=10_000), speculation=speculation)
+        for speculation in (None, Speculation("ngram", 3, 2.5))
+    )
+    hits = [of.hit_tokens for of in drafted.served]
+    assert hits == [of.hit_tokens for of in usual.served]
+    assert any(hits)
+    assert len(drafted.iterations) < len(usual.iterations)
+
+
+def test_a_cache_without_equal_tokens_changes_no_drafts() -> None:
+    for seed in range(8):
+        chance = random.Random(seed)
+        policy = Policy(chance.choice([*POLICIES]), max_batch=8, token_budget=256, block=16)
+        load = [Request(number, number * 1000, chance.randint(1, 900), 30) for number in range(12)]
+        speculation = Speculation("ngram", chance.randint(1, 4), 1.7)
+        alone, cached = (
+            outcome(served(load, caching, policy, pool(), speculation=speculation))
+            for caching in (Caching(), EVERY)
+        )
+        assert cached == alone
 
 
 def random_load(chance: random.Random) -> list[Request]:
@@ -223,7 +254,10 @@ def test_all_blocks_come_back_whatever_is_shared_and_lost(blocks: int) -> None:
         pools = (pool(replicas=2, blocks=size),)
         if chance.random() < 0.4:
             pools = (pool(PREFILL, blocks=size), pool(DECODE, 2, size, first=1))
-        cluster = served(random_load(chance), caching, policy, *pools)
+        load, speculation = random_load(chance), None
+        if chance.random() < 0.4:
+            speculation = Speculation("ngram", chance.randint(1, 4), chance.choice([1.2, 1.5, 2.0]))
+        cluster = served(load, caching, policy, *pools, speculation=speculation)
         hits += sum(of.hit_tokens for of in cluster.served)
         assert remote or not any(of.loaded_tokens for of in cluster.served)
         assert all(of.produced == of.request.output for of in cluster.served)

@@ -11,8 +11,9 @@ from training_jobs import decoder, rows_named, with_latent_attention
 
 from et_sim.api import run
 from et_sim.basics.errors import UsageError
-from et_sim.serving.batcher import Batcher, Policy, ServedSequence
+from et_sim.serving.batcher import Batcher, Policy
 from et_sim.serving.requests import Request
+from et_sim.serving.sequences import ServedSequence
 from et_sim.trace import Trace
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, make_training, read_model
 from et_sim.workloads.inference.batch import AttentionSight, sights

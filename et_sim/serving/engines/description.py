@@ -166,11 +166,14 @@ class Engine(Struct, frozen=True):
 
     def padded(self, segments: Sequence[Segment]) -> Sequence[Segment]:
         """Return the segments of a pass, with unused places of the graph that launches it."""
-        singles = len(segments)
-        at = bisect_left(self.graphs, singles)
-        if at == len(self.graphs) or any(is_prompt(segment) for segment in segments):
+        tokens = sum(segment.tokens for segment in segments)
+        at = bisect_left(self.graphs, tokens)
+        if at == len(self.graphs) or any(segment.is_prompt for segment in segments):
             return segments
-        return [*segments, *[PADDING] * (self.graphs[at] - singles)]
+        drafts = segments[0].drafts if segments else 0
+        unused = -(-(self.graphs[at] - tokens) // (1 + drafts))
+        padding = PADDING._replace(tokens=1 + drafts, drafts=drafts) if drafts else PADDING
+        return [*segments, *[padding] * unused]
 
     def pass_ns(self, device_ns: int, batch: Batch, layers: int, expert_layers: int = 0) -> int:
         """Return the time of a pass whose kernels take `device_ns`, until the next one may begin."""
@@ -180,11 +183,6 @@ class Engine(Struct, frozen=True):
         device, host = device_ns * self.prompt_factor + between, layers * self.host.eager_layer_ns
         both = max(device, host) if self.host.overlaps else device + host
         return round(both + self.host.pass_ns + self.host.prompt_pass_ns)
-
-
-def is_prompt(segment: Segment) -> bool:
-    """Return whether a segment is a prompt or a part of one, rather than a token after cached ones."""
-    return segment.tokens > 1 or not segment.context
 
 
 FREE_OF_COST = Engine(about="no engine: its host takes no time")

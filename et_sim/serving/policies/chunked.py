@@ -23,6 +23,6 @@ class Chunked(Batching):
     def next_batch(self, batcher: Batcher) -> list[Share]:
         """Return a token of all running sequences, and as much of prompts as the budget leaves."""
         batch, budget = batcher.single_tokens(), batcher.policy.token_budget
-        batch += batcher.begun_prompts(budget - len(batch))
+        batch += batcher.begun_prompts(budget - len(batch) * (1 + batcher.drafts))
         budget -= sum(share.tokens for share in batch)
         return batch + batcher.prompts(budget, in_parts=True)

@@ -14,4 +14,4 @@ class WholePrompts(Batching):
     def next_batch(self, batcher: Batcher) -> list[Share]:
         """Return a token of all running sequences, and as many prompts as the budget leaves room for."""
         batch = batcher.single_tokens()
-        return batch + batcher.prompts(batcher.policy.token_budget - len(batch))
+        return batch + batcher.prompts(batcher.policy.token_budget - len(batch) * (1 + batcher.drafts))

@@ -70,12 +70,22 @@ RESOURCES = (
     ),
     SweepQuantity("joules_per_million_tokens", "energy per million tokens", format_joules),
 )
+LATENCIES = (
+    SweepQuantity("ttft_p50_ns", "p50 to first token", format_ns),
+    SweepQuantity("ttft_p99_ns", "p99 to first token", format_ns),
+    SweepQuantity("tpot_p50_ns", "p50 per token", format_ns),
+    SweepQuantity("tpot_p99_ns", "p99 per token", format_ns),
+)
 RATES = (
     SweepQuantity("tokens_per_s", "tokens/s", lambda value: f"{value:,.0f}"),
     SweepQuantity("tokens_per_s_per_rank", "tokens/s/NPU", lambda value: f"{value:,.0f}"),
     SweepQuantity("tflops_per_rank", "TFLOP/s/NPU", lambda value: f"{value:,.4g}"),
     SweepQuantity("mfu", "MFU", lambda value: f"{value:.1%}"),
     SweepQuantity("hfu", "HFU", lambda value: f"{value:.1%}"),
+    SweepQuantity("output_tokens_per_s_per_rank", "output tokens/s/NPU", lambda value: f"{value:,.1f}"),
+    SweepQuantity("tokens_per_s_per_user", "tokens/s/user", lambda value: f"{value:,.1f}"),
+    SweepQuantity("requests_per_s", "requests/s", lambda value: f"{value:,.4g}"),
+    SweepQuantity("good_share", "good", lambda value: f"{value:.1%}"),
 )
 
 

@@ -23,6 +23,7 @@ from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.next_best import NOTE, certificate, lost_text, next_best_lines
 from et_sim.views.sweep.scales import (
     EXPOSED,
+    LATENCIES,
     MAKESPAN,
     RATES,
     RESOURCES,
@@ -348,7 +349,7 @@ def objectives_of(sweep: SweepDirectory) -> tuple[SweepQuantity, ...]:
     """Return the objectives of a search; empty if there was none."""
     if sweep.search is None:
         return ()
-    known = {quantity.column: quantity for quantity in (MAKESPAN, EXPOSED, *RESOURCES, *RATES)}
+    known = {quantity.column: quantity for quantity in (MAKESPAN, EXPOSED, *RESOURCES, *LATENCIES, *RATES)}
     return tuple(
         known[name].of(sweep.table) for key in ("minimise", "maximise") for name in sweep.search[key]
     )

@@ -14,8 +14,10 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import FieldError, UsageError
 from et_sim.basics.units import plural
+from et_sim.workloads.exchange_names import ALL_TO_ALL
 from et_sim.workloads.inference.ranks import expert_sharers
 from et_sim.workloads.models.model import Model
+from et_sim.workloads.training.expert_loads import loads_of
 from et_sim.workloads.training.plan import Plan
 
 
@@ -25,6 +27,12 @@ class Segment(NamedTuple):
     tokens: int  # new ones
     context: int = 0  # earlier tokens, whose keys and values are cached
     is_sampled: bool = True  # the pass samples the next token of the sequence
+    drafts: int = 0  # of the tokens, which the pass verifies: it samples after each of them, too
+
+    @property
+    def is_prompt(self) -> bool:
+        """Return whether this is a prompt or a part of one, rather than a token after cached ones."""
+        return self.tokens > 1 + self.drafts or not self.context
 
 
 class BatchLoad(Struct, frozen=True):
@@ -71,13 +79,21 @@ def sights(model: Model) -> tuple[AttentionSight, ...]:
     return tuple(AttentionSight(window, model.in_chunks) for window in sorted(windows - {0}))
 
 
-def _load_of_singles(count: int, context: int, context_step: int, sight: AttentionSight) -> BatchLoad:
-    """Return the load of single tokens, the mean of whose contexts is rounded up."""
+def _load_of_singles(
+    count: int, context: int, context_step: int, sight: AttentionSight, drafts: int = 0
+) -> BatchLoad:
+    """Return the load of single tokens with drafts after each, the mean of whose contexts is rounded up."""
     if context_step > 1 and count:
         unit = context_step * count
         context = -(-context // unit) * unit
         context = min(context, (sight.window - 1) * count) if sight.window else context
-    return BatchLoad(count, count, context + count, context + count)
+    if not drafts:
+        return BatchLoad(count, count, context + count, context + count)
+    each = 1 + drafts
+    tokens, pairs = count * each, each * context + count * each * (each + 1) // 2
+    return BatchLoad(
+        count, tokens, context + tokens, min(pairs, tokens * sight.window) if sight.window else pairs
+    )
 
 
 class Batch(Struct, frozen=True):
@@ -120,11 +136,12 @@ class Batch(Struct, frozen=True):
 
     @staticmethod
     def _of(segments: Iterable[Segment], context_step: int, sight: AttentionSight) -> Batch:
-        prefill, singles, context, sampled = [0] * 4, 0, 0, 0
-        for tokens, before, is_sampled in segments:
-            sampled += is_sampled
-            if tokens == 1 and before:
+        prefill, singles, context, sampled, drafts = [0] * 4, 0, 0, 0, set[int]()
+        for tokens, before, is_sampled, verified in segments:
+            sampled += is_sampled * (1 + verified)
+            if tokens == 1 + verified and before:
                 singles += 1
+                drafts.add(verified)
                 context += sight.of_token(before) - 1
                 continue
             rounded = -(-before // context_step) * context_step
@@ -133,7 +150,12 @@ class Batch(Struct, frozen=True):
             prefill[1] += tokens
             prefill[2] += keys
             prefill[3] += pairs
-        return Batch(BatchLoad(*prefill), _load_of_singles(singles, context, context_step, sight), sampled)
+        if len(drafts) > 1:
+            raise UsageError(
+                "sequences of a pass have different numbers of drafts", remedy="give all of them equally many"
+            )
+        load = _load_of_singles(singles, context, context_step, sight, max(drafts, default=0))
+        return Batch(BatchLoad(*prefill), load, sampled)
 
     @staticmethod
     def of_singles(count: int, contexts: int, sampled: int, context_step: int = 1) -> Batch:
@@ -185,11 +207,17 @@ def _check_shares(model: Model, plan: Plan) -> None:
     if experts is None:
         if plan.expert > 1:
             raise FieldError(f"{model.name} has no experts", remedy="leave `expert` out")
-        if plan.redundant_experts:
-            raise FieldError(f"{model.name} has no experts", remedy="leave `redundant_experts` out")
+        for name in ("redundant_experts", "expert_skew"):
+            if getattr(plan, name):
+                raise FieldError(f"{model.name} has no experts", remedy=f"leave `{name}` out")
         return
     if plan.expert_skew:
-        raise FieldError("`expert_skew` is for training", remedy="leave `expert_skew` out")
+        if plan.expert_exchange != ALL_TO_ALL and plan.data > 1:
+            raise FieldError(
+                f"`expert_skew` is not supported by `expert_exchange` {plan.expert_exchange} in inference",
+                remedy=f"leave it out, or take `expert_exchange` {ALL_TO_ALL}",
+            )
+        loads_of(plan.expert_skew, plan.expert_seed, experts.count, experts.chosen)
     copied = experts.count + plan.redundant_experts
     if copied % plan.expert:
         more = -experts.count % plan.expert

@@ -30,6 +30,12 @@ class ExpertExchange(Struct, frozen=True):
     hidden: int
     tokens: int
     rows: int  # of all experts of the rank
+    excess: float = 1.0  # of the tokens of the busiest rank, by the mean
+
+    @property
+    def _chosen(self) -> int:
+        """Return the tokens once for each of their experts, as if each rank had those of the busiest one."""
+        return round(self.tokens * self.experts.chosen * self.excess)
 
     @property
     def _row_bytes(self) -> int:
@@ -52,7 +58,7 @@ class ExpertExchange(Struct, frozen=True):
         if self.plan.expert > 1 and not self._is_by_expert:
             yield from legs_there(self._routed)
         elif self.plan.expert > 1:
-            size = self.tokens * self.experts.chosen
+            size = self._chosen
             out, back = (Transfer(EXPERT, size * row) for row in (self._sent_row_bytes, self._row_bytes))
             yield ToExperts("to experts", (out,), (back,))
         yield self._shared(gathers=True)
@@ -63,16 +69,14 @@ class ExpertExchange(Struct, frozen=True):
         if self.plan.expert > 1 and not self._is_by_expert:
             yield from legs_back(self._routed)
         elif self.plan.expert > 1:
-            size = self.tokens * self.experts.chosen * self._row_bytes
+            size = self._chosen * self._row_bytes
             yield ToExperts("from experts", (Transfer(EXPERT, size),), ())
 
     def _shared(self, *, gathers: bool) -> Shared:
         """Return the exchange of ranks that share every expert."""
         rows = self.tokens
         if self.plan.expert > 1:
-            rows = (
-                self.tokens * self.experts.chosen if self._is_by_expert else self._met(self.plan.expert).total
-            )
+            rows = self._chosen if self._is_by_expert else self._met(self.plan.expert).total
         sums = rows * self._row_bytes * self.plan.expert_tensor
         return Shared("experts", EXPERT_TENSOR, rows * self._sent_row_bytes, sums, gathers=gathers)
 

@@ -24,19 +24,19 @@ from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.batch import Batch, GroupBatches, check
 from et_sim.workloads.inference.expert_exchange import ExpertExchange
+from et_sim.workloads.inference.expert_loads import busiest_rank
 from et_sim.workloads.inference.memory import dense_matrices
 from et_sim.workloads.inference.mixers import mixer_kernels
 from et_sim.workloads.inference.numbers import LayerNumbers
 from et_sim.workloads.inference.ranks import (
     REPLICA,
     axes_of_replicas,
-    busy_experts,
     experts_on_rank,
     with_sharers,
 )
 from et_sim.workloads.kernels import Kernel, element_wise, product
 from et_sim.workloads.models.formats import LayerFormats
-from et_sim.workloads.models.model import Experts, FeedForward, LayerKind, Model
+from et_sim.workloads.models.model import Experts, FeedForward, LayerKind, Model, PredictingModule
 from et_sim.workloads.pipeline import Direction
 from et_sim.workloads.rank import Rank, make_workload
 from et_sim.workloads.training.parts import ModelPart
@@ -158,6 +158,7 @@ class _Pass:
             work.where = "embedding"
             self._element_wise("embedding", self.batch.tokens * self.model.hidden, 1, 2)
             self._all_reduce("embedding")
+            self._join()
         else:
             self._receive(-1, self._activations, 2 * self.number)
         for layer in work.rank.each(self.part.all_layers):
@@ -169,6 +170,13 @@ class _Pass:
         else:
             self._send(1, self._activations, 2 * self.number)
         self._return_tokens()
+
+    def _join(self) -> None:
+        """Join the embedding with hidden states, in a module that predicts further tokens."""
+        if isinstance(self.model, PredictingModule) and (tokens := self.batch.tokens):
+            hidden = self.model.hidden
+            self._element_wise("joining norms", 2 * tokens * hidden, 5, 2)
+            self.work.then(product("joining", tokens, hidden, 2 * hidden, self.plan.value_bytes).cold())
 
     @property
     def _activations(self) -> int:
@@ -237,13 +245,11 @@ class _Pass:
             self._once(name, layer, kernels)
 
     def _experts(self, layer: int, experts: Experts) -> None:
-        """Run experts whose tokens choose evenly and by chance; busy ones have equally many."""
+        """Run the experts of the busiest rank, whose tokens choose by chance; busy ones have equally many."""
         plan, hidden = self.plan, self.model.hidden
         is_one_group = plan.data == 1
         share = 1 if is_one_group else plan.tensor  # of a group's tokens, which all its ranks have
-        chosen = self.loads.total * experts.chosen
-        busy = busy_experts(experts, plan, self.loads.total)
-        local, rows = -(-busy // plan.expert), -(-chosen // busy)
+        local, rows, excess = busiest_rank(experts, plan, self.loads.total)
         tokens = -(-self.batch.tokens // share)
         if tokens:
             self.work.then(product("router", tokens, experts.count, hidden, plan.value_bytes).cold())
@@ -251,7 +257,7 @@ class _Pass:
             self._dense(layer, experts.shared_part, "shared expert", self.batch.tokens, 1, plan.tensor)
         _, sharers = experts_on_rank(experts, plan)
         most = -(-self.loads.most // share)
-        exchange = ExpertExchange(plan, experts, hidden, most, rows * local)
+        exchange = ExpertExchange(plan, experts, hidden, most, rows * local, excess)
         if not is_one_group:
             self._exchange(exchange.there())
         self._dense(layer, experts.expert, "experts", rows, local, sharers)

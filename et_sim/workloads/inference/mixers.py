@@ -55,7 +55,9 @@ def _recurrence_kernels(
         length = -(-prompts.tokens // prompts.segments)
         yield from SequenceChunks(share, prompts.segments, length, size).prefill()
     if singles.segments:
-        yield from SequenceChunks(share, singles.segments, 1, size).decode()
+        each = singles.tokens // singles.segments
+        kept = SequenceChunks(share, singles.segments, each, size)
+        yield from kept.decode() if each == 1 else kept.prefill()
     yield numbers.product("recurrence out", batch.tokens, hidden, share.values)
 
 

@@ -347,3 +347,15 @@ class Model(Struct, frozen=True):
             return self.weights
         spared = self.experts.weights(self.hidden) - self.experts.active_weights(self.hidden)
         return self.weights - spared * sum(self.has_experts(layer) for layer in range(self.layers))
+
+
+class PredictingModule(Model, frozen=True):
+    """A layer that predicts one more token, with the embedding and the head of another model.
+
+    The hidden state of a token and the embedding of the next one, both normed, are projected together.
+    """
+
+    @property
+    def joining_weights(self) -> int:
+        """Return the weights of the norms and of the projection, which every rank has."""
+        return 2 * self.norm_weights + 2 * self.hidden * self.hidden

@@ -23,6 +23,11 @@ MOST_SKEW = 20.0
 
 def tokens_of_experts(skew: str, seed: int, experts: int, chosen: int, tokens: int) -> tuple[int, ...]:
     """Return the tokens that each expert gets from a rank; each token takes `chosen` experts."""
+    return _shared_out(loads_of(skew, seed, experts, chosen), tokens * chosen, tokens)
+
+
+def loads_of(skew: str, seed: int, experts: int, chosen: int) -> tuple[Fraction, ...]:
+    """Return the load of each expert; refuse fewer experts with a load than a token takes."""
     loads = _zipf(skew, seed, experts) if is_zipf(skew) else _listed(skew, experts)
     if sum(load > 0 for load in loads) < chosen:
         raise FieldError(
@@ -30,7 +35,7 @@ def tokens_of_experts(skew: str, seed: int, experts: int, chosen: int, tokens: i
             place="`expert_skew`",
             remedy="give more experts a load above 0",
         )
-    return _shared_out(loads, tokens * chosen, tokens)
+    return loads
 
 
 def is_zipf(skew: str) -> bool:
