@@ -234,6 +234,7 @@ def search(
         is_last = place + 1 == len(goal.ladder)
         at = folder if is_last else folder / f"{RUNG}{place + 1}"
         rung = _Rung(goal, State(plan, journal, at, model), runner, watch)
+        at.mkdir(exist_ok=True)
         with rung.state.written_at_worst():
             if findings is None:
                 findings, values = rung.descend()
@@ -241,7 +242,6 @@ def search(
                 watch.begin(f"searching on {model}", len(plan.points))
                 values = rung.evaluate(plan.points)
                 findings.front = front_of(values)
-        at.mkdir(exist_ok=True)
         table = rung.state.write(to_builtins(findings, str_keys=True))
     assert findings is not None
     return rung.state, findings, table
