@@ -49,7 +49,7 @@ def reasons(
     `full` are points whose evaluation ran out of memory.
     """
     why = dict.fromkeys(full, MEMORY)
-    if best in parts:
+    if best is not None and best in parts:
         others = (number for number in parts if number != best and number not in why)
         why |= {number: reason(parts[number], parts[best]) for number in others if number not in refusals}
     counts = Counter(why.values())
