@@ -22,6 +22,7 @@ import pytest
 from engines_ahead import simulate
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+from in_turn import of_other_days, test_of
 
 EXAMPLES = {"default": 6, "deep": 40, "exhaustive": 2000}
 FIRST_SEED = 1_000_000  # of the random cases that `--deep` adds
@@ -128,29 +129,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         deselect(config, items, lambda item: id(item) in short)
 
 
-def of_other_days(items: list[pytest.Item], seed: int) -> set[int]:
-    """Return the ids of deep cases that run with other seeds than this one."""
-    found, cases = set(), Counter[tuple[Path, str]]()
-    for item in items:
-        if (mark := item.get_closest_marker("in_turn")) and item.get_closest_marker("deep"):
-            day = mark.kwargs.get("day")
-            if day is None:
-                day = cases[_test_of(item)]
-                cases[_test_of(item)] += 1
-            if (seed - day) % mark.kwargs["days"]:
-                found.add(id(item))
-    return found
-
-
 def _short_suite(items: list[pytest.Item]) -> set[int]:
     """Return the ids of the tests that run without `--deep`."""
     shallow = [item for item in items if not item.get_closest_marker("deep")]
-    cases = Counter(map(_test_of, shallow))
-    firsts = {_test_of(item): id(item) for item in reversed(shallow)}
+    cases = Counter(map(test_of, shallow))
+    firsts = {test_of(item): id(item) for item in reversed(shallow)}
     return {
         id(item)
         for item in shallow
-        if cases[_test_of(item)] <= FEW_CASES or id(item) == firsts[_test_of(item)] or _is_drawn(item)
+        if cases[test_of(item)] <= FEW_CASES or id(item) == firsts[test_of(item)] or _is_drawn(item)
     }
 
 
@@ -163,10 +150,6 @@ def deselect(config: pytest.Config, items: list[pytest.Item], keeps: Callable[[p
     """Run only the tests for which `keeps` is true."""
     config.hook.pytest_deselected(items=[item for item in items if not keeps(item)])
     items[:] = [item for item in items if keeps(item)]
-
-
-def _test_of(item: pytest.Item) -> tuple[Path, str]:
-    return item.path, getattr(item, "originalname", item.name)
 
 
 def _is_drawn(item: pytest.Item) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import of_other_days
+from in_turn import of_other_days
 
 CASES = 9
 

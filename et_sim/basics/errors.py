@@ -107,8 +107,11 @@ def did_you_mean(word: str, choices: list[str] | tuple[str, ...]) -> str:
     if len(word) > LONGEST_QUOTE:
         return ""
     longer = [choice for choice in choices if len(word) >= LEAST_BEGINNING and choice.startswith(word)]
-    if len(longer) > MOST_LONGER:
-        longer = longer[:1]
-    longer = longer or [choice for choice in choices if word.endswith(f"-{choice}")]
-    near = [repr(choice) for choice in longer or difflib.get_close_matches(word, choices, n=1, cutoff=0.6)]
-    return f"did you mean {' or '.join(filter(None, (', '.join(near[:-1]), near[-1])))}?" if near else ""
+    near = (
+        longer[: None if len(longer) <= MOST_LONGER else 1]
+        or difflib.get_close_matches(word, choices, n=1, cutoff=0.8)
+        or [choice for choice in choices if word.endswith(f"-{choice}")]
+        or difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
+    )
+    shown = [repr(choice) for choice in near]
+    return f"did you mean {' or '.join(filter(None, (', '.join(shown[:-1]), shown[-1])))}?" if shown else ""

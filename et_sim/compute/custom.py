@@ -19,7 +19,7 @@ from et_sim.basics.own_modules import mistake_in, module_in_file
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.model import Durations, Treatment, Utilisation
 from et_sim.compute.registry import is_recorded, recorded_ns
-from et_sim.machine.compute_rules import ComputeRule
+from et_sim.machine.compute_rules import ComputeRule, Scope
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.model import System
 from et_sim.trace.columns import BoolColumn, IntColumn, NodeKind, Trace
@@ -51,7 +51,7 @@ class OwnKernelTimes(Struct, frozen=True):
 
     model: str | Timer
     timer: ClassVar[str] = f"{__name__}:OwnTimes"
-    figures: ClassVar[tuple[str, ...]] = ()
+    scope: ClassVar[Scope | None] = "kernels as your own model times them", ""
 
     @property
     def name(self) -> str:
@@ -61,9 +61,9 @@ class OwnKernelTimes(Struct, frozen=True):
         )
 
     @property
-    def scope(self) -> tuple[str, str]:
-        """Return the contents and the omissions of the times."""
-        return f"kernels as {self.name} times them", ""
+    def figures(self) -> tuple[str, ...]:
+        """Return no names."""
+        return ()
 
     def scaled(self, name: str, multiple: float) -> None:
         """Return None: the times of a program have no figures."""
@@ -129,8 +129,9 @@ class OwnTimes:
 def kernels_of(trace: Trace, rows: IntColumn) -> Kernels:
     """Return the columns of some kernels of a trace."""
 
-    def words(texts: list[str], codes: IntColumn) -> npt.NDArray[Any]:
-        return np.array([*texts, ""], np.object_)[codes[rows]]
+    def words(texts: list[str], codes: Any) -> npt.NDArray[Any]:
+        chosen: npt.NDArray[Any] = np.array([*texts, ""], np.object_)[codes[rows]]
+        return chosen
 
     datatypes = [datatype_named(text) or text for text in trace.datatypes]
     return Kernels(

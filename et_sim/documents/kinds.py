@@ -109,8 +109,10 @@ def _size(slot: Slot, value: Any) -> int:
         size = -1 if isinstance(value, bool) else parse_bytes(value)
     except (UsageError, TypeError):
         size = -1
-    if not key.minimum <= size <= key.maximum or (key.above_minimum and size == key.minimum):
-        raise slot.refusal(value)
+    if size > key.maximum:
+        raise slot.refusal(value, why=f"more than {key.maximum}")
+    if size < key.minimum or (key.above_minimum and size == key.minimum):
+        raise slot.refusal(value, why=key.minimum_reason)
     return size
 
 

@@ -58,7 +58,7 @@ def _patch_cuda(module: DeviceModule) -> None:
     torch.Stream, torch.Event = module.Stream, module.Event
     torch.cuda.is_available = module.is_available
     torch.cuda.is_current_stream_capturing = _is_capturing
-    torch._C._host_emptyCache = lambda: None  # type: ignore[attr-defined]
+    torch._C._host_emptyCache = lambda: None
     torch.backends.cuda.is_built = lambda: True
     torch.Tensor.record_stream = lambda *_: None
     for name in ("current_stream", "set_stream", "synchronize", "empty_cache"):

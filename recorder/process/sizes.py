@@ -11,23 +11,22 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 from recorder.process.values import value_of
 
-Tensor = torch.Tensor
 _SINGLE = torch.float32  # type of the statistics of a batch
 
 
-def _statistics(like: Tensor, channels: int) -> Tensor:
+def _statistics(like: torch.Tensor, channels: int) -> torch.Tensor:
     kind = _SINGLE if like.dtype in (torch.float16, torch.bfloat16) else like.dtype
     return like.new_empty((channels,), dtype=kind)
 
 
-def _two_statistics(tensor: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+def _two_statistics(tensor: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
     channels = tensor.shape[1]
     return _statistics(tensor, channels), _statistics(tensor, channels)
 
 
 def _sums_of_gradients(
-    gradient: Tensor, tensor: Tensor, *_: Any
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+    gradient: torch.Tensor, tensor: torch.Tensor, *_: Any
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
     channels = tensor.shape[1]
     wants_input, wants_weight, wants_bias = _[-3:]
     sums = [_statistics(gradient, channels) if wants_input else None for _ in range(2)]
@@ -35,22 +34,28 @@ def _sums_of_gradients(
     return sums[0], sums[1], weight, _statistics(gradient, channels) if wants_bias else None
 
 
-def _like_first(tensor: Tensor, *_: Any) -> Tensor:
+def _like_first(tensor: torch.Tensor, *_: Any) -> torch.Tensor:
     return torch.empty_like(tensor)
 
 
-def _gru_cell(gates: Tensor, hidden_gates: Tensor, state: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+def _gru_cell(
+    gates: torch.Tensor, hidden_gates: torch.Tensor, state: torch.Tensor, *_: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.empty_like(state), hidden_gates.new_empty((gates.shape[0], state.shape[1] * 5))
 
 
-def _gru_gradients(gradient: Tensor, workspace: Tensor, has_bias: bool) -> tuple[Tensor | None, ...]:  # noqa: ARG001
+def _gru_gradients(
+    gradient: torch.Tensor, _: torch.Tensor, has_bias: bool
+) -> tuple[torch.Tensor | None, ...]:
     rows, width = gradient.shape
     gates = [gradient.new_empty((rows, width * 3)) for _ in range(2)]
     biases = [gradient.new_empty((width * 3,)) if has_bias else None for _ in range(2)]
     return (*gates, torch.empty_like(gradient), *biases)
 
 
-def _ctc_loss(scores: Tensor, _: Tensor, __: Any, target_lengths: Any, *___: Any) -> tuple[Tensor, Tensor]:
+def _ctc_loss(
+    scores: torch.Tensor, _: torch.Tensor, __: Any, target_lengths: Any, *___: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
     steps, sequences = scores.shape[0], scores.shape[1]
     longest = max(_numbers(target_lengths), default=0)
     return scores.new_empty((sequences,)), scores.new_empty((sequences, steps, 2 * longest + 1))
@@ -58,14 +63,14 @@ def _ctc_loss(scores: Tensor, _: Tensor, __: Any, target_lengths: Any, *___: Any
 
 def _numbers(lengths: Any) -> list[int]:
     """Return lengths from a list or a tensor; unknown ones count as 0."""
-    if not isinstance(lengths, Tensor):
+    if not isinstance(lengths, torch.Tensor):
         return [int(length) for length in lengths]
     known = value_of(lengths) if isinstance(lengths, FakeTensor) else lengths
     with unset_fake_temporarily():
         return [] if known is None else [int(length) for length in known.tolist()]
 
 
-def _ctc_gradient(_: Tensor, scores: Tensor, *__: Any) -> Tensor:
+def _ctc_gradient(_: torch.Tensor, scores: torch.Tensor, *__: Any) -> torch.Tensor:
     return torch.empty_like(scores)
 
 

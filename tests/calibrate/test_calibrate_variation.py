@@ -120,7 +120,7 @@ def fitted_job() -> tuple[list[FittedWork], list[Comparison]]:
 
 
 def test_times_of_a_real_job_are_near_the_fit_to_its_other_steps() -> None:
-    """Passes vary together: on all ranks by step, and on all stages by micro-batch."""
+    """Check that passes vary together: on all ranks by step, and on all stages by micro-batch."""
     works, comparisons = fitted_job()
     judged = {found.operation: found.ks for found in comparisons if found.events >= 500}
     assert set(judged) == {"forward-compute", "backward-compute"}

@@ -56,7 +56,7 @@ def test_a_step_takes_the_published_time_without_gaps_and_the_recorded_one_with_
 
 
 def test_an_even_job_and_what_is_uneven_in_it_cost_the_published_time() -> None:
-    """The last stage is too long: its recorded times alone cost more than those of any other."""
+    """Check that the last stage is too long: its recorded times alone cost more than those of any other."""
     recording, work, even = recording_of("ST")
     even_s = seconds(recording, even)
     assert even_s == pytest.approx(PUBLISHED["ST"]["step_t_noblk"], rel=NEAR)
@@ -80,7 +80,7 @@ def test_all_steps_of_a_job_are_slower_than_the_even_job_by_the_published_factor
 
 
 def test_the_slow_worker_is_found() -> None:
-    """One worker of the job was slowed down on purpose: it alone costs what the whole job loses."""
+    """Check that one worker was slowed down on purpose: it alone costs what the whole job loses."""
     whole = read_steps(DATA / "AR.parquet")
     work, program = recorded_work(whole), program_of(whole)
     even = even_work(work)
@@ -91,7 +91,7 @@ def test_the_slow_worker_is_found() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_made_pipelines_take_the_time_that_made_them(seed: int, tmp_path: Path) -> None:
-    """Times of random pipelines are found here by going over all operations until none changes."""
+    """Find times of random pipelines by going over all operations until none changes."""
     draw = np.random.default_rng(seed)
     replicas, stages, count = (int(draw.integers(1, 4)), int(draw.integers(1, 5)), int(draw.integers(1, 7)))
     rows, ends = [], []
@@ -107,7 +107,7 @@ def test_made_pipelines_take_the_time_that_made_them(seed: int, tmp_path: Path) 
 
 
 def test_an_even_pipeline_takes_its_passes_and_the_ramp(tmp_path: Path) -> None:
-    """m micro-batches on p stages take (m + p - 1) (forward + backward)."""
+    """Check that m micro-batches on p stages take (m + p - 1) (forward + backward)."""
     stages, count = 4, 6
     job = MadeJob(np.full((stages, count), 30_000), np.full((stages, count), 50_000), 0)
     recording = read_steps(written(tmp_path / "even.parquet", job.rows(0, 0, 9_000)))

@@ -34,7 +34,7 @@ def test_events_of_each_named_operation_are_counted_by_themselves() -> None:
 
 
 def test_entries_of_one_cause_draw_alike_and_others_by_themselves() -> None:
-    """Log-normal factors of another spread are powers of the first ones, up to their mean."""
+    """Check that log-normal factors of another spread are powers of the first ones, up to their mean."""
     entries = (entry(cause="length"), entry(cause="length", spread=0.3), entry(), entry(cause="heat"))
     first, second, own, other = (
         np.log(draw.factors(np.arange(4), 2, 500)).ravel() for draw in draws_of(entries, 5)
