@@ -52,6 +52,9 @@ class Chooser(Protocol):
     def left(self) -> int:
         """Return the number of points that may still be among the best."""
 
+    def to_come(self) -> int:
+        """Return the number of points that would be chosen if no better one was found."""
+
     def gap(self) -> float | None:
         """Return the share by which points that were not chosen may be better; None: not known."""
 
@@ -93,13 +96,16 @@ class ByBounds:
         return gap_of(min(self._values)[0], (least[0] for least in self._least.values()))
 
     def _rule_out(self) -> None:
-        if len(self._values) <= self._goal.runners_up:
-            return
+        if len(self._values) > self._goal.runners_up:
+            self._left = self._possible()
+
+    def _possible(self) -> list[Point]:
+        """Return the points that are not chosen, and may be better than those that are."""
         numbers = np.array(self._numbers, np.int64)
         values = np.array(self._values, np.float64).reshape(len(numbers), len(self._goal.objectives))
         eased = 1 + self._goal.within
         values = np.where(values > 0, values / eased, values * eased)  # less is better
-        self._left = [point for point in self._left if not self._is_ruled_out(point, numbers, values)]
+        return [point for point in self._left if not self._is_ruled_out(point, numbers, values)]
 
     def _is_ruled_out(self, point: Point, numbers: Any, values: Any) -> bool:
         least = self._least[point.number]
@@ -117,6 +123,11 @@ class ByBounds:
         """Return the number of points that may still be among the best."""
         self._rule_out()
         return len(self._left)
+
+    def to_come(self) -> int:
+        """Return the number of points that may be better than the best so far, with those behind it."""
+        behind = self._goal.runners_up + 1 - len(self._values)
+        return min(max(len(self._possible()), behind), len(self._left))
 
 
 class ByNumber:
@@ -188,6 +199,10 @@ class ByOptuna:
         """Return the number of points that were not chosen."""
         return int(self._is_left.sum())
 
+    def to_come(self) -> int:
+        """Return the number of points that were not chosen."""
+        return self.left()
+
     def _nearest(self, wanted: Any) -> int:
         steps = np.abs(self._places - wanted) / np.maximum(self._sizes - 1, 1)
         far = np.where(self._is_word, self._places != wanted, steps).sum(axis=1)
@@ -253,6 +268,7 @@ def search(
         is_last = place + 1 == len(goal.ladder)
         at = folder if is_last else folder / f"{RUNG}{place + 1}"
         rung = _Rung(goal, State(plan, journal, at, model), runner, watch)
+        at.mkdir(exist_ok=True)
         with rung.state.written_at_worst():
             if findings is None:
                 findings, values = rung.descend()
@@ -260,7 +276,6 @@ def search(
                 watch.begin(f"searching on {model}", len(plan.points))
                 values = rung.evaluate(plan.points)
                 findings.front = front_of(values)
-        at.mkdir(exist_ok=True)
         table = rung.state.write(to_builtins(findings, str_keys=True))
     assert findings is not None
     return rung.state, findings, table
@@ -293,7 +308,7 @@ class _Rung(Struct):
         findings = SearchResult.of(goal, method)
         findings.impossible = len(points) - len(possible)
         most = len(possible) if goal.budget is None else min(goal.budget, len(possible))
-        self.watch.begin("searching", most)
+        self.watch.begin("searching", min(most, max(goal.at_once, goal.runners_up + 1)))
         values: dict[int, Values] = {}
         while findings.evaluated < most:
             batch = chooser.choose(min(goal.at_once, most - findings.evaluated))
@@ -322,7 +337,10 @@ class _Rung(Struct):
         findings.front = front_of(values)
         findings.gap = chooser.gap()
         self._explain(findings, found)
-        self.watch.expect(findings.evaluated + findings.left, best_text(self.goal, values, findings.gap))
+        expected, budget = findings.evaluated + chooser.to_come(), self.goal.budget
+        self.watch.expect(
+            expected if budget is None else min(expected, budget), best_text(self.goal, values, findings.gap)
+        )
         self.state.write(to_builtins(findings, str_keys=True))
 
     def _explain(self, findings: SearchResult, found: PointBounds) -> None:

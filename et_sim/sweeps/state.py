@@ -312,6 +312,8 @@ class SweepProgress:
 
     def expect(self, total: int, text: str) -> None:
         """Correct the number of points, and show a text about the results so far."""
+        if total != self._total:
+            self._estimate.scale(self._total / max(total, 1))
         self._total, self._text = total, text
 
     def _keep_showing(self) -> None:

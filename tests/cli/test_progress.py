@@ -160,6 +160,17 @@ def test_between_reports_the_estimate_counts_down_and_ends() -> None:
     assert [estimate.left(now) for now in (4.0, 5.0, 8.0, 8.1)] == [4.0, 3.0, 0.0, None]
 
 
+def test_a_task_that_turns_out_smaller_is_estimated_by_the_same_pace() -> None:
+    estimate = Estimate()
+    for done in range(1, 5):
+        estimate.add(done / 100, 10.0 * done)
+    assert estimate.left(40.0) == pytest.approx(960.0)
+    estimate.scale(100 / 12)
+    assert estimate.left(40.0) is None
+    estimate.add(5 / 12, 50.0)
+    assert estimate.left(50.0) == pytest.approx(70.0)
+
+
 def test_a_restarted_run_is_estimated_again() -> None:
     """Check a run that restarts, as when folded ranks turn out to differ and all are simulated."""
     estimate = Estimate()

@@ -18,7 +18,7 @@ from et_sim.sweeps.bounds import Bounder
 from et_sim.sweeps.certificate import gap_of
 from et_sim.sweeps.evaluate import Done, Evaluator, InProcess, PointTask
 from et_sim.sweeps.plan_space import PlanSearch, divisors
-from et_sim.sweeps.state import SweepPlan, plan_sweep
+from et_sim.sweeps.state import NoSweepWatcher, SweepPlan, plan_sweep
 from et_sim.sweeps.sweep import SweepReport, carry_out
 from et_sim.sweeps.wires import Wires
 from et_sim.tables.sweep_tables import OBJECTIVES, Best
@@ -52,7 +52,7 @@ SPACES = [  # model, machine, global batch, tokens of a sequence
     (DENSE, "h100-dgx:2", 2, 128),
     (SHORT, "h100-dgx:4", 2, 128),
     (DENSE, "h100-dgx:4,node=2", 1, 64),
-    (SHORT, "a100-dgx-80gb:8", 2, 128),
+    (SHORT, "a100-dgx-80gb:8", 1, 64),
     (SHORT, "mi325x-node:4", 1, 128),
     (DENSE, "gb200-nvl72:4", 1, 128),
     (SPARSE, "h100-dgx:2", 1, 256),
@@ -173,6 +173,32 @@ def test_results_can_be_read_while_a_search_runs(tmp_path: Path, monkeypatch: py
     assert open_sweep(tmp_path / "out").search["gap"] == report.search.gap
 
 
+class _Expected(NoSweepWatcher):
+    """A watcher that records the expected numbers of simulations."""
+
+    def __init__(self) -> None:
+        self.totals: list[int] = []
+
+    def begin(self, stage: str, total: int) -> None:
+        if stage == "searching":
+            self.totals.append(total)
+
+    def expect(self, total: int, text: str) -> None:  # noqa: ARG002
+        self.totals.append(total)
+
+
+@pytest.mark.usefixtures("_interpreted")
+@pytest.mark.parametrize("budget", [None, 3])
+def test_a_search_expects_the_simulations_that_it_needs(budget: int | None, tmp_path: Path) -> None:
+    description = _search(tmp_path, FEW, budget=budget, within=0.3)
+    description["search"]["runners-up"] = 4
+    watch = _Expected()
+    report = carry_out(plan_sweep(description, searches=True), tmp_path / "out", workers=1, watch=watch)
+    assert watch.totals[0] == min(5, budget or 5)
+    assert watch.totals[-1] == report.search.evaluated
+    assert max(watch.totals) <= (budget or 9)
+
+
 @pytest.mark.parametrize(
     ("best", "bounds", "gap"),
     [(110, [100, 120], 0.1), (100, [100], 0), (90, [100], 0), (-100, [-110, -90], 0.1), (100, [], 0)],
@@ -220,18 +246,23 @@ REFUSED = [
     ([], "nothing is given to search (give --model and --machine"),
     (["plans.yml", "--model", "llama3-8b", "--machine", "h100-dgx:8"], "leave one of them out"),
     (["--model", "llama3-1", "--machine", "h100-dgx:8"], "llama3-1"),
-    (["--model", "llama3.1-8b", "--machine", "h100-dgx:8"], "add --sequence, such as --sequence 8192"),
+    (["--model", "gpt-oss-20b", "--machine", "h100-dgx:8"], "add --sequence, such as --sequence 8192"),
     (
-        ["--model", "llama3-8b", "--machine", "h100-dgx:8", "--global-batch", "3"],
-        "give --global-batch a multiple of 8, such as 8",
+        ["--model", "gpt2", "--machine", "h100-dgx:64", "--global-batch", "3"],
+        "give --global-batch a multiple of 64, such as 64",
     ),
 ]
 
 
 @pytest.mark.parametrize(("words", "sentence"), REFUSED)
 def test_a_wrong_search_is_refused_in_one_sentence(
-    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     assert main(["search", *words]) == 2
     assert sentence in capsys.readouterr().err.replace("\n", " ")
 

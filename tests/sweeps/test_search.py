@@ -296,6 +296,19 @@ def test_the_least_dominated_points_are_chosen_with_any_bounds(
     assert least_dominated(single, 1) == front_of(single)  # type: ignore[arg-type]
 
 
+def test_only_points_that_can_still_be_the_best_or_next_are_expected() -> None:
+    goal = Goal(("ranks",), (), {}, None, None, 0, (None,), 1, 2, within=0.1, runners_up=3)
+    points = [Point(number, (), "") for number in range(100)]
+    chooser = ByBounds(goal, points, {number: {"ranks": 100 + number} for number in range(100)})
+    values = iter((150, 120, 119, 113, 113))
+    expected = []
+    while batch := chooser.choose(1):
+        chooser.learn(batch[0], (next(values),))
+        expected.append(chooser.to_come())
+    assert expected == [36, 8, 6, 0]  # bounds up to 150 / 1.1, 120 / 1.1, 119 / 1.1
+    assert chooser.left() == 0
+
+
 WRONG = [
     ({}, "search: there is no objective (add one, as in minimise: [makespan_ns])"),
     ({"minimise": ["makespan"]}, "'makespan' is no objective (did you mean 'makespan_ns'?)"),

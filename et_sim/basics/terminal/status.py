@@ -51,6 +51,12 @@ class Estimate:
                 self._end = now + passed / gained * (1 - share)
         self._share = share
 
+    def scale(self, factor: float) -> None:
+        """Correct the shares so far, when the task turns out to be larger or smaller."""
+        if self._first is not None:
+            self._first = (self._first[0] * factor, self._first[1])
+        self._share, self._end = self._share * factor, None
+
     def left(self, now: float) -> float | None:
         """Return the seconds left; None without an estimate, or when it has passed."""
         return self._end - now if self._end is not None and self._end >= now else None
