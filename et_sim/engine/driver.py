@@ -63,7 +63,7 @@ class Recorders(Struct, frozen=True):
         return not (self.causes or self.phases or self.messages or self.ports or self.links)
 
     def drain(self, run: Run, bits: int) -> None:
-        """Hand over the records up to now."""
+        """Deliver the records up to now."""
         if self.causes:
             drain(run, self.causes, bits)
         if self.phases:

@@ -152,6 +152,10 @@ class ByNumber:
         """Return the number of points that were not chosen."""
         return len(self._left)
 
+    def to_come(self) -> int:
+        """Return the number of points that were not chosen, all of which will be."""
+        return len(self._left)
+
 
 class ByOptuna:
     """A chooser by Optuna's TPE sampler: it takes the remaining point nearest to each proposal.

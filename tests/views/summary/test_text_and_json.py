@@ -186,7 +186,7 @@ CHECKS: dict[str, Callable[[str, Any], None]] = {
     "roofline": _nothing,
     "stalls": _nothing,
 }
-OF_OTHER_RUNS = {"critical-path", "queues", "pauses", "flows", "layers"}
+OF_OTHER_RUNS = {"critical-path", "queues", "pauses", "flows", "layers", "samples"}
 IN_ONE_FORM = {"summary", "picture"}  # the data is the file; there is none
 
 
