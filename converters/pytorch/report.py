@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -235,6 +236,18 @@ def _plain_name(role: RunPart) -> str:
 
 _WIDTH = 16
 _GAPS_SHOWN = 3
+
+
+def lines_of_ranks(
+    reports: Sequence[dict[str, Any]], notes: Sequence[str], *, as_json: bool
+) -> Iterator[str]:
+    """Yield the reports of all ranks and notes, as text or JSON."""
+    if as_json:
+        yield json.dumps({"ranks": reports, "notes": notes}, indent=2, ensure_ascii=False)
+        return
+    for report in reports:
+        yield from lines(report)
+    yield from (f"note: {note}" for note in notes)
 
 
 def lines(report: dict[str, Any]) -> Iterator[str]:

@@ -91,7 +91,7 @@ def convert_timelines(timelines: Iterable[RankTimeline], task: RecordingTask) ->
     """Convert the timelines of all ranks, and yield the lines of the report."""
     from converters.pytorch.converting import ConversionJob
     from converters.pytorch.folders import convert_all
-    from converters.pytorch.report import lines
+    from converters.pytorch.report import lines_of_ranks
     from et_sim.basics.command_line import processors
 
     chosen = list(timelines)
@@ -112,9 +112,4 @@ def convert_timelines(timelines: Iterable[RankTimeline], task: RecordingTask) ->
             raise TraceError(error.cause, place=place, remedy=error.remedy) from None
     sources = {timeline.rank: str(timeline.source) for timeline in chosen}
     reports = [dict(job.report, inputs=[source]) for job, source in zip(done, sources.values(), strict=True)]
-    if task.as_json:
-        yield json.dumps({"ranks": reports, "notes": notes}, indent=2, ensure_ascii=False)
-        return
-    for report in reports:
-        yield from lines(report)
-    yield from (f"note: {note}" for note in notes)
+    yield from lines_of_ranks(reports, notes, as_json=task.as_json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ def _recognises(path: Path, begin: bytes) -> bool:  # noqa: ARG001
 def _convert(task: RecordingTask) -> Iterator[str]:
     from converters.files import ShareProgress
     from converters.pytorch.folders import convert_all, job_of_file, jobs_of_folder
-    from converters.pytorch.report import lines
+    from converters.pytorch.report import lines_of_ranks
     from et_sim.basics.command_line import processors
 
     if is_folder(task.path):
@@ -34,12 +33,7 @@ def _convert(task: RecordingTask) -> Iterator[str]:
     finally:
         progress.close()
     reports = [job.report for job in done]
-    if task.as_json:
-        yield json.dumps({"ranks": reports, "notes": notes}, indent=2, ensure_ascii=False)
-        return
-    for report in reports:
-        yield from lines(report)
-    yield from (f"note: {note}" for note in notes)
+    yield from lines_of_ranks(reports, notes, as_json=task.as_json)
 
 
 FORMAT = RecordingFormat(
