@@ -45,7 +45,7 @@ TOP_LEVEL = {
     "tests",
     "traces",
 }
-MADE_BY_TOOLS = {"build", "dist", "et-sim-demo"}
+MADE_BY_TOOLS = {"__pycache__", "build", "dist", "et-sim-demo"}
 
 
 def test_the_public_names_are_exactly_these() -> None:

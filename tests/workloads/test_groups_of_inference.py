@@ -254,7 +254,7 @@ def passes(draw: st.DrawFn) -> tuple[Plan, tuple[Batch, ...]]:
         dispatch=draw(st.sampled_from(["values", "fp8"])) if expert > 1 else "values",
         products=draw(st.sampled_from(["", "fp8", "int4"])) if expert == 1 else "",
     )
-    segment = st.builds(Segment, st.integers(1, 9), st.integers(0, 20))
+    segment = st.builds(Segment, st.integers(1, 9), st.integers(0, 20), drafts=st.just(0))
     loads = st.lists(segment, max_size=3).map(Batch.of)
     known = draw(
         st.lists(loads, min_size=1, max_size=3).filter(lambda every: any(one.tokens for one in every))
