@@ -92,6 +92,8 @@ def _files(path: Path) -> list[Path]:
 
 def _unknown(path: Path, files: list[Path]) -> InputError:
     what = "the folder has no file" if not files else "the format is not recognised"
+    if len(files) == 1 and not files[0].stat().st_size:
+        what = "the file is empty"
     if len(files) > 1:
         what = f"none of its {len(files)} files has a known format"
     listed = "; ".join(form.name for form in formats() if form.name != REFUSED)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 
-REFUSED = "files of other kinds"  # the name of the format that refuses all
+REFUSED = "other kinds"  # the name of the format that refuses all
 
 
 class RecordingTask(Struct, frozen=True):

@@ -65,8 +65,6 @@ def pid_of(number: int) -> int:
 def _processes(path: Path) -> list[int]:
     """Return the processes with kernels, in the order of their devices."""
     with SqliteTables(path) as tables:
-        if KERNEL not in tables.columns and GRAPH not in tables.columns:
-            raise InputError("the report has no kernels", place=str(path), remedy="record with --trace=cuda")
         for table in (KERNEL, GRAPH):
             if table in tables.columns:
                 tables.require(table, ("start", "end", "streamId"), REMEDY)
@@ -75,6 +73,8 @@ def _processes(path: Path) -> list[int]:
             for table in (KERNEL, GRAPH)
             for device, process in tables.rows(table, {name: WORK[name] for name in ("device", "process")})
         }
+    if not pairs:
+        raise InputError("the report has no kernels", place=str(path), remedy="record with --trace=cuda")
     return list(dict.fromkeys(process for _, process in sorted(pairs)))
 
 

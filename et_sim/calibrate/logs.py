@@ -64,12 +64,14 @@ def read_all(paths: Sequence[Path]) -> tuple[list[MeasuredCollective], tuple[str
             except (InputError, UsageError) as error:
                 left.append(f"{file.name}: {error.cause}")
         if len(rows) == before:
-            raise InputError(
-                "no file in it has measured collectives" + "".join(f"; {reason}" for reason in left[:3]),
-                place=str(path),
-                remedy=_REMEDY,
-            )
+            raise _nothing_measured(path, "no file in it has measured collectives", left)
+    if not rows:
+        raise _nothing_measured(paths[0], "it has no collective that was measured as a whole", left)
     return rows, tuple(left)
+
+
+def _nothing_measured(path: Path, cause: str, left: Sequence[str]) -> InputError:
+    return InputError("; ".join((cause, *left[:3])), place=str(path), remedy=_REMEDY)
 
 
 def _files(path: Path) -> list[Path]:

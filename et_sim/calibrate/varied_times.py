@@ -98,6 +98,12 @@ def _of_traces(prefix: str) -> Times:
     """Return the recorded times of the traces of a prefix."""
     paths = traces_of(prefix)
     if not paths:
+        if Path(prefix).is_file():
+            raise InputError(
+                "is no sound table of steps",
+                place=prefix,
+                remedy="give a whole Parquet file of StragglerAnalysis, or prefixes of converted recordings",
+            )
         raise UsageError(
             f"there is no {prefix}.0.et, no run and no table of steps",
             remedy="convert recordings with et-convert, one prefix for each step",

@@ -97,7 +97,9 @@ def _from_file(options: Options) -> int:
     try:
         content, notices = as_network_file(options.file, options.hosts or 1)
     except OSError as error:
-        raise UsageError(f"cannot be read: {unreadable(error)}", place=str(options.file)) from None
+        remedy = "name the file of a topology of NCCL or InfraGraph"
+        cause = f"cannot be read: {unreadable(error)}"
+        raise UsageError(cause, place=str(options.file), remedy=remedy) from None
     network = read_network_alone(content)
     if options.out is not None:
         _write(options.out, [(NETWORK, yaml.safe_dump(content, sort_keys=False, default_flow_style=None))])

@@ -281,12 +281,14 @@ def as_network_file(path: Path, hosts: int) -> tuple[dict[str, Any], tuple[tuple
 
     text = read_bounded(path, MachineError).decode("utf-8", "replace")
     form = format_of(text)
-    if form != NCCL and not is_infragraph(content := parse_yaml(text, str(path)) if not form else None):
-        raise MachineError(
-            "is neither a topology of NCCL nor of InfraGraph",
-            place=str(path),
-            remedy="name the file of NCCL_TOPO_DUMP_FILE; et-sim network takes the formats of other tools",
-        )
+    cause, content = "is neither a topology of NCCL nor of InfraGraph", None
+    try:
+        content = parse_yaml(text, str(path)) if not form else None
+    except MachineError as error:
+        cause += f": {error.cause}"
+    if form != NCCL and not is_infragraph(content):
+        remedy = "name the file of NCCL_TOPO_DUMP_FILE; et-sim network takes the formats of other tools"
+        raise MachineError(cause, place=str(path), remedy=remedy)
     if form == NCCL:
         imported = import_nccl_topology(text, str(path), hosts)
     elif hosts == 1:

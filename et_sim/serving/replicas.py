@@ -138,6 +138,12 @@ def make_pool(
         free = free * own // (own + speculation.cache_bytes(plan, lengths))
     units = cache.in_units(policy.block)
     blocks = units.all_of(room.tokens) or free // units.unit_bytes
+    if blocks < 1 and free > 0:
+        raise UsageError(
+            f"a block of {policy.block:,} tokens takes {format_bytes(units.unit_bytes)} of each NPU, but"
+            f" {format_bytes(free)} are left for the cache beside the weights of {model.name}",
+            remedy="give a smaller --block, more ranks to a replica, or more memory with --capacity",
+        )
     if blocks < 1:
         available = max(room.of(0, activations), 0)
         raise UsageError(

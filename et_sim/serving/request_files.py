@@ -256,6 +256,7 @@ def _format_of(header: list[str], place: str) -> _Format:
         if name not in of.columns or header.count(name) > 1:
             twice = header.count(name) > 1
             remedy = did_you_mean(name, of.columns) or f"columns: {','.join(of.columns)}"
+            remedy = "leave one out" if twice else remedy
             raise InputError(
                 f"column {name!r} {'occurs twice' if twice else 'is not known'}", place=place, remedy=remedy
             )

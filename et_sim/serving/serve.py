@@ -75,6 +75,11 @@ class Setup(Struct, frozen=True):
                 f"--memory-share is {self.memory_share}",
                 remedy="give a share above 0 and up to 1, such as 0.9",
             )
+        if self.memory_share is not None and self.cache_tokens:
+            raise UsageError(
+                "--memory-share and --cache-tokens each give the size of the cache",
+                remedy="leave one of them out",
+            )
         if self.transfer not in TRANSFERS:
             remedy = did_you_mean(self.transfer, TRANSFERS) or f"known: {', '.join(TRANSFERS)}"
             raise UsageError(f"there is no transfer {self.transfer!r}", remedy=remedy)

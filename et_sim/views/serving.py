@@ -186,12 +186,15 @@ def _prefixes(summary: ServingSummary) -> list[tuple[str, str]]:
     """Return the tokens of prompts that were cached when their requests began."""
     if not (of := summary.get("prefixes")):
         return []
-    kept = "as many idle tokens as fit" if of["kept_tokens"] is None else f"{of['kept_tokens']:,} idle tokens"
+    most = of["kept_tokens"]
+    kept = "as many idle tokens as fit stay"
+    if most is not None:
+        kept = f"at most {plural(most, 'idle token')} {'stays' if most == 1 else 'stay'}"
     hits = (
         f"{of['hit_share']:.1%} of the tokens of prompts were cached"
         f" ({of['hit_tokens']:,}, of {plural(of['requests_with_hits'], 'request')});"
     )
-    found = [("prefixes", f"{hits} {kept} stay; router by {of['router']}")]
+    found = [("prefixes", f"{hits} {kept}; router by {of['router']}")]
     if of["remote_tokens"] != 0:
         room = "all tokens" if of["remote_tokens"] is None else f"{of['remote_tokens']:,} tokens"
         found.append(

@@ -198,6 +198,7 @@ def test_traces_of_one_step_each_and_runs_are_recordings() -> None:
     ("names", "message"),
     [
         (["nothing"], "there is no nothing.0.et, no run and no table of steps"),
+        (["cut.parquet"], "cut.parquet: is no sound table of steps"),
         (["step0", "step1", "step2"], "3 steps are too few for variation by step"),
         (["few.parquet"], "3 steps are too few for variation by step"),
         ([str(TABLE), "step0"], "has several steps, and there is another recording"),
@@ -212,6 +213,7 @@ def test_recordings_without_steps_to_compare_are_refused(names: list[str], messa
     Path("other.0.et").write_bytes(next(iter(encode_several([build.build()]))))
     table = pq.read_table(TABLE)
     pq.write_table(table.filter(np.isin(table["step"].to_numpy(), [23, 25, 33])), "few.parquet")
+    Path("cut.parquet").write_bytes(TABLE.read_bytes()[:5000])
     with pytest.raises(EtSimError) as refusal:
         read_recorded(names)
     assert message in str(refusal.value)

@@ -175,3 +175,14 @@ def test_a_file_without_records_is_refused(text: str, tmp_path: Path) -> None:
     path.write_text(text)
     with pytest.raises(InputError, match="no record of a collective"):
         read_inspector([path])
+
+
+def test_records_without_a_whole_operation_are_refused_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "logs", [(0, performance("all_reduce", 1, 1 << 20, 5.0))])
+    path = tmp_path / "logs" / "host-pid0.log"
+    assert main(["calibrate", "nccl", str(path), "--machine", "h100-dgx", "-o", "never.json"]) == 2
+    printed = capsys.readouterr().err
+    assert str(path) in printed
+    assert "no operation has records of all ranks" in printed

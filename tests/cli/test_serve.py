@@ -221,6 +221,8 @@ def test_cached_prefixes_are_reported_as_text_and_json_and_by_inspect(
         "requests_with_hits": 1,
     }
     assert [row["hit_tokens"] for row in rows("trace.serve/requests.arrow")] == [0, 592]
+    assert main(["serve", "trace.jsonl", *USUAL, "--prefix-cache", "1"]) == 0
+    assert "; at most 1 idle token stays; router by load" in capsys.readouterr().out
 
 
 def test_what_remote_memory_keeps_is_loaded_and_reported(capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,3 +136,11 @@ def test_views_and_virtual_tables_are_not_read(tmp_path: Path, capsys: pytest.Ca
     base.close()
     assert main(["recording", str(path), "-o", str(tmp_path / "job")]) == 2
     assert "the report has no kernels" in capsys.readouterr().err
+
+
+def test_a_report_whose_tables_are_empty_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = nsys_file([], tmp_path / "report.sqlite")
+    assert main(["recording", str(path), "-o", str(tmp_path / "job")]) == 2
+    assert "the report has no kernels (record with --trace=cuda)" in capsys.readouterr().err

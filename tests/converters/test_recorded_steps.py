@@ -196,6 +196,11 @@ def test_incomplete_recordings_are_refused(made: pa.Table, message: str, tmp_pat
     assert refusal.value.remedy
 
 
+def test_a_folder_is_no_table(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="is a folder"):
+        read_steps(tmp_path)
+
+
 @pytest.mark.usefixtures("in_a_folder")
 def test_the_command_writes_the_chosen_steps_and_the_door_all(capsys: pytest.CaptureFixture[str]) -> None:
     source = str(DATA / "ST.parquet")

@@ -36,6 +36,7 @@ def test_what_is_not_recognised_is_refused_with_all_formats(
         path.write_bytes(content)
         text = refusal(path, capsys)
         assert all(name in text for name in names)
+        assert ("the file is empty" in text) == (not content)
 
 
 @pytest.mark.parametrize("name", ["dgx_a100_nccl_topo.xml", "infragraph_example.yaml"])
@@ -65,6 +66,8 @@ def test_a_folder_with_two_formats_is_refused_and_other_files_are_named(
     assert "notes.txt" in capsys.readouterr().out
     (tmp_path / "kineto.json.gz").write_bytes(KINETO.read_bytes())
     assert "holds several formats" in refusal(tmp_path, capsys)
+    (tmp_path / "topo.xml").write_bytes((HOSTS / "dgx_a100_nccl_topo.xml").read_bytes())
+    assert "1 file of other kinds" in refusal(tmp_path, capsys)
 
 
 def test_traces_need_the_name_of_their_files(capsys: pytest.CaptureFixture[str]) -> None:

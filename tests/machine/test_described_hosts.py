@@ -248,6 +248,21 @@ def test_the_written_file_is_the_network_of_the_topology(
 
 
 @pytest.mark.parametrize(
+    ("name", "content"), [("host.yaml", b"a: [1"), ("host.bin", b"\n\x08\x01"), ("", b"")]
+)
+def test_what_describes_no_host_is_refused_with_a_remedy(
+    name: str, content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    if name:
+        path.write_bytes(content)
+    assert main(["machine", "from", str(path)]) == 2
+    printed = capsys.readouterr().err
+    assert ("is neither a topology of NCCL nor of InfraGraph: " in printed) == bool(name)
+    assert "(name the file of " in printed
+
+
+@pytest.mark.parametrize(
     "arguments", [["from"], ["from", str(EXAMPLE), "--hosts", "2"], ["h100-dgx", "--hosts", "2"]]
 )
 def test_a_command_that_lacks_its_file_is_refused(

@@ -147,3 +147,8 @@ def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
 def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
     with pytest.raises(EtSimError, match=r"no engine called 'vlm' \(did you mean 'vllm'"):
         read_engine("vlm")
+
+
+def test_a_colon_without_a_version_is_refused() -> None:
+    with pytest.raises(EtSimError, match="without a version"):
+        read_engine("vllm:")

@@ -102,6 +102,7 @@ def test_turns_of_a_session_follow_each_other(tmp_path: Path) -> None:
         (OWN + "0,9,9,a,\n,18,9,a,1\n", "line 3: prompt_tokens is 18, but the turn before ends after 18"),
         (OWN + "0,9,9,a,\n,19,9,a,-1\n", "line 3: think_s is '-1' (give seconds from 0 up"),
         (OWN + "0,9,9,a,\n,19,9,a,\n", "line 3: arrival_s is ''"),
+        (OWN.replace("session", "think_s"), "line 1: column 'think_s' occurs twice (leave one out)"),
         ("arrival_s,prompt_tokens,output_tokens,session\n", "line 1: column 'think_s' is missing (give both"),
     ],
 )

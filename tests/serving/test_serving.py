@@ -187,6 +187,8 @@ def test_times_do_not_depend_on_folding(monkeypatch: pytest.MonkeyPatch) -> None
         ({"replicas": 2}, "the replicas need 4 NPUs, but the machine has 2"),
         ({"capacity_bytes": 1000}, "the weights of small take"),
         ({"memory_share": 0.0}, "--memory-share is 0.0"),
+        ({"memory_share": 0.5, "cache_tokens": 9000}, "--memory-share and --cache-tokens each give"),
+        ({"policy": Policy(block=10**8)}, "a block of 100,000,000 tokens takes"),
         ({"context_step": 0}, "--context-step is 0"),
         ({"policy": Policy(block=16), "capacity_bytes": 300_000}, "request 0 needs a cache of"),
     ],

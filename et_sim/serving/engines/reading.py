@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from et_sim.basics.errors import InputError
+from et_sim.basics.errors import InputError, UsageError
 from et_sim.documents.descriptions import (
     ENDING,
     LIKE,
@@ -49,7 +49,11 @@ def _engine(place: str, keys: dict[str, Any], name: str) -> Engine:
 
 def _keys_of_name(given: str) -> dict[str, Any]:
     """Return the keys of NAME[:VERSION]; `versions` has the changes of versions before each that it names."""
-    name, _, version = given.partition(":")
+    name, colon, version = given.partition(":")
+    if colon and not version:
+        raise UsageError(
+            f"--engine is {given!r}, without a version", remedy=f"give {name}, or a version, too"
+        )
     whole = content_of(PACKAGE, name, NOUN)
     earlier = whole.pop(VERSIONS, {})
     for end, changes in sorted(earlier.items(), key=lambda of: numbers_of(of[0]), reverse=True):

@@ -139,6 +139,8 @@ def _columns(path: Path) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     source = str(path)
+    if path.is_dir():
+        raise TraceError("is a folder", place=source, remedy="name a Parquet file of recorded steps")
     try:
         table = pq.read_table(path)
     except OSError as error:
