@@ -23,7 +23,7 @@ def module_in_file(path: Path, contents: str) -> Any:
         sys.path.append(folder)
     try:
         module = importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         place = mistake_in(path, error) or str(path)
         raise UsageError(f"{place} cannot be imported: {error}", remedy="correct it") from error
     where = getattr(module, "__file__", None)

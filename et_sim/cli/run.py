@@ -91,7 +91,7 @@ def _samples(options: Options) -> tuple[int, int] | None:
     if options.samples is None:
         return None
     if options.network_models is not None:
-        raise UsageError("--samples are of one network model", remedy="leave --models out")
+        raise UsageError("--samples are of one network model", remedy="leave --network-models out")
     return options.samples, options.seed or 0
 
 

@@ -104,12 +104,17 @@ class OwnTimes:
     def of_kernels(self, kernels: Kernels) -> npt.NDArray[np.float64]:
         """Return the time of each kernel; refuse other results of the function."""
         try:
-            returned = np.asarray(self._function(kernels), np.float64)
-        except Exception as error:
+            result = self._function(kernels)
+            returned = np.asarray(result, np.float64)
+        except (Exception, SystemExit) as error:
             place = mistake_in(self._path, error) if self._path else ""
             raise UsageError(
                 f"{place or self._label}: {type(error).__name__}: {error}", remedy=f"correct {FUNCTION}"
             ) from error
+        if result is None:
+            raise UsageError(
+                f"{self._label}: {FUNCTION} returned nothing", remedy="return a number for each kernel"
+            )
         if returned.shape not in ((), (len(kernels),)):
             raise UsageError(
                 f"{self._label}: {FUNCTION} returned {returned.size} numbers for {len(kernels)} kernels",

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.patterns import fits_pattern
+from et_sim.basics.units import LONGEST_NS
 from et_sim.documents.keys import Key, Remarks, Section, Slot, ValueKind, inner_section, key, keys_of, read
 from et_sim.documents.kinds import OBJECT, OBJECTS, TIME, count, number
 from et_sim.machine.graph import KINDS, NIC, NPU, SWITCH, Graph
@@ -32,6 +33,7 @@ from et_sim.machine.networks import (
 )
 
 NS_PER_HOUR = 3_600_000_000_000
+LEAST_SHARE = 1e-6  # of a bandwidth; far below, the rates of several ways are lost in rounding
 LOSES_STATE = ("gpu", "node", "rack")
 PLACES = ("link", "port", "nic", "switch", *LOSES_STATE)
 
@@ -87,7 +89,7 @@ class FailureKeys(Struct, frozen=True):
     slower: float | None = number(
         "The share of the bandwidth that is left. Without the key, it is dead.",
         None,
-        above_minimum=True,
+        minimum=LEAST_SHARE,
         below=1,
     )
 
@@ -124,6 +126,9 @@ def read_failures(source: Section, network: Network, remarks: Remarks) -> Networ
     recovery = read(Recovery, inner, remarks)
     if recovery.detection_ns < 1:
         raise inner.fault('key "detection" is less than 1 ns', "give the time of a try, such as 4.3s")
+    if recovery.fail_over and not isinstance(network.fabric, GraphFabric):
+        cause = 'key "fail-over" has no effect: in a network of dimensions, no other port leads to an NPU'
+        raise inner.fault(cause, "leave it out, or describe a graph with two ports")
     return replace(network, failures=tuple(failures), recovery=recovery)
 
 
@@ -157,7 +162,8 @@ def _failure(
 def _drawn(rate: float, seed: int, part: str) -> float:
     """Return the time of a part's first failure, which depends on the seed and its name only."""
     words = [seed, *part.encode()]
-    return float(np.random.default_rng(words).exponential(NS_PER_HOUR / rate))
+    drawn = float(np.random.default_rng(words).exponential(NS_PER_HOUR / rate))
+    return min(drawn, float(LONGEST_NS))  # no run lasts longer
 
 
 def _part(given: FailureKeys, network: Network) -> tuple[str, str]:
@@ -235,8 +241,9 @@ def _of_graph(given: FailureKeys, what: str, name: str, fabric: GraphFabric, net
     kind = {"nic": NIC, "switch": SWITCH, "gpu": NPU}[what]
     found = [row for row in _matching(graph.names, name) if graph.kinds[row] == kind]
     if not found:
-        there = [graph.names[row] for row in np.flatnonzero(graph.kinds == kind)[:3].tolist()]
-        remedy = f"there are {', '.join(there)}, …" if there else f"the graph has no {KINDS[kind]}"
+        there = [graph.names[row] for row in np.flatnonzero(graph.kinds == kind).tolist()]
+        more = ", …" if len(there) > 3 else ""
+        remedy = f"there are {', '.join(there[:3])}{more}" if there else f"the graph has no {KINDS[kind]}"
         raise section.fault(f'no {KINDS[kind]} has the name "{name}"', remedy, key=what)
     return [_part_of(graph, graph.names[row], [row]) for row in found]
 

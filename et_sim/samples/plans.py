@@ -28,6 +28,7 @@ from et_sim.run.planning import fewest_actors
 from et_sim.samples.draws import draws_of
 from et_sim.samples.links import VariedLinks
 from et_sim.samples.work import VariedNodes, elements_of, factors_of_nodes, varied_nodes
+from et_sim.trace.columns import Trace
 from et_sim.trace.workload import Workload
 
 RANKS_AT_ONCE = 64  # whose durations are drawn together, which bounds memory
@@ -119,6 +120,7 @@ class SampledPlan:
             of_entry = [varied[number] for varied in self._varied]
             if not any(len(nodes.rows) for nodes in of_entry):
                 raise _without_effect(entry, any(nodes.simulated for nodes in of_entry))
+            _check_names(entry, self.workload.templates, of_entry)
 
     def _classes(self) -> Any:
         """Return a number for each rank: equal ones have equal durations in every sample."""
@@ -167,6 +169,20 @@ def _scaled(durations: Any, factors: Any) -> Any:
     return np.where(factors == 1, durations, np.maximum(scaled.astype(np.int64), durations > 0))
 
 
+def _check_names(entry: Variation, templates: Sequence[Trace], of_entry: Sequence[VariedNodes]) -> None:
+    """Refuse names of operations that no node with a time of this kind has."""
+    found: set[str] = set()
+    for trace, nodes in zip(templates, of_entry, strict=True):
+        found.update(trace.names[name] for name in np.unique(trace.name[nodes.rows]).tolist())
+    for name in entry.operations:
+        if name not in found:
+            raise MachineError(
+                f'key "operations" names "{name}", and no rank has such a {entry.kind} that takes time',
+                place=entry.place,
+                remedy="leave the name out, or correct it (et-sim inspect DIR operations lists all)",
+            )
+
+
 def _without_effect(entry: Variation, is_simulated: bool) -> MachineError:
     if is_simulated:
         return MachineError(
@@ -174,8 +190,9 @@ def _without_effect(entry: Variation, is_simulated: bool) -> MachineError:
             place=entry.place,
             remedy='vary kernels, or replay recorded communication ("replay-only": 1)',
         )
+    named = " with the names of its operations" if entry.operations else ""
     return MachineError(
-        f'kind "{entry.kind}" has no effect: no rank of this workload has such work that takes time',
+        f'kind "{entry.kind}" has no effect: no rank of this workload has such work{named} that takes time',
         place=entry.place,
         remedy="leave the entry out",
     )

@@ -97,6 +97,8 @@ def test_columns_state_what_the_trace_states() -> None:
         ("-kernels.operations", "returned -4000 for the kernel 'gemm'"),
         ("kernels.operation", "line 4: AttributeError"),
         ("kernels.bytes / 0 * np.inf", "returned inf for the kernel 'gemm'"),
+        ("None", "returned nothing"),
+        ("exit(0)", "line 4: SystemExit"),
     ],
 )
 def test_wrong_results_are_refused_with_the_kernel_or_the_line(write: Write, text: str, message: str) -> None:

@@ -221,6 +221,7 @@ def test_the_mean_of_drawn_times_is_that_of_the_rate() -> None:
         (RING, {**GRID_LINK, "at": 2}, "no unit"),
         (RING, {**GRID_LINK, "at": "2s", "for": "0s"}, "less than 1 ns"),
         (RING, {**GRID_LINK, "at": "2s", "slower": 1.0}, "slower"),
+        (RING, {**GRID_LINK, "at": "2s", "slower": 1e-15}, "slower"),
         (RING, {**GRID_LINK, "at": "2s", "seed": 1}, "no effect"),
         (RING, {"dimension": 0, "from": 0, "to": 2, "at": "2s"}, "no such link"),
         (RING, {"dimension": 1, "from": 0, "to": 1, "at": "2s"}, "allowed: 0 to 0"),
@@ -245,6 +246,16 @@ def test_recovery_without_failures_is_refused() -> None:
     for described in (RING, spines(2)):
         with pytest.raises(InputError, match="no effect without"):
             read_network_alone({**described, "recovery": {"retries": 1}})
+
+
+def test_fail_over_without_a_graph_is_refused() -> None:
+    described = {**RING, "failures": [{**GRID_LINK, "at": "2s"}], "recovery": {"fail-over": True}}
+    with pytest.raises(InputError, match="describe a graph with two ports"):
+        read_network_alone(described)
+
+
+def test_a_failure_that_hardly_ever_happens_comes_after_the_run() -> None:
+    assert one_message(RING, {**GRID_LINK, "rate": 1e-300}) == BYTES
 
 
 @pytest.mark.parametrize("model", ["analytical", "link", "packet"])

@@ -71,7 +71,7 @@ def test_a_run_without_samples_says_how_to_get_them(files: list[str], capsys: An
         (["--samples", "0"], "--samples is 0"),
         (["--samples", "1000000"], "--samples is 1000000"),
         (["--samples", "5", "--seed", "-1"], "--seed is -1"),
-        (["--samples", "5", "--models", "analytical,link"], "--samples are of one network model"),
+        (["--samples", "5", "--network-models", "analytical,link"], "leave --network-models out"),
     ],
 )
 def test_numbers_without_a_meaning_are_refused(
@@ -87,6 +87,8 @@ def test_numbers_without_a_meaning_are_refused(
         ([], 'the system has no "variation"'),
         ([{**VARIED, "kind": "host"}], "no rank of this workload has such work"),
         ([{**VARIED, "shared": "rack"}], "has no racks"),
+        ([{**VARIED, "operations": ["nothing"]}], "with the names of its operations"),
+        ([{**VARIED, "operations": ["pass 0", "nothing"]}], 'names "nothing"'),
         ([{**VARIED, "kind": "collective"}], "no effect"),
     ],
 )
@@ -115,6 +117,24 @@ def test_runs_with_equal_draws_are_compared_sample_by_sample(files: list[str], c
     assert "12 samples with equal draws" in capsys.readouterr().out
     assert main(["compare", "a", "c", "--json"]) == 0
     assert "samples" not in json.loads(capsys.readouterr().out)
+
+
+def test_a_comparison_says_why_samples_are_not_compared(files: list[str], capsys: Any) -> None:
+    for name, more in (("a", ["--samples", "3"]), ("b", ["--samples", "3", "--seed", "4"]), ("c", [])):
+        assert main([*files, "--out", name, *more]) == 0
+    for names, message in (
+        ("ab", "not compared: their seeds are 0 and 4"),
+        ("ac", "not compared: only one of the runs has any"),
+    ):
+        capsys.readouterr()
+        assert main(["compare", *names]) == 0
+        assert message in capsys.readouterr().out
+
+
+def test_samples_that_are_all_equal_have_no_slowest(files: list[str], capsys: Any) -> None:
+    _system({**VARIED, "family": "log-normal", "spread": 0})
+    assert main([*files, "--out", "run", "--samples", "3"]) == 0
+    assert "all samples took equally long" in capsys.readouterr().out
 
 
 def _steps(name: str) -> list[int]:

@@ -7,7 +7,7 @@ import numpy as np
 from et_sim.basics.units import format_ns, plural, ranks_text
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.transport.network_seam import LostMessages
-from et_sim.machine.networks import Failure, Network
+from et_sim.machine.networks import Failure, GraphFabric, Network
 
 FATE = "whose path is dead"
 
@@ -31,6 +31,8 @@ def why_lost(outcome: Outcome) -> tuple[str, str, str]:
     )
     if recovery.fail_over or failure.ranks:
         remedy = "describe a second way to these ranks; et-sim goodput has the restart of the job"
+    elif not isinstance(network.fabric, GraphFabric):
+        remedy = "give a shorter failure, or a graph with a second port and recovery: { fail-over: true }"
     else:
         remedy = "give recovery: { fail-over: true } and a second port, or a shorter failure"
     return cause, remedy, FATE

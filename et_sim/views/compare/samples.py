@@ -32,11 +32,23 @@ def sampled_difference(a: RunDirectory, b: RunDirectory) -> dict[str, Any] | Non
 
 
 def sampled_text(a: RunDirectory, b: RunDirectory) -> str:
-    """Return a sentence about the difference; empty without equal draws."""
+    """Return a sentence about the difference, or why there is none; empty if neither run has samples."""
     found = sampled_difference(a, b)
     if found is None:
-        return ""
+        return _not_compared(a, b)
     longer = found["longer"]
     word = f"{signed(longer['value_ns'])} in the mean of {found['samples']:,} samples with equal draws"
     slower = round(100 * found["slower_share"])
     return f"{word} (95 %: {interval(longer)}); {slower} % of them are slower than before"
+
+
+def _not_compared(a: RunDirectory, b: RunDirectory) -> str:
+    """Return why samples of the runs are not compared; empty if neither has any."""
+    match a.holds("samples"), b.holds("samples"):
+        case True, True:
+            seeds = " and ".join(str(samples_of(run)["seed"]) for run in (a, b))
+            return f"not compared: their seeds are {seeds}, so their draws are not equal"
+        case False, False:
+            return ""
+        case _:
+            return "not compared: only one of the runs has any"

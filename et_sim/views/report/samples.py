@@ -34,6 +34,9 @@ def samples_section(run: RunDirectory) -> str:
     ]
     if len(samples["without"]) > 1:
         parts.append(WITHOUT.table([*map(without_row, samples["without"])]))
+    if not blame["difference_ns"]:
+        parts.append(tag("p", text("No sample is slower: all samples took equally long.")))
+        return section("samples", "Samples of the step", *parts)
     parts.append(
         tag("p", text(f"The slowest {slowest} took {longer} longer than the other {rest}, because of:"))
     )

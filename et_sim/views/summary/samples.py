@@ -117,6 +117,9 @@ def histogram(steps: Any) -> list[str]:
 def _blame_lines(samples: Samples, top: int | None) -> Iterator[str]:
     blame = samples["blame"]
     slowest, rest = blame["slowest"], blame["rest"]
+    if not blame["difference_ns"]:
+        yield "no sample is slower: all samples took equally long"
+        return
     longer = format_ns(round(blame["difference_ns"]))
     yield f"the slowest {plural(slowest, 'sample')} took {longer} longer than the other {rest}, because of"
     for key, name in VIEWS_OF_BLAME:
