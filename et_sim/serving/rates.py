@@ -18,8 +18,9 @@ from et_sim.serving.clients import read_traffic
 from et_sim.serving.replicas import MachineTimes
 from et_sim.serving.requests import Request
 from et_sim.serving.results import Serving, load_of
+from et_sim.serving.rules import HIGHEST_RATE
 from et_sim.serving.serve import Setup, serve
-from et_sim.serving.stretching import rate_of
+from et_sim.serving.stretching import lowest_rate, rate_of
 from et_sim.tables.serving_summary import RatePoint, ServingSummary
 from et_sim.workloads.models.model import Model
 
@@ -72,7 +73,8 @@ def serve_at_largest_rate(
         found[rate] = point_of(rate, serving, goal), serving
         return found[rate][0]["is_good"]
 
-    rate = largest(rate_of(traffic.requests), is_good, goal.tolerance)
+    lowest = lowest_rate(traffic.requests)
+    rate = largest(rate_of(traffic.requests), is_good, goal.tolerance, lowest)
     facts: dict[str, Any] = {
         "good_share": goal.share,
         "tolerance": goal.tolerance,
@@ -82,20 +84,23 @@ def serve_at_largest_rate(
     return replace(serving, facts={**serving.facts, "largest_rate": {"requests_per_s": rate, **facts}})
 
 
-def largest(begin: float, is_good: Callable[[float], bool], tolerance: float) -> float:
-    """Return a rate that is good, while one that is larger by the tolerance is not."""
-    low, high = _bracket(begin, is_good)
+def largest(begin: float, is_good: Callable[[float], bool], tolerance: float, lowest: float = 0.0) -> float:
+    """Return a rate that is good, while one larger by the tolerance is not; none is below `lowest`."""
+    low, high = _bracket(begin, is_good, lowest)
     while high > low * (1 + tolerance):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if is_good(middle) else (low, middle)
     return low
 
 
-def _bracket(begin: float, is_good: Callable[[float], bool]) -> tuple[float, float]:
+def _bracket(begin: float, is_good: Callable[[float], bool], lowest: float) -> tuple[float, float]:
     """Return a good rate, and its double, which is not good."""
     rate, goes_up = begin, is_good(begin)
     for _ in range(DOUBLINGS):
-        before, rate = rate, rate * 2 if goes_up else rate / 2
+        before, following = rate, rate * 2 if goes_up else rate / 2
+        if not lowest <= following <= HIGHEST_RATE:
+            break
+        rate = following
         if is_good(rate) != goes_up:
             return (before, rate) if goes_up else (rate, before)
     if goes_up:

@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from et_sim.basics.errors import InputError, did_you_mean, unreadable
 from et_sim.basics.files import is_file
+from et_sim.basics.units import plural
 from et_sim.serving.requests import (
     CLOSED_FORM,
     HASHED_TOKENS,
@@ -144,7 +145,7 @@ def _time(unit: str) -> Callable[[str, str, str], int]:
     def read(name: str, word: str, place: str) -> int:
         try:
             value = Decimal(word)
-            if not 0 <= value <= LATEST_NS // NS_OF[unit]:
+            if "_" in word or not 0 <= value <= LATEST_NS // NS_OF[unit]:
                 raise InvalidOperation
         except InvalidOperation:
             whole = {"s": "seconds", "ms": "milliseconds"}[unit]
@@ -223,7 +224,7 @@ def _csv_rows(path: Path, text: str) -> Iterator[FileRow]:
                 continue
             if len(words) != len(header):
                 raise InputError(
-                    f"{len(words)} values for {len(header)} columns",
+                    f"{plural(len(words), 'value')} for {len(header)} columns",
                     place=place,
                     remedy=f"give {', '.join(header)}",
                 )

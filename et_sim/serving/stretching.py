@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
-from et_sim.serving.requests import NONE, Request
+from et_sim.serving.requests import LATEST_NS, NONE, Request
 from et_sim.serving.rules import HIGHEST_RATE
 
 NS_PER_SECOND = 1_000_000_000
@@ -19,12 +19,21 @@ def rate_of(requests: Sequence[Request]) -> float:
     return (len(requests) - 1) * NS_PER_SECOND / span
 
 
+def lowest_rate(requests: Sequence[Request]) -> float:
+    """Return the requests per second at which the last one arrives as late as any may."""
+    first, _ = _first_and_span(requests)
+    return (len(requests) - 1) * NS_PER_SECOND / (LATEST_NS - first)
+
+
 def at_rate(requests: Sequence[Request], rate: float) -> tuple[Request, ...]:
     """Return the requests with times of arrival that are stretched to a mean rate."""
     if not 0 < rate <= HIGHEST_RATE:
         remedy = f"give more than 0, and at most {HIGHEST_RATE:,.0f} requests in a second"
         raise UsageError(f"--rate is {rate:g}", remedy=remedy)
     first, span = _first_and_span(requests)
+    if rate < (lowest := lowest_rate(requests)):
+        cause = f"--rate is {rate:g}, at which these requests take too long"
+        raise UsageError(cause, remedy=f"give {lowest:.3g} or more, or fewer requests")
     wanted = round((len(requests) - 1) * NS_PER_SECOND / rate)
     return tuple(
         replace(request, arrival_ns=first + (request.arrival_ns - first) * wanted // span)

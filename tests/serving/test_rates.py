@@ -62,6 +62,18 @@ def test_without_a_good_rate_or_a_bad_one_the_search_ends() -> None:
         largest(1.0, lambda _: True, 0.1)
 
 
+@pytest.mark.parametrize(("between_ns", "limit", "cause"), [(10**16, 1, "no rate"), (100, 10**18, "even ")])
+def test_the_search_tries_no_rate_that_a_load_cannot_have(between_ns: int, limit: int, cause: str) -> None:
+    of = setup(objectives=Objectives(ttft_ns=limit))
+    with pytest.raises(UsageError, match=cause):
+        serve_at_largest_rate(evenly(4, between_ns), MODEL, of, MACHINE, RateGoal())
+
+
+def test_a_rate_at_which_requests_take_too_long_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"--rate is 1e-12, at which .* \(give 3e-09 or more"):
+        at_rate(evenly(4, 1000), 1e-12)
+
+
 def test_requests_that_must_not_wait_arrive_at_most_as_often_as_one_takes() -> None:
     alone = alone_ns()
     of = setup(objectives=Objectives(ttft_ns=alone))

@@ -96,6 +96,8 @@ def test_turns_of_a_session_follow_each_other(tmp_path: Path) -> None:
         (f"[{line()}]", "trace: is a JSON list (give an object a line, as in {"),
         (line() + "[1]\n", "line 2: is no object"),
         (OWN + ",100,10,a,1\n", "line 2: arrival_s is missing (give the seconds at which the session begins"),
+        (OWN + "1_0,100,10,,\n", "line 2: arrival_s is '1_0' (give seconds from 0 up"),
+        (OWN + "0\n", "line 2: 1 value for 5 columns"),
         (OWN + "0,100,10,,1\n", "line 2: think_s is given without a session (give session, too)"),
         (OWN + "0,100,10,a,1\n", "line 2: both arrival_s and think_s are given"),
         (OWN + "0,9,9,a,\n1,50,9,a,\n", "line 3: arrival_s of a later turn of session 'a' is given"),
