@@ -110,8 +110,8 @@ def models_named(text: str) -> list[str]:
         check_model(name)
     if len(names) < 2 or len(set(names)) < len(names):
         raise UsageError(
-            f"--models is {text!r}",
-            remedy="name two or more different models, as in --models analytical,link",
+            f"--network-models is {text!r}",
+            remedy="name two or more different models, as in --network-models analytical,link",
         )
     return names
 

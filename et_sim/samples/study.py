@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, structs
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import StallError, UsageError
 from et_sim.basics.estimates import estimates, mean_of
+from et_sim.engine.outcome import Outcome
+from et_sim.engine.stall import explain_stall
 from et_sim.machine.variation import Variation
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import Given, Watcher, prepare
@@ -140,7 +142,7 @@ class Sampler:
 
     def sample(self, step: int) -> Sample:
         """Simulate a step with all entries, and without each of them."""
-        outcome = self.plan.outcome(step)
+        outcome = self._finished(step)
         path, actors = self._reader.of(outcome), len(outcome.plan.actors)
         limits = tuple((limit.reason, limit.remedy) for limit in outcome.plan.limits)
         entries = range(len(self.plan.entries)) if len(self.plan.entries) > 1 else ()
@@ -149,7 +151,18 @@ class Sampler:
 
     def _without(self, step: int, number: int) -> int:
         """Return the time of a step without an entry."""
-        return int(self.plan.outcome(step, (number,)).finish_ns.max())
+        return int(self._finished(step, (number,)).finish_ns.max())
+
+    def _finished(self, step: int, without: tuple[int, ...] = ()) -> Outcome:
+        """Return the outcome of a step; refuse one in which some rank does not finish."""
+        outcome = self.plan.outcome(step, without)
+        if outcome.is_complete:
+            return outcome
+        stall = explain_stall(outcome, self._given_workload)
+        raise StallError(
+            f"sample {step} has no time, though the run without variation completes: {stall.cause}",
+            remedy="leave --samples out, or have the failure come later",
+        )
 
 
 def sampler(given: tuple[Given, RunOptions, int]) -> Callable[[int], Sample]:

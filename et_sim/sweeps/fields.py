@@ -77,7 +77,10 @@ def check_field(field: InputField, content: Any, more: Collection[str] = ()) -> 
         if isinstance(step, int):
             _check_place(field, at, step, here)
         elif not isinstance(at, Mapping):
-            raise InputError(f"{field} names no field: {here} is {_noun(at)}, which has no keys")
+            remedy = f"name an entry, such as {here}[0]" if isinstance(at, list) and at else ""
+            raise InputError(
+                f"{field} names no field: {here} is {_noun(at)}, which has no keys", remedy=remedy
+            )
         elif step not in at:
             _check_missing(field, number, at, [*(key.name for key in _KEYS.get(field.root, ())), *more])
             return

@@ -131,6 +131,18 @@ def test_a_comparison_says_why_samples_are_not_compared(files: list[str], capsys
         assert message in capsys.readouterr().out
 
 
+def test_a_sample_that_a_failure_ends_is_no_time(files: list[str], capsys: Any) -> None:
+    assert main([*files, "--out", "run"]) == 0
+    makespan_ns = json.loads(Path("run", "summary.json").read_text())["makespan_ns"]
+    failing = {**ring(3), "failures": [{"gpu": 2, "at": f"{makespan_ns + 1}ns"}]}
+    Path("net.yml").write_text(yaml.safe_dump(failing), encoding="utf-8")
+    flow = [*files, "--network-model", "flow", "--out", "run"]
+    assert main(flow) == 0
+    capsys.readouterr()
+    assert main([*flow, "--samples", "12"]) == 1
+    assert "completes: 1 of 3 ranks cannot finish: gpu 2 failed" in capsys.readouterr().err
+
+
 def test_samples_that_are_all_equal_have_no_slowest(files: list[str], capsys: Any) -> None:
     _system({**VARIED, "family": "log-normal", "spread": 0})
     assert main([*files, "--out", "run", "--samples", "3"]) == 0
