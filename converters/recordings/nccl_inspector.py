@@ -36,7 +36,10 @@ def _convert(task: RecordingTask) -> Iterator[str]:
         return
     yield from _lines(log, entries, late)
     yield from (f"note: {note}" for note in notes)
-    yield f"next: et-sim calibrate nccl {task.path} --machine NAME -o machine.json"
+    if any(times.is_complete.any() for _, times in log.table()):
+        yield f"next: et-sim calibrate nccl {task.path} --machine NAME -o machine.json"
+    else:
+        yield "next: record all ranks: a machine is calibrated by operations of which each rank has a record"
 
 
 def _entry(key: tuple[str, int, int, int], times: OperationTimes) -> dict[str, Any]:

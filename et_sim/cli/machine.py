@@ -81,7 +81,8 @@ def _write(folder: Path, files: list[tuple[str, str]]) -> None:
         for name, text in files:
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"cannot be written: {unreadable(error)}", place=str(folder)) from None
+        cause = f"cannot be written: {unreadable(error)}"
+        raise UsageError(cause, place=str(folder), remedy="name another folder with --out") from None
 
 
 def _from_file(options: Options) -> int:

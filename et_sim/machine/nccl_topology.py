@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import plural
-from et_sim.documents.reading import whole_number
+from et_sim.documents.reading import MOST_DEVICES, MOST_LINKS, whole_number
 from et_sim.machine.recognise import Imported
 
 DEEPEST = 64  # elements within each other
@@ -252,6 +252,10 @@ def _joined(host: _Host, hosts: int) -> Imported:
         return Imported({"devices": devices, "links": host.links}, notices=tuple(host.notices.items()))
     if not host.ports:
         raise host.fault("the host has no port to other hosts", "leave --hosts out")
+    each = max(len(order) / MOST_DEVICES, 2 * (len(host.links) + len(host.ports)) / MOST_LINKS)
+    if hosts * each >= 1:
+        cause = f"{hosts:,} hosts of {len(order)} devices are more than can be simulated"
+        raise host.fault(cause, f"the limit is {MOST_DEVICES:,} devices, and {MOST_LINKS:,} links")
     host.notices["ports"] = "the file ends at the ports: all lead to one switch that never blocks"
     devices, links = [], []
     for number in range(hosts):

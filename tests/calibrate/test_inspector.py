@@ -186,3 +186,5 @@ def test_records_without_a_whole_operation_are_refused_with_the_reason(
     printed = capsys.readouterr().err
     assert str(path) in printed
     assert "no operation has records of all ranks" in printed
+    assert convert(["recording", str(path)]) == 0
+    assert "next: record all ranks" in capsys.readouterr().out

@@ -262,6 +262,19 @@ def test_what_describes_no_host_is_refused_with_a_remedy(
     assert "(name the file of " in printed
 
 
+def test_more_hosts_than_can_be_simulated_are_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["machine", "from", str(DGX), "--hosts", "1000000"]) == 2
+    assert "1,000,000 hosts of 49 devices are more than can be simulated" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_refused_with_a_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["machine", "from", str(DGX), "--out", str(tmp_path / "file")]) == 2
+    assert "(name another folder with --out)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments", [["from"], ["from", str(EXAMPLE), "--hosts", "2"], ["h100-dgx", "--hosts", "2"]]
 )
