@@ -98,7 +98,8 @@ def _property(declared: type[Command], name: str, hint: Any) -> dict[str, Any]:
     whole = {"type": "array", "items": kind} if entry.is_several else kind
     default = getattr(declared, name, MISSING)
     stated = {"default": default} if isinstance(default, bool | int | float | str) and default != "" else {}
-    return {**whole, **({"description": entry.text} if entry.text else {}), **stated}
+    text = f"false: {entry.text}" if default is True else entry.text  # the text of --no-NAME
+    return {**whole, **({"description": text} if text else {}), **stated}
 
 
 def _texts(value: Any) -> Sequence[str]:

@@ -112,3 +112,8 @@ def test_every_tool_is_a_command() -> None:
 def test_a_folder_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve-tools", "--folder", "nowhere/at/all"]) == 2
     assert "there is no folder nowhere/at/all" in capsys.readouterr().err
+
+
+def test_the_text_of_a_switch_that_is_on_says_what_false_does() -> None:
+    fold = schema_of(declared("run"))["properties"]["fold"]
+    assert fold == {"type": "boolean", "description": "false: simulate every rank by itself", "default": True}

@@ -22,6 +22,7 @@ WRONG = [
     ("bandwidth[0]", "bandwidth[1]", "network.bandwidth has 1 entries (there are [0] to [0])"),
     ("bandwidth[0]", "bandwidth[0][0]", "network.bandwidth[0] is a number, no list"),
     ("bandwidth[0]", "bandwidth[0].x", "network.bandwidth[0] is a number, which has no keys"),
+    ("bandwidth[0]", "bandwidth.0", "which has no keys (name an entry, such as network.bandwidth[0])"),
     ("bandwidth[0]", "bandwidth[", "names no field: '[' cannot be read"),
     ("system.pref", "sytem.pref", "(did you mean 'system'?)"),
     ("-splits, values: [1, 2, 4]", "-split, values: [1]", "(did you mean 'preferred-dataset-splits'?)"),

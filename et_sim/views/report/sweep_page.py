@@ -28,12 +28,12 @@ from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, Scale, SweepQuantity, band_note, shown
 from et_sim.views.sweep.summary import (
     POINT_FIGURES,
+    certainty,
     complete,
     counted,
     figures_of_point,
     is_kept,
     longest_part,
-    meaning,
     run_name,
     searched,
 )
@@ -187,7 +187,7 @@ def _fronts(content: SweepContent) -> str:
 def _search_front(content: SweepContent) -> str:
     """Return the results of a search, in its order, among the evaluated points."""
     assert content.sweep.search is not None
-    note = tag("p", text(meaning(content.sweep.search)), class_="note")
+    note = tag("p", text(certainty(content.sweep.search)), class_="note")
     if not content.search_front:
         return section("fronts", "Found", tag("p", "no point meets the search's conditions", class_="absent"))
     first, columns = len(content.axes), content.objectives

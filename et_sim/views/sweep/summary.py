@@ -369,7 +369,7 @@ def search_lines(sweep: SweepDirectory, rows: Sequence[Row], most: int, width: i
     if search.get("runners_up") and len(objectives_of(sweep)) == 1:
         of_next = next_best_lines(sweep.axes, rows, search, objectives_of(sweep)[0], width)
         lines += ["", *of_next, "", *wrap(NOTE, width)] if of_next else []
-    lines += ["", *wrap(certificate(search) if search.get("gap") else meaning(search), width)]
+    lines += ["", *wrap(certainty(search), width)]
     if objectives_of(sweep) == (MAKESPAN,):
         done = sorted(
             filter(lambda row: row["makespan_ns"] is not None, rows),
@@ -404,6 +404,12 @@ def _table(sweep: SweepDirectory, front: Sequence[Row], width: int) -> list[str]
 
 def _objective(quantity: SweepQuantity, row: Row) -> str:
     return quantity.shown(row[quantity.column])
+
+
+def certainty(search: Mapping[str, Any]) -> str:
+    """Return what is certain of the points that were not evaluated."""
+    is_proved = search["left"] or search.get("gap")
+    return (certificate(search) if is_proved else "") or meaning(search)
 
 
 def meaning(search: Mapping[str, Any]) -> str:
