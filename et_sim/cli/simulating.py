@@ -6,7 +6,7 @@ A workload is simulated on one network model, or on several in turn.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,9 +88,7 @@ def simulated_into(
         progress.stage("adding up and writing")
         write_run(result, target, stall.as_dict() if stall else None, output_filter)
     for notice in result.manifest["warnings"]:
-        place = f"{notice['place']}: " if notice["place"] else ""
-        key = f"key {notice['key']!r}: " if notice["key"] else ""
-        warning = f"et-sim: warning: {place}{key}{notice['text']}"
+        warning = warning_line(notice)
         if warning not in reported:
             reported.add(warning)
             print(warning, file=sys.stderr)
@@ -163,3 +161,10 @@ def simulate_ladder(
         print(f"written to {', '.join(str(target / name) for name in names)}")
         print(f"look closer with: et-sim compare {in_shell(target / names[0])} {in_shell(target / names[1])}")
     return status
+
+
+def warning_line(notice: Mapping[str, str]) -> str:
+    """Return the line that is printed for a warning: its place, its key, and the text."""
+    place = f"{notice['place']}: " if notice["place"] else ""
+    key = f"key {notice['key']!r}: " if notice["key"] else ""
+    return f"et-sim: warning: {place}{key}{notice['text']}"
