@@ -6,7 +6,7 @@ A workload is simulated on one network model, or on several in turn.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from et_sim.network.registry import as_named, check_model
 if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
     from et_sim.run.result import Result
+    from et_sim.tables.summary import Notice
     from et_sim.timeline import OutputFilter
 
 
@@ -163,7 +164,7 @@ def simulate_ladder(
     return status
 
 
-def warning_line(notice: Mapping[str, str]) -> str:
+def warning_line(notice: Notice) -> str:
     """Return the line that is printed for a warning: its place, its key, and the text."""
     place = f"{notice['place']}: " if notice["place"] else ""
     key = f"key {notice['key']!r}: " if notice["key"] else ""
