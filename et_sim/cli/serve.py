@@ -172,6 +172,7 @@ class Options(ReplicaOptions):
 def run(options: Options) -> int:
     """Serve, write the directory, and print the summary."""
     from et_sim.cli.progress import Progress
+    from et_sim.cli.simulating import warning_line
     from et_sim.timeline import check_target
     from et_sim.views.serving import summary_lines
     from et_sim.views.text import terminal_width
@@ -185,8 +186,7 @@ def run(options: Options) -> int:
         progress.stage("adding up and writing")
         serving.write(target)
     for notice in serving.manifest["warnings"]:
-        place = f"{notice['place']}: " if notice["place"] else ""
-        print(f"et-sim: warning: {place}{notice['text']}", file=sys.stderr)
+        print(warning_line(notice), file=sys.stderr)
     summary = serving.summary()
     if options.json:
         print(json.dumps(summary, indent=2, ensure_ascii=False))

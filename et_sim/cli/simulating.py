@@ -21,6 +21,7 @@ from et_sim.network.registry import as_named, check_model
 if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
     from et_sim.run.result import Result
+    from et_sim.tables.summary import Notice
     from et_sim.timeline import OutputFilter
 
 
@@ -88,9 +89,7 @@ def simulated_into(
         progress.stage("adding up and writing")
         write_run(result, target, stall.as_dict() if stall else None, output_filter)
     for notice in result.manifest["warnings"]:
-        place = f"{notice['place']}: " if notice["place"] else ""
-        key = f"key {notice['key']!r}: " if notice["key"] else ""
-        warning = f"et-sim: warning: {place}{key}{notice['text']}"
+        warning = warning_line(notice)
         if warning not in reported:
             reported.add(warning)
             print(warning, file=sys.stderr)
@@ -163,3 +162,10 @@ def simulate_ladder(
         print(f"written to {', '.join(str(target / name) for name in names)}")
         print(f"look closer with: et-sim compare {in_shell(target / names[0])} {in_shell(target / names[1])}")
     return status
+
+
+def warning_line(notice: Notice) -> str:
+    """Return the line that is printed for a warning: its place, its key, and the text."""
+    place = f"{notice['place']}: " if notice["place"] else ""
+    key = f"key {notice['key']!r}: " if notice["key"] else ""
+    return f"et-sim: warning: {place}{key}{notice['text']}"

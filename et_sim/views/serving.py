@@ -182,6 +182,10 @@ def _load(load: Load) -> list[tuple[str, str]]:
     ]
 
 
+def _stay(count: int, noun: str) -> str:
+    return f"{plural(count, noun)} {'stays' if count == 1 else 'stay'}"
+
+
 def _prefixes(summary: ServingSummary) -> list[tuple[str, str]]:
     """Return the tokens of prompts that were cached when their requests began."""
     if not (of := summary.get("prefixes")):
@@ -189,17 +193,16 @@ def _prefixes(summary: ServingSummary) -> list[tuple[str, str]]:
     most = of["kept_tokens"]
     kept = "as many idle tokens as fit stay"
     if most is not None:
-        kept = f"at most {plural(most, 'idle token')} {'stays' if most == 1 else 'stay'}"
+        kept = f"at most {_stay(most, 'idle token')}" if most else "no idle tokens stay"
     hits = (
         f"{of['hit_share']:.1%} of the tokens of prompts were cached"
         f" ({of['hit_tokens']:,}, of {plural(of['requests_with_hits'], 'request')});"
     )
     found = [("prefixes", f"{hits} {kept}; router by {of['router']}")]
     if of["remote_tokens"] != 0:
-        room = "all tokens" if of["remote_tokens"] is None else f"{of['remote_tokens']:,} tokens"
-        found.append(
-            ("offload", f"{of['loaded_tokens']:,} tokens loaded from remote memory; {room} stay there")
-        )
+        far = of["remote_tokens"]
+        room = "all tokens stay" if far is None else f"at most {_stay(far, 'token')}"
+        found.append(("offload", f"{of['loaded_tokens']:,} tokens loaded from remote memory; {room} there"))
     return found
 
 

@@ -231,10 +231,14 @@ def test_what_remote_memory_keeps_is_loaded_and_reported(capsys: pytest.CaptureF
     sent = ["serve", "sessions:1,1,2,100,28,0", *USUAL, "--prefix-cache", "0", "--offload", "500"]
     assert main([*sent, "--memory", "host.json"]) == 0
     printed = capsys.readouterr().out
-    assert "offload      112 tokens loaded from remote memory; 500 tokens stay there" in printed
+    assert "no idle tokens stay; router" in printed
+    assert "offload      112 tokens loaded from remote memory; at most 500 tokens stay there" in printed
     assert "client       1 session, whose turns follow the answers" in printed
     assert main(sent) == 2
     assert "--offload requires a remote memory" in capsys.readouterr().err
+    Path("memory.json").write_text(json.dumps({**memory, "remote-mem-bw": 0}), encoding="utf-8")
+    assert main([*sent, "--memory", "memory.json"]) == 0
+    assert "memory.json: key 'remote-mem-bw': 0, so a transfer" in capsys.readouterr().err
 
 
 def test_a_faulty_line_of_a_trace_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
