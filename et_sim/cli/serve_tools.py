@@ -76,7 +76,7 @@ def server_of(folder: Path, seconds: int = SECONDS) -> Any:
 
     async def call_tool(_: Any, request: Any) -> Any:
         text, data, failed = await called(request.name, request.arguments or {}, folder, seconds)
-        content = [types.TextContent(type="text", text=text)]
+        content: list[Any] = [types.TextContent(type="text", text=text)]
         return types.CallToolResult(content=content, structured_content=data, is_error=failed)
 
     return Server(
