@@ -18,6 +18,12 @@ if importlib.util.find_spec("mcp") is None:
     pytest.skip("the SDK is not installed (extra: tools)", allow_module_level=True)
 
 
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make calls interpret: each is a process of its own, which would compile."""
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+
+
 def asked(folder: Path, *calls: tuple[str, dict[str, Any]], seconds: int = 300) -> list[Any]:
     """Return the list of tools, and the results of calls one after another."""
     from mcp import Client
