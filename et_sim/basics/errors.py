@@ -108,7 +108,8 @@ def did_you_mean(word: str, choices: list[str] | tuple[str, ...]) -> str:
         return ""
     longer = [choice for choice in choices if len(word) >= LEAST_BEGINNING and choice.startswith(word)]
     near = (
-        longer[: None if len(longer) <= MOST_LONGER else 1]
+        [word for choice in choices if choice == word]
+        or longer[: None if len(longer) <= MOST_LONGER else 1]
         or difflib.get_close_matches(word, choices, n=1, cutoff=0.8)
         or [choice for choice in choices if word.endswith(f"-{choice}")]
         or difflib.get_close_matches(word, choices, n=1, cutoff=0.6)

@@ -94,7 +94,7 @@ WRONG = {
     **{kind.name: [*NUMBERS, "10", -0.5] for kind in (INTEGER, COUNT)},
     NUMBER.name: [*NUMBERS, "10"],
     **{kind.name: NUMBERS for kind in (TIME, PICOSECONDS, RATE, BANDWIDTH)},
-    SIZE.name: [*NUMBERS, 0],
+    SIZE.name: NUMBERS,
     SWITCH.name: ["1", "false", None, [1], float("nan")],
     FLAG.name: ["true", 2, None, []],
     NPUS.name: [True, None, 1.5, {}, {0}, [], "", "sprad", "0-999999999", [1.5], [-1], [True], ["x"]],
@@ -122,7 +122,7 @@ WRONG = {
 
 
 def out_of_range(key: Key) -> list[Any]:
-    if key.kind not in (INTEGER, COUNT, NUMBER, TIME, PICOSECONDS, RATE, BANDWIDTH):
+    if key.kind not in (INTEGER, COUNT, NUMBER, SIZE, TIME, PICOSECONDS, RATE, BANDWIDTH):
         return []
     lowest = [key.minimum] if key.above_minimum else []
     return [*lowest, key.minimum - 1, 2 * key.maximum + 2, *([] if key.below is None else [key.below])]

@@ -45,7 +45,7 @@ def test_single_constants_override_the_preset(machine: dict[str, Any]) -> None:
         ({}, "has no packet size (give a payload in bytes, or a preset: roce, tcp"),
         ({"header": 36}, "has no packet size"),
         ({"preset": "rocee"}, "did you mean 'roce'?"),
-        ({"payload": 0}, "allowed: an integer >= 1, in bytes"),
+        ({"payload": 0}, "allowed: a number of bytes >= 1"),
         ({"payload": 2000000}, "more than 1048576"),
         ({"payload": 1000, "completion": "ack"}, "allowed: receipt or acknowledgement"),
         ("roce", "an object with some of the keys preset, file, payload"),
