@@ -7,6 +7,7 @@ The environment is torchrun's. Exit status: 0, or 1 after the program's own trac
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import runpy
@@ -61,6 +62,9 @@ def main(arguments: list[str]) -> int:
     torch.manual_seed(0)
     random.seed(0)
     status = 0
+    # Python would collect circles of objects, which hold tensors, at other nodes in every process.
+    gc.freeze()
+    gc.disable()
     with (
         torch.autograd.set_multithreading_enabled(False),
         fake,

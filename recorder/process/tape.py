@@ -5,6 +5,7 @@ A stream works in order. The waits of a stream, or the host, are kept until the 
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Iterable
@@ -35,6 +36,7 @@ def user_place() -> str:
 
 COMPUTE = 0  # the stream that is current at the beginning
 HOST = -1
+NODES_BETWEEN_COLLECTIONS = 10_000
 FIGURES = RecordedNode.__struct_fields__[RecordedNode.__struct_fields__.index("shape") :]
 
 
@@ -84,6 +86,8 @@ class Tape:
         )
         self._last[stream] = len(self.nodes)
         self.nodes.append(node)
+        if len(self.nodes) % NODES_BETWEEN_COLLECTIONS == 0:
+            gc.collect()
         return node
 
     def repeat(self, first: int, end: int) -> None:

@@ -85,6 +85,11 @@ def test_a_member_without_its_root_names_the_ranks_to_record(
     assert "rank 5 needs a value of rank 0, which is not recorded (record both: --ranks 0,5" in err
 
 
+def test_tensors_in_circles_of_objects_end_at_the_same_node_on_every_rank(tmp_path: Path) -> None:
+    recording = record(tmp_path, "common.py", "cycles", world=8, options=("--ranks", "0,5"))
+    assert recording.report["roles"] == {"0": "0-7"}
+
+
 def test_ranks_of_a_large_ring_are_one_role(tmp_path: Path) -> None:
     recording = record(tmp_path, "common.py", "ring", world=128)
     assert recording.report["roles"] == {"0": "0-127"}

@@ -89,6 +89,15 @@ def ring():
         work.wait()
 
 
+def cycles():
+    """Keep tensors in circles of objects, beside other objects that are more on later ranks."""
+    for _ in range(20):
+        held = [torch.ones(8, device=device) * 2]
+        held.append(held)
+        del held
+        [[] for _ in range(300 * rank)]
+
+
 def sparse():
     nn.Embedding(100, 16, sparse=True).to(device)(torch.zeros(4, dtype=torch.int64, device=device))
 
