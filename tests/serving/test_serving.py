@@ -188,7 +188,7 @@ def test_times_do_not_depend_on_folding(monkeypatch: pytest.MonkeyPatch) -> None
         ({"capacity_bytes": 1000}, "the weights of small take"),
         ({"memory_share": 0.0}, "--memory-share is 0.0"),
         ({"memory_share": 0.5, "cache_tokens": 9000}, "--memory-share and --cache-tokens each give"),
-        ({"policy": Policy(block=10**8)}, "a block of 100,000,000 tokens takes"),
+        ({"policy": Policy(block=10**9)}, "a block of 1,000,000,000 tokens takes"),
         ({"context_step": 0}, "--context-step is 0"),
         ({"policy": Policy(block=16), "capacity_bytes": 300_000}, "request 0 needs a cache of"),
     ],

@@ -48,6 +48,7 @@ def test_a_sweep_that_ends_early_leaves_no_task_on_the_cluster(tmp_path: Path) -
 
     class Stop:
         def begin(self, _what: str, _total: int) -> None: ...
+        def expect(self, _total: int, _text: str) -> None: ...
         def add(self, _done: int, _failed: int) -> None:
             raise KeyboardInterrupt
 
@@ -158,6 +159,7 @@ def test_a_worker_killed_in_the_middle_changes_no_byte(
         done = 0
 
         def begin(self, _what: str, _total: int) -> None: ...
+        def expect(self, _total: int, _text: str) -> None: ...
         def add(self, done: int, _failed: int) -> None:
             self.done += done
             if self.done >= 40:
@@ -200,6 +202,7 @@ search: {{{goal}, at-once: 2, ladder: [analytical, link], keep: 3}}
         done = 0
 
         def begin(self, _what: str, _total: int) -> None: ...
+        def expect(self, _total: int, _text: str) -> None: ...
         def add(self, done: int, _failed: int) -> None:
             self.done += done
             if self.done >= len(planned.points) + 2:  # bounds are the first to be counted

@@ -10,11 +10,17 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 import pytest
+from machines import FIFO_RING, ring
 from runs_to_show import congested, pipeline, written
 from training_jobs import transformer
 
 import et_sim
+from et_sim.api import execute
 from et_sim.basics.units import format_ns
+from et_sim.run.options import RunOptions
+from et_sim.run.simulation import NoWatcher
+from et_sim.samples.study import Sampler
+from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CAUSES, CriticalPath
 from et_sim.views.critical.record import PathRecord
@@ -36,7 +42,9 @@ NEEDS = {
     "critical-path": "path",
     "queues": "ports",
     "roofline": "roofs",
+    "samples": "samples",
 }
+VARIED = {"kind": "kernel", "level": "event", "family": "log-normal", "spread": 0.1}
 
 
 def _width(text: str, size: float) -> float:
@@ -80,7 +88,22 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         build.compute(f"kernel {power}", num_ops=10**8, tensor_bytes=10 ** (5 + power))
     on_roofline = {"roofline-enabled": 1, "peak-perf": 100}
     folders["roofs"] = written(et_sim.Workload.of([build.build()]), folder / "roofs", system=on_roofline)
-    return {**folders, "ports": congested(folder / "ports"), "plain": plain}
+    return {
+        **folders,
+        "ports": congested(folder / "ports"),
+        "plain": plain,
+        "samples": _sampled(folder / "samples"),
+    }
+
+
+def _sampled(folder: Path) -> Path:
+    """Write a run of two stages with twenty samples."""
+    workload = transformer(tensor=2, pipeline=2, data=2)
+    options = RunOptions(system=FIFO_RING | {"variation": [VARIED]}, network=ring(workload.ranks))
+    result = execute(workload, options)
+    result.samples = Sampler(workload, options, 1).study(result, 20, NoWatcher())
+    write_run(result, folder)
+    return folder
 
 
 @pytest.mark.deep
