@@ -17,7 +17,7 @@ from rooms import FOLDER, changes_to_try, equivalents, files_of_rooms, listed, m
 from trial import drawn
 
 PER_TEST = 12
-FIRST_FILES = 4  # of a room, those that run most of a module: all of them take 40 s a change
+FIRST_FILES = 2  # of a room, those that run most of a module: all of them take 40 s a change
 NOTICED = listed("noticed")
 FIRSTS = range(0, len(NOTICED), PER_TEST)
 
