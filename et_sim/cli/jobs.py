@@ -313,7 +313,8 @@ def _recommendation(options: JobOptions) -> DescribedJob:
 def _inference(options: InferenceOptions) -> DescribedJob:
     from msgspec import to_builtins
 
-    from et_sim.workloads.inference.batch import Batch, Segment, sights
+    from et_sim.cli.needs import OF_PASSES, case_of, check_needs
+    from et_sim.workloads.inference.batch import Batch, Segment, check, sights
     from et_sim.workloads.inference.forward import make_inference, run_by
     from et_sim.workloads.inference.numbers import check_cache_type
 
@@ -321,6 +322,8 @@ def _inference(options: InferenceOptions) -> DescribedJob:
         raise UsageError("inference needs a model", remedy="add --model, such as --model llama3-8b")
     plan = read_plan(options)
     model = read_model(options, plan)
+    check(model, plan)
+    check_needs(OF_PASSES, case_of(options, model, plan))
     check_cache_type(model, plan, plan.types, vars(options).get("machine") or "it")
     if options.kind == PREFILL:
         lengths = _lengths(options.kind, "--prompt", options.prompt, model, 0)
@@ -335,10 +338,6 @@ def _inference(options: InferenceOptions) -> DescribedJob:
     each = f"{len(batches)} steps, the first of" if len(batches) > 1 else ""
     text = " ".join(filter(None, (f"{model.name}, {plan},", each, str(batches[0]))))
     tokens = {"tokens": [batch.tokens for batch in batches]}
-    if options.eager and not options.exchanges:
-        raise UsageError(
-            "--eager is about the exchanges of an engine", remedy="add --exchanges, such as vllm"
-        )
     engine = run_by(options.exchanges, eager=options.eager) if options.exchanges else None
     workload = make_inference(model, plan, batches, engine)
     return DescribedJob(workload, plan, model.name, text, to_builtins(model), tokens)

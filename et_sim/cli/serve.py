@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import Command, Count, Option, OptionGroup
-from et_sim.basics.errors import UsageError
 from et_sim.basics.files import in_shell
 from et_sim.basics.units import parse_bytes, parse_time_ns
 from et_sim.cli.jobs import (
@@ -164,7 +163,7 @@ class Options(ReplicaOptions):
     memory: Annotated[str | None, HELP["memory"], MACHINE] = None
     machine: Annotated[str | None, HELP["machine"], MACHINE] = None
     profile: Annotated[str | None, HELP["profile"], MACHINE] = None
-    fold: Annotated[bool, HELP["fold"], MACHINE] = True
+    fold: Annotated[bool, "simulate every rank by itself, with the same result", MACHINE] = True
     network_model: Annotated[str | None, HELP["model"], MACHINE] = None
 
 
@@ -201,16 +200,11 @@ def _served(options: Options, model: Any, setup: Setup, machine: RunOptions, rep
     from et_sim.serving.rates import RateGoal, serve_at_largest_rate
     from et_sim.serving.serve import serve
 
+    if not options.find_rate:
+        return serve(options.requests, model, setup, machine, report)
     wanted = {"share": options.good_share, "tolerance": options.tolerance}
-    goal: dict[str, float] = {name: value for name, value in wanted.items() if value is not None}
-    if options.find_rate:
-        if options.rate is not None:
-            raise UsageError("--rate and --find-rate cannot be combined", remedy="leave one of them out")
-        return serve_at_largest_rate(options.requests, model, setup, machine, RateGoal(**goal), report)
-    for name in goal:
-        flag = "--good-share" if name == "share" else "--tolerance"
-        raise UsageError(f"{flag} requires --find-rate", remedy="give both, or leave it out")
-    return serve(options.requests, model, setup, machine, report)
+    goal = RateGoal(**{name: value for name, value in wanted.items() if value is not None})
+    return serve_at_largest_rate(options.requests, model, setup, machine, goal, report)
 
 
 def _name(requests: str) -> str:
@@ -221,22 +215,17 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     """Return the model, the setup of serving, and the machine."""
     from msgspec.structs import fields
 
+    from et_sim.cli.needs import OF_SERVING, case_of, check_needs
     from et_sim.serving.described import ServingChoices, setup_of
+    from et_sim.workloads.inference.batch import check
 
     plan = read_plan(options)
     names = {field.name for field in fields(ServingChoices)} - {"decode"}
-    choices = ServingChoices(**{name: getattr(options, name) for name in names}, decode=_of_decode(options))
+    decode = {field: getattr(options, name) for name, field in DECODE_OPTIONS.items()}
+    decode = {field: value for field, value in decode.items() if value is not None}
+    choices = ServingChoices(**{name: getattr(options, name) for name in names}, decode=decode)
     model = read_model(options, plan)
-    return model, setup_of(choices, plan, model), run_options(options)
-
-
-def _of_decode(options: Options) -> dict[str, int]:
-    """Return the fields of the plan that decode replicas have apart."""
-    given = {name: getattr(options, name) for name in DECODE_OPTIONS}
-    given = {name: value for name, value in given.items() if value is not None}
-    if given and options.decode_replicas is None and options.prefill_replicas is None:
-        raise UsageError(
-            f"--{next(iter(given)).replace('_', '-')} requires separate decode replicas",
-            remedy="give --decode-replicas, too",
-        )
-    return {DECODE_OPTIONS[name]: value for name, value in given.items()}
+    setup = setup_of(choices, plan, model)
+    check(model, plan)
+    check_needs(OF_SERVING, case_of(options, model, plan, setup.decode_plan))
+    return model, setup, run_options(options)

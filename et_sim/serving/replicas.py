@@ -94,6 +94,10 @@ class CacheRoom(Struct, frozen=True):
         """Return the bytes for the cache beside these weights and activations."""
         return self.rule.cache_bytes(self.whole_bytes, weights, activations + self.reserved_bytes)
 
+    def beside(self, weights: int) -> int:
+        """Return the bytes that weights leave, whatever the rule of the engine is."""
+        return self.whole_bytes - self.reserved_bytes - weights
+
 
 def make_pool(
     model: Model,
@@ -120,41 +124,68 @@ def make_pool(
     caches = [SequenceCache.of(model, plan, place) for place in stages]
     activations = room.rule.activation_bytes(model, plan, policy.token_budget)
     lengths = min(model.sequence, USUAL_LENGTH)
-    free, cache = min(
-        (
-            (room.of(weight, activations), cache)
-            for weight, cache in zip(weights, caches, strict=True)
-            if cache.bytes(1)
-        ),
-        key=lambda stage: Fraction(stage[0], stage[1].bytes(lengths)),
+    weight, cache = min(
+        (stage for stage in zip(weights, caches, strict=True) if stage[1].bytes(1)),
+        key=lambda stage: Fraction(room.of(stage[0], activations), stage[1].bytes(lengths)),
     )
-    if 0 < room.tokens < policy.block:
-        raise UsageError(
-            f"--cache-tokens is {room.tokens}, less than a block of {policy.block} tokens",
-            remedy=f"give {policy.block} or more, or a smaller --block",
-        )
+    share, units = Fraction(1), cache.in_units(policy.block)
     if speculation is not None:
         own = cache.bytes(lengths)
-        free = free * own // (own + speculation.cache_bytes(plan, lengths))
-    units = cache.in_units(policy.block)
-    blocks = units.all_of(room.tokens) or free // units.unit_bytes
-    if blocks < 1 and free > 0:
-        raise UsageError(
-            f"a block of {policy.block:,} tokens takes {format_bytes(units.unit_bytes)} of each NPU, but"
-            f" {format_bytes(free)} are left for the cache beside the weights of {model.name}",
-            remedy="give a smaller --block, more ranks to a replica, or more memory with --capacity",
-        )
-    if blocks < 1:
-        available = max(room.of(0, activations), 0)
-        raise UsageError(
-            f"the weights of {model.name} take {format_bytes(max(weights))} of each NPU, but"
-            f" {format_bytes(available)} are available for weights and cache",
-            remedy="give more ranks to a replica with --tp or --pp, or more memory with --capacity",
-        )
+        share = Fraction(own, own + speculation.cache_bytes(plan, lengths))
+    if room.tokens:
+        blocks = _given_blocks(room, policy.block, units, int(room.beside(weight) * share))
+    else:
+        free = int(room.of(weight, activations) * share)
+        blocks = free // units.unit_bytes
+        if blocks < 1:
+            raise _lack_of_room(model, room, policy.block, units, free, max(weights), activations)
     each, most = plan.ranks, max(cache.token_bytes for cache in caches)
     first = -(-after // each) * each
     kept = None if all(cache.is_plain for cache in caches) else units
-    return CachePool(work, plan, replicas, first, int(blocks), most, kept)
+    return CachePool(work, plan, replicas, first, blocks, most, kept)
+
+
+def _given_blocks(room: CacheRoom, block: int, units: CacheUnits, left: int) -> int:
+    """Return the blocks of the tokens that are given, for which `left` bytes must suffice."""
+    if room.tokens < block:
+        raise UsageError(
+            f"--cache-tokens is {room.tokens}, less than a block of {block} tokens",
+            remedy=f"give {block} or more, or a smaller --block",
+        )
+    blocks = units.all_of(room.tokens)
+    if room.whole_bytes and blocks * units.unit_bytes > left:
+        most = units.tokens(max(left, 0) // units.unit_bytes)
+        raise UsageError(
+            f"--cache-tokens is {room.tokens:,}, but each NPU has room for {most:,} beside the weights",
+            remedy=f"give at most {most:,}, or more ranks to a replica with --tp or --pp"
+            if most
+            else "give more ranks to a replica with --tp or --pp",
+        )
+    return blocks
+
+
+def _lack_of_room(
+    model: Model,
+    room: CacheRoom,
+    block: int,
+    units: CacheUnits,
+    free: int,
+    weights: int,
+    activations: int,
+) -> UsageError:
+    """Return the refusal of a replica whose memory does not hold its weights and a block of the cache."""
+    if free > 0:
+        return UsageError(
+            f"a block of {block:,} tokens takes {format_bytes(units.unit_bytes)} of each NPU, but"
+            f" {format_bytes(free)} are left for the cache beside the weights of {model.name}",
+            remedy="give a smaller --block, more ranks to a replica, or more memory with --capacity",
+        )
+    available = max(room.of(0, activations), 0)
+    return UsageError(
+        f"the weights of {model.name} take {format_bytes(weights)} of each NPU, but"
+        f" {format_bytes(available)} are available for weights and cache",
+        remedy="give more ranks to a replica with --tp or --pp, or more memory with --capacity",
+    )
 
 
 def check_pools(pools: tuple[CachePool, ...], npus: int) -> None:

@@ -38,6 +38,12 @@ EXAMPLES = {
 }
 
 
+def is_drawn(given: str) -> bool:
+    """Return whether times of arrival come by chance, if they are those of a rule."""
+    kind = given[: given.index(":") + 1] if ":" in given else ""
+    return kind in EXAMPLES and kind != CONSTANT and not (kind == GAMMA and _numbers(kind, given)[2] == 0)
+
+
 def requests_of_rule(given: str, seed: int) -> list[Request]:
     """Return the requests of a rule other than a closed loop."""
     kind = given[: given.index(":") + 1]

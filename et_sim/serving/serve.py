@@ -75,11 +75,15 @@ class Setup(Struct, frozen=True):
                 f"--memory-share is {self.memory_share}",
                 remedy="give a share above 0 and up to 1, such as 0.9",
             )
-        if self.memory_share is not None and self.cache_tokens:
-            raise UsageError(
-                "--memory-share and --cache-tokens each give the size of the cache",
-                remedy="leave one of them out",
-            )
+        for option, is_given in (
+            ("--memory-share", self.memory_share is not None),
+            ("--capacity", self.capacity_bytes > 0),
+        ):
+            if is_given and self.cache_tokens:
+                raise UsageError(
+                    f"{option} and --cache-tokens each give the size of the cache",
+                    remedy="leave one of them out",
+                )
         if self.transfer not in TRANSFERS:
             remedy = did_you_mean(self.transfer, TRANSFERS) or f"known: {', '.join(TRANSFERS)}"
             raise UsageError(f"there is no transfer {self.transfer!r}", remedy=remedy)
@@ -266,10 +270,10 @@ def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[CachePool, ...
     memory = machine.system.local_memory
     whole = setup.capacity_bytes or (memory.total_bytes if memory else 0)
     reserved = 0 if setup.capacity_bytes or memory is None else memory.reserved_bytes
-    if not whole:
+    if not whole and not setup.cache_tokens:
         raise UsageError(
             "the memory of an NPU is not given",
-            remedy="give --capacity, such as 80GiB, or a machine by name",
+            remedy="give --capacity, such as 80GiB, or a machine by name; or --cache-tokens",
         )
     rule = setup.engine.memory
     if setup.memory_share is not None:

@@ -107,7 +107,7 @@ def test_replicas_for_prompts_and_for_tokens(capsys: pytest.CaptureFixture[str])
         (["r.csv", *USUAL, "--capacity", "1MB"], "the weights of gpt2 take"),
         (["r.csv", *USUAL, "--capacity", "0"], "--capacity is 0"),
         (["r.csv", *USUAL, "--sequence", "60"], "a sequence of 104 tokens is longer than the 60"),
-        (["r.csv", *USUAL, "--seed", "1"], "--seed is only for requests that are made by a rule"),
+        (["r.csv", *USUAL, "--seed", "1"], "--seed has no effect: neither times of arrival nor lengths"),
         (["poisson:1,2,3,4", *USUAL, "--seed", "-1"], "--seed is -1 (give a number from 0 up)"),
         (["r.csv", *USUAL[2:], "--model", "bert-base"], "bert-base is an encoder"),
         (["r.csv", *USUAL, "--policy", "prefil"], "there is no policy 'prefil'"),
@@ -202,7 +202,7 @@ def test_cached_prefixes_are_reported_as_text_and_json_and_by_inspect(
 ) -> None:
     line = '{"timestamp": %d, "input_length": 600, "output_length": 2, "hash_ids": [1, 2]}\n'
     Path("trace.jsonl").write_text(line % 0 + line % 900, encoding="utf-8")
-    kept = [*USUAL, "--prefix-cache", "all", "--router", "prefix"]
+    kept = [*USUAL, "--tp", "1", "--replicas", "2", "--prefix-cache", "all", "--router", "prefix"]
     assert main(["serve", "trace.jsonl", *kept]) == 0
     text = "prefixes     49.3% of the tokens of prompts were cached (592, of 1 request)"
     assert text in capsys.readouterr().out

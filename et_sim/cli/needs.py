@@ -1,0 +1,215 @@
+"""Needs of options: conditions without which an option of serving and of forward passes has no effect.
+
+An option that is given, and whose condition does not hold, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
+
+from et_sim.basics.declared_options import Command
+from et_sim.basics.errors import UsageError
+from et_sim.cli.jobs import flag_of
+from et_sim.workloads.exchange_names import ALL_TO_ALL
+
+if TYPE_CHECKING:
+    from et_sim.machine import Machine
+    from et_sim.workloads.models.model import Model
+    from et_sim.workloads.training.plan import Plan
+
+LEAVE_OUT = "leave it out"
+
+
+class Case(NamedTuple):
+    """A command line: its options, the model, and the plans of its replicas."""
+
+    options: Any
+    model: Model
+    plans: tuple[Plan, ...]
+    machine: Callable[[], Machine]
+
+    def has_plan(self, condition: Callable[[Plan], bool]) -> bool:
+        """Return whether a condition holds for the plan of any replica."""
+        return any(condition(plan) for plan in self.plans)
+
+    @property
+    def routes_tokens(self) -> bool:
+        """Return whether tokens are sent to experts on other ranks."""
+        return self.model.experts is not None and self.has_plan(lambda plan: min(plan.data, plan.expert) > 1)
+
+    @property
+    def is_apart(self) -> bool:
+        """Return whether there are replicas for prompts and others for tokens."""
+        return (self.options.prefill_replicas or self.options.decode_replicas) is not None
+
+    @property
+    def draws(self) -> bool:
+        """Return whether times of arrival or lengths of a rule are drawn; those of files are not a rule's."""
+        from et_sim.serving.rules import is_drawn
+
+        return self.options.lengths < 1 or is_drawn(self.options.requests)
+
+    @property
+    def has_choice_of_replica(self) -> bool:
+        """Return whether a request may go to several groups of ranks."""
+        options, plan = self.options, self.plans[0]
+        return (options.prefill_replicas or options.replicas or 1) * plan.data > 1 or (
+            (options.decode_replicas or 1) * self.plans[-1].data > 1
+        )
+
+    @property
+    def has_formats(self) -> bool:
+        """Return whether any product has weights in a format."""
+        from et_sim.workloads.inference.numbers import LayerNumbers
+
+        return any(
+            LayerNumbers.of(self.model, plan, layer).formats.products
+            for plan in self.plans
+            for layer in range(self.model.layers)
+        )
+
+    @property
+    def replays_kernels(self) -> bool:
+        """Return whether the machine leaves the times of some kernels to the rates of the plan."""
+        from et_sim.plan.kernel_times import times_of_kernels
+        from et_sim.workloads.inference.batch import Batch, Segment, sights
+        from et_sim.workloads.inference.forward import make_inference
+
+        whole = {"tensor": 1, "data": 1, "pipeline": 1, "expert": 1, "expert_exchange": ALL_TO_ALL}
+        plan = replace(self.plans[0], **whole, dispatch="values", expert_nodes=0, stage_layers=())
+        batch, times = Batch.of([Segment(1, 1)], sights=sights(self.model)), times_of_kernels(self.machine())
+        at = (replace(plan, tflops=rate, memory_gbps=rate) for rate in (1.0, 2.0))
+        slow, fast = (times(make_inference(self.model, each, [batch]).templates[0]) for each in at)
+        return bool((slow != fast).any())
+
+
+class Need(NamedTuple):
+    """Options that have no effect unless a condition holds; the cause of a refusal follows the option."""
+
+    options: tuple[str, ...]
+    is_met: Callable[[Case], bool]
+    cause: str
+    remedy: str = LEAVE_OUT
+
+
+_EXPERTS = "has no effect: no tokens are sent to experts on other ranks"
+_SPREAD = "give a model with experts, and --dp and --ep of 2 or more, or leave it out"
+OF_PLANS = (
+    Need(("expert_nodes", "dispatch", "expert_exchange"), lambda case: case.routes_tokens, _EXPERTS, _SPREAD),
+    Need(
+        ("node_ranks",),
+        lambda case: case.routes_tokens and case.has_plan(lambda plan: plan.expert_exchange != ALL_TO_ALL),
+        "has no effect: nodes matter only to tokens that are sent to experts on other ranks by another"
+        " exchange than an all-to-all",
+        "give --expert-exchange, hierarchical or deepep, with --dp and --ep of 2 or more, or leave it out",
+    ),
+    Need(
+        ("expert_seed",),
+        lambda case: case.has_plan(lambda plan: plan.expert > 1),
+        "has no effect: the ranks that share the experts have all of them, the busy ones, too",
+        "give --ep, 2 or more, or leave it out",
+    ),
+    Need(
+        ("expert_products",),
+        lambda case: case.model.experts is not None,
+        "has no effect: the model has no experts",
+        "give --products, or leave it out",
+    ),
+    Need(
+        ("stage_layers",),
+        lambda case: case.has_plan(lambda plan: plan.pipeline > 1),
+        "has no effect: there is one stage, which has all layers",
+        "give --pp, 2 or more, or leave it out",
+    ),
+    Need(
+        ("computes",),
+        lambda case: case.has_formats,
+        "has no effect: all weights are stored as values",
+        "give --products, or leave it out",
+    ),
+)
+OF_PASSES = (
+    *OF_PLANS,
+    Need(
+        ("eager",),
+        lambda case: bool(case.options.exchanges),
+        "is about the exchanges of an engine",
+        "add --exchanges, such as vllm",
+    ),
+)
+OF_SERVING = (
+    *OF_PLANS,
+    Need(
+        ("good_share", "tolerance"),
+        lambda case: case.options.find_rate,
+        "requires --find-rate",
+        "give both, or leave it out",
+    ),
+    Need(
+        ("rate",),
+        lambda case: not case.options.find_rate,
+        "and --find-rate cannot be combined",
+        "leave one of them out",
+    ),
+    Need(("seed",), lambda case: case.draws, "has no effect: neither times of arrival nor lengths are drawn"),
+    Need(
+        ("decode_tp", "decode_dp", "decode_ep", "decode_pp"),
+        lambda case: case.is_apart,
+        "requires separate decode replicas",
+        "give --decode-replicas, too",
+    ),
+    Need(
+        ("transfer",),
+        lambda case: case.is_apart,
+        "requires separate prefill and decode replicas",
+        "give --prefill-replicas and --decode-replicas, too",
+    ),
+    Need(
+        ("router",),
+        lambda case: case.has_choice_of_replica,
+        "has no effect: all requests go to one group of ranks",
+        "give --replicas or --dp, 2 or more, or leave it out",
+    ),
+    Need(
+        ("memory",),
+        lambda case: case.options.offload not in (None, "0"),
+        "has no effect: only caches that --offload keeps are in remote memory",
+        "give --offload, such as --offload all, or leave it out",
+    ),
+    Need(
+        ("tflops", "memory_gbps"),
+        lambda case: case.replays_kernels,
+        "has no effect: the machine gives the times of all kernels",
+        "leave it out, or give a --system that gives no times of kernels",
+    ),
+    Need(
+        ("value_type",),
+        lambda case: bool(case.machine().system.compute),
+        "has no effect: the machine has no rates by datatype",
+    ),
+)
+
+
+def check_needs(needs: tuple[Need, ...], case: Case) -> None:
+    """Refuse given options that have no effect."""
+    values = vars(case.options)
+    for need in needs:
+        for name in need.options:
+            is_given = values.get(name) is not None and values[name] is not False
+            if is_given and not need.is_met(case):
+                raise UsageError(f"{flag_of(name)} {need.cause}", remedy=need.remedy)
+
+
+def case_of(options: Command, model: Model, *plans: Plan | None) -> Case:
+    """Return the case of a command line; its machine is read when a condition depends on it."""
+    from et_sim.cli.options import run_options
+    from et_sim.machine import read_machine
+
+    def machine() -> Machine:
+        of = run_options(options)
+        return read_machine(**of.parts, profile=of.profile)
+
+    return Case(options, model, tuple(filter(None, plans)), machine)
