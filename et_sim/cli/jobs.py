@@ -261,11 +261,20 @@ def _training(options: JobOptions) -> DescribedJob:
         raise UsageError("llm needs a model", remedy=remedy)
     if options.kind != LLM and options.model is not None:
         raise UsageError(f"--model is not for {options.kind}", remedy=f"make llm --model {options.model}")
-    plan = read_plan(options)
-    model = read_model(options, plan, trains=True)
+    plan, model = read_training(options)
     text = f"{model.name}, {plan}, {plural(plan.micro_batches, 'micro-batch', 'micro-batches')}"
     text += f", values in {plan.value_type}" if plan.value_type else ""
     return DescribedJob(make_training(model, plan), plan, model.name, text, to_builtins(model))
+
+
+def read_training(options: Command) -> tuple[Plan, Model]:
+    """Return the plan and the model of a training job; refuse options without effect on it."""
+    from et_sim.cli.needs import OF_TRAINING, case_of, check_needs
+
+    plan = read_plan(options)
+    model = read_model(options, plan, trains=True)
+    check_needs(OF_TRAINING, case_of(options, model, plan))
+    return plan, model
 
 
 def _convolution(options: JobOptions) -> DescribedJob:

@@ -1,4 +1,5 @@
-"""Needs of options: conditions without which an option of serving and of forward passes has no effect.
+"""Needs of options: conditions without which an option of a training job, of passes or of serving has no
+effect.
 
 An option that is given, and whose condition does not hold, is refused.
 """
@@ -39,6 +40,13 @@ class Case(NamedTuple):
     def routes_tokens(self) -> bool:
         """Return whether tokens are sent to experts on other ranks."""
         return self.model.experts is not None and self.has_plan(lambda plan: min(plan.data, plan.expert) > 1)
+
+    @property
+    def spreads_experts_over_nodes(self) -> bool:
+        """Return whether training sends tokens to experts by an exchange that depends on nodes."""
+        return self.model.experts is not None and self.has_plan(
+            lambda plan: plan.expert > 1 and plan.expert_exchange != ALL_TO_ALL
+        )
 
     @property
     def is_apart(self) -> bool:
@@ -138,6 +146,56 @@ OF_PASSES = (
         lambda case: bool(case.options.exchanges),
         "is about the exchanges of an engine",
         "add --exchanges, such as vllm",
+    ),
+)
+_SEVERAL = "give {}, 2 or more, or leave it out"
+OF_TRAINING = (
+    Need(
+        ("context_attention", "context_balance"),
+        lambda case: case.has_plan(lambda plan: plan.context > 1),
+        "has no effect: every rank has whole sequences",
+        _SEVERAL.format("--cp"),
+    ),
+    Need(
+        ("zero",),
+        lambda case: case.options.zero == 0 or case.has_plan(lambda plan: plan.data * plan.context > 1),
+        "has no effect: there is one replica",
+        _SEVERAL.format("--dp"),
+    ),
+    Need(
+        ("prefetch",),
+        lambda case: case.has_plan(lambda plan: plan.zero == 3),
+        "has no effect: every rank has whole weights of its layers",
+        "give --zero 3, or leave it out",
+    ),
+    Need(
+        ("no_overlap_tensor",),
+        lambda case: case.has_plan(lambda plan: plan.tensor > 1),
+        "has no effect: no ranks share a layer",
+        _SEVERAL.format("--tp"),
+    ),
+    Need(
+        ("no_overlap_pipeline", "scatter_gather", "stage_layers"),
+        lambda case: case.has_plan(lambda plan: plan.pipeline > 1),
+        "has no effect: there is one stage, which has all layers",
+        _SEVERAL.format("--pp"),
+    ),
+    Need(
+        ("unfused_routing",),
+        lambda case: case.model.experts is not None,
+        "has no effect: the model has no experts",
+    ),
+    Need(
+        ("node_ranks",),
+        lambda case: case.spreads_experts_over_nodes,
+        "has no effect: nodes matter only to tokens that are sent to experts on other ranks by another"
+        " exchange than an all-to-all",
+        "give --expert-exchange, hierarchical or deepep, with --ep of 2 or more, or leave it out",
+    ),
+    Need(
+        ("no_dropout",),
+        lambda case: case.model.has_dropout,
+        "has no effect: the model has no dropout",
     ),
 )
 OF_SERVING = (

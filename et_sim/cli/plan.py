@@ -128,8 +128,7 @@ def _planned(options: Options, system: System | None) -> tuple[PlanFigures, dict
     times = None if system is None else kernel_times(compute_model(system))
     if options.kind == jobs.LLM:
         jobs.refuse_others(options, options.kind)
-        plan = jobs.read_plan(options)
-        model = jobs.read_model(options, plan, trains=True)
+        plan, model = jobs.read_training(options)
         return figures(model, plan, times)[0], to_builtins(model)
     job = jobs.make_job(options)
     step_figures = figures_of_replicas(

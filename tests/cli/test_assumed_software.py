@@ -24,7 +24,7 @@ def lines_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
 @pytest.mark.parametrize(
     "more",
     [
-        ("--dp", "8", "--machine", "h100-dgx:8", "--no-overlap-pipeline", "--bucket", "1000"),
+        ("--dp", "8", "--machine", "h100-dgx:8", "--unfused-attention", "--bucket", "1000"),
         ("--pp", "2", "--stage-layers", "3,1", "--dp", "2", "--ranks", "4", "--zero", "1"),
     ],
 )
