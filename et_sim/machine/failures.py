@@ -7,7 +7,6 @@ run in which one fails does not complete.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,9 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.patterns import fits_pattern
-from et_sim.basics.units import LONGEST_NS
+from et_sim.basics.units import LONGEST_NS, format_ns
 from et_sim.documents.keys import Key, Remarks, Section, Slot, ValueKind, inner_section, key, keys_of, read
 from et_sim.documents.kinds import OBJECT, OBJECTS, TIME, count, number
+from et_sim.machine.failure_effects import LEAST_SHARE, check_recovery, check_shares
 from et_sim.machine.graph import KINDS, NIC, NPU, SWITCH, Graph
 from et_sim.machine.networks import (
     AT_SWITCH,
@@ -33,7 +33,6 @@ from et_sim.machine.networks import (
 )
 
 NS_PER_HOUR = 3_600_000_000_000
-LEAST_SHARE = 1e-6  # of a bandwidth; far below, the rates of several ways are lost in rounding
 LOSES_STATE = ("gpu", "node", "rack")
 PLACES = ("link", "port", "nic", "switch", *LOSES_STATE)
 
@@ -118,18 +117,16 @@ def read_failures(source: Section, network: Network, remarks: Remarks) -> Networ
         for index, entry in enumerate(entries):
             given = read(FailureKeys, source.entry(FAILURES_KEY.name, entry, index), remarks)
             failures += _failures(given, network)
+        check_shares(source, failures)
+        network = replace(network, failures=tuple(failures))
     inner = inner_section(source, RECOVERY_KEY, remarks)
     if inner is None:
-        return replace(network, failures=tuple(failures)) if failures else network
+        return network
     if not failures:
         raise source.fault('key "recovery" has no effect without "failures"', "leave it out")
     recovery = read(Recovery, inner, remarks)
-    if recovery.detection_ns < 1:
-        raise inner.fault('key "detection" is less than 1 ns', "give the time of a try, such as 4.3s")
-    if recovery.fail_over and not isinstance(network.fabric, GraphFabric):
-        cause = 'key "fail-over" has no effect: in a network of dimensions, no other port leads to an NPU'
-        raise inner.fault(cause, "leave it out, or describe a graph with two ports")
-    return replace(network, failures=tuple(failures), recovery=recovery)
+    check_recovery(inner, recovery, network, remarks)
+    return replace(network, recovery=recovery)
 
 
 def _failures(given: FailureKeys, network: Network) -> list[Failure]:
@@ -140,6 +137,8 @@ def _failures(given: FailureKeys, network: Network) -> list[Failure]:
         parts = _of_graph(given, what, name, network.fabric, network)
     else:
         parts = _of_grid(given, what, name, network)
+    if not any(links or ranks for _, links, ranks in parts):
+        raise given.section.fault(f"the {what} has no link", "leave the entry out", key=what)
     if given.rate is None:
         _, every, ranks = _joined(parts)
         name = parts[0][0] if len(parts) == 1 else name
@@ -188,6 +187,9 @@ def _check_times(given: FailureKeys, what: str) -> None:
         raise section.fault(cause, 'give "at", such as 2s, or a "rate" per hour')
     if "seed" in section.content and given.rate is None:
         raise section.fault('key "seed" has no effect without "rate"', "leave it out", key="seed")
+    if given.at_ns is not None and given.at_ns > LONGEST_NS:
+        cause = f'key "at" is {format_ns(given.at_ns)}, and no run lasts longer than {format_ns(LONGEST_NS)}'
+        raise section.fault(cause, "give an earlier time, or leave the entry out", key="at")
     if given.for_ns is not None and given.for_ns < 1:
         raise section.fault('key "for" is less than 1 ns', "leave the entry out", key="for")
     if what in LOSES_STATE and given.slower is not None:
@@ -340,8 +342,3 @@ def links_of_npu(fabric: GridFabric, number: int, npu: int) -> list[LinkOfGrid]:
         others = [npu + (place - here) * stride for place in sorted(places - {here})]
     make: Callable[[int, int], LinkOfGrid] = lambda source, target: LinkOfGrid(number, source, target)  # noqa: E731
     return [link for other in others for link in (make(npu, other), make(other, npu))]
-
-
-def ends_of_time(failure: Failure) -> float:
-    """Return when a failure ends."""
-    return math.inf if failure.until_ns is None else failure.until_ns

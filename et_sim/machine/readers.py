@@ -278,14 +278,14 @@ def _refuse_spilling_nowhere(system: System, memory: RemoteMemory, source: Sourc
         )
 
 
-def read_network_alone(given: Given) -> Network:
+def read_network_alone(given: Given, remarks: Remarks | None = None) -> Network:
     """Read the network of a file of either version, without a system that might change it."""
-    source = load(given, MachineFile.NETWORK)
+    source, remarks = load(given, MachineFile.NETWORK), remarks or Remarks()
     if is_hierarchy(source.content):
         from et_sim.machine.version_1 import read_hierarchy
 
-        return read_hierarchy(source, {}, Remarks())
-    return _read_network(source, Remarks(), may_be_plain=True)
+        return read_hierarchy(source, {}, remarks)
+    return _read_network(source, remarks, may_be_plain=True)
 
 
 def _read_network(source: Source, remarks: Remarks, *, may_be_plain: bool) -> Network:

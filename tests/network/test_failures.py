@@ -14,6 +14,7 @@ from machines import collective, system
 from et_sim.api import run, simulate
 from et_sim.basics.errors import InputError, StallError, UsageError
 from et_sim.compiled.entry_points import CompiledEntry
+from et_sim.documents.keys import Remarks
 from et_sim.machine import read_network_alone
 from et_sim.trace import TraceBuilder, Workload
 
@@ -220,6 +221,8 @@ def test_the_mean_of_drawn_times_is_that_of_the_rate() -> None:
         (RING, {**GRID_LINK, "at": "2s", "rate": 1}, "both a time and a rate"),
         (RING, {**GRID_LINK, "at": 2}, "no unit"),
         (RING, {**GRID_LINK, "at": "2s", "for": "0s"}, "less than 1 ns"),
+        (RING, {**GRID_LINK, "at": "200d"}, "200 d, and no run lasts longer than 104.25 d"),
+        ({**RING, "npus_count": [1]}, {"port": 0, "dimension": 0, "at": "2s"}, "the port has no link"),
         (RING, {**GRID_LINK, "at": "2s", "slower": 1.0}, "slower"),
         (RING, {**GRID_LINK, "at": "2s", "slower": 1e-15}, "slower"),
         (RING, {**GRID_LINK, "at": "2s", "seed": 1}, "no effect"),
@@ -246,6 +249,70 @@ def test_recovery_without_failures_is_refused() -> None:
     for described in (RING, spines(2)):
         with pytest.raises(InputError, match="no effect without"):
             read_network_alone({**described, "recovery": {"retries": 1}})
+
+
+PORT_FAILS = {"port": "npu0->plane1", "at": "2s"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "recovery", "message"),
+    [
+        (PORT_FAILS, {"probe": "1ms"}, '"probe" has no effect without "fail-over"'),
+        (PORT_FAILS, {"fail-back": "1ms", "fail-over": False}, '"fail-back" has no effect without'),
+        (PORT_FAILS, {"detection": 0.5}, "less than 1 ns"),
+        ({**PORT_FAILS, "slower": 0.5}, {"retries": 1}, '"recovery" has no effect: with "slower"'),
+    ],
+)
+def test_rules_of_senders_that_never_apply_are_refused(entry: Any, recovery: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_network_alone({**ports(2), "failures": [entry], "recovery": recovery})
+
+
+def test_fail_over_is_refused_where_no_port_fails() -> None:
+    described = {**spines(2), "failures": [{"switch": "spine0", "at": "2s"}], "recovery": {"fail-over": True}}
+    with pytest.raises(InputError, match="no failure takes a port"):
+        read_network_alone(described)
+
+
+@pytest.mark.parametrize(
+    ("entry", "recovery", "warning"),
+    [
+        ({"for": "30s"}, {"fail-over": True}, "fail-over: no effect: all ports are repaired before"),
+        ({}, {"fail-over": True, "fail-back": "1s"}, "fail-back: no effect: no port that messages have left"),
+        ({}, {"watchdog": "35s"}, "watchdog: no effect: the last try is after 34.36 s"),
+        ({}, {"watchdog": "10s", "retries": 4}, "retries: only 2 of 4 are made before the watchdog"),
+        ({"for": "1h"}, {"fail-over": True, "fail-back": "1s", "watchdog": "20s"}, ""),
+    ],
+)
+def test_rules_of_senders_without_effect_on_these_failures_are_warned_of(
+    entry: Any, recovery: Any, warning: str
+) -> None:
+    described = {**ports(2), "failures": [{**PORT_FAILS, **entry}], "recovery": recovery}
+    remarks = Remarks()
+    read_network_alone(described, remarks)
+    assert [each for each in map(notice_text, remarks.warnings) if not each.startswith(warning or "-")] == []
+    assert bool(remarks.warnings) == bool(warning)
+
+
+def notice_text(notice: Any) -> str:
+    return f"{notice.key}: {notice.text}"
+
+
+def test_shares_that_multiply_below_the_least_are_refused() -> None:
+    few = {**GRID_LINK, "at": "1s", "for": "1s", "slower": 1e-4}
+    for last, is_refused in (("1500ms", True), ("2s", False)):
+        described = {**RING, "failures": [few, {**GRID_LINK, "at": last, "slower": 1e-4}]}
+        if is_refused:
+            with pytest.raises(InputError, match=r"leave 1e-08 of the bandwidth of a link from 1.5 s on"):
+                read_network_alone(described)
+        else:
+            assert len(read_network_alone(described).failures) == 2
+
+
+def test_times_of_failures_may_be_hours_and_days() -> None:
+    described = {**RING, "failures": [{**GRID_LINK, "at": "1.5h", "for": "2d"}]}
+    (failure,) = read_network_alone(described).failures
+    assert (failure.at_ns, failure.until_ns) == (5400 * 10**9, (5400 + 172800) * 10**9)
 
 
 def test_fail_over_without_a_graph_is_refused() -> None:
@@ -296,9 +363,16 @@ def random_failures(draw: Random, described: Any) -> dict[str, Any]:
         if draw.random() < 0.4:
             entry["slower"] = draw.choice((0.1, 0.5))
         failures.append(entry)
-    recovery = {"detection": f"{draw.choice((2, 11, 50))}us", "retries": draw.choice((1, 7)), "probe": "1us"}
-    recovery["fail-over"] = draw.random() < 0.5
-    return {"failures": failures, "recovery": recovery}
+    recovery = {"detection": f"{draw.choice((2, 11, 50))}us", "retries": draw.choice((1, 7))}
+    fail_over = {"fail-over": True, "probe": "1us"} if draw.random() < 0.5 else {}
+    for rules in ({"recovery": recovery | fail_over}, {"recovery": recovery}, {}):
+        try:
+            read_network_alone({**described, "failures": failures, **rules})
+        except InputError as error:
+            assert "no effect" in str(error)
+        else:
+            break
+    return {"failures": failures, **rules}
 
 
 def random_machine(draw: Random) -> Any:
