@@ -83,6 +83,12 @@ def marks_of_links(network: Network) -> Any:
     return marks
 
 
+def longest_by_failure(network: Network, of_link: Any) -> list[int]:
+    """Return the longest wait of each failure from those of links; 0 for failures that leave bandwidth."""
+    dead = (rows_of(network, failure) if failure.is_dead else [] for failure in network.failures)
+    return [int(of_link[rows].max(initial=0)) for rows in dead]
+
+
 def link_states(network: Network) -> list[LinkState]:
     """Return the states of all links in the order of time; the first begins with the run."""
     links = [rows_of(network, failure) for failure in network.failures]
