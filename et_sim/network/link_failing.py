@@ -3,7 +3,7 @@
 As on the link network, messages take turns on links as wholes. A link that slows down goes on with its
 message at the new rate. A link that dies cuts its message and loses those that wait for it. A message that is
 lost is whole packets to its sender: it is sent again from the source, as a whole, when a try finds a path
-(`senders`). What has left a link arrives.
+(`senders`). A message that has left a link arrives.
 
 Messages follow the routes of the time at which they reach a device. Where these lead nowhere from there, the
 message is stranded, and lost when it has arrived. Events of links are planned as on the link network, and a

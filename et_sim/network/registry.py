@@ -214,7 +214,7 @@ def model_on(name: str, network: Network, behaviour: Behaviour | None = None) ->
         raise UsageError(
             f"the {name} model takes links as they are at the start of a run, and the network file has "
             '"failures"',
-            remedy="take --network-model flow or link, or leave the key out",
+            remedy="take --network-model flow, link or packet, or leave the key out",
         )
     model.check(network)
     return model

@@ -290,7 +290,7 @@ def test_a_failure_that_hardly_ever_happens_comes_after_the_run() -> None:
     assert one_message(RING, {**GRID_LINK, "rate": 1e-300}) == BYTES
 
 
-@pytest.mark.parametrize("model", ["analytical", "packet"])
+@pytest.mark.parametrize("model", ["analytical"])
 def test_other_models_refuse_failures(model: str) -> None:
     described = {**RING, "failures": [{**GRID_LINK, "at": "2s"}]}
     workload = collective(4, "all_reduce", BYTES)
