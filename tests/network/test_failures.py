@@ -156,6 +156,16 @@ def test_a_failure_at_the_last_moment_of_a_message_holds_it() -> None:
     assert one_message(RING, {**GRID_LINK, "at": f"{BYTES + 1}ns", "for": "1ms"}, detection="2ms") == BYTES
 
 
+def test_a_failure_in_the_nanosecond_in_which_a_message_ends_holds_it() -> None:
+    flap = {**GRID_LINK, "at": f"{BYTES}ns", "for": "1ms"}
+    assert one_message(RING, flap, detection="2ms") == BYTES + 2 * MS
+    builders = [TraceBuilder() for _ in range(4)]
+    for source, size in ((0, BYTES), (1, BYTES + 5)):  # the end of the other one is not earlier
+        builders[source].send(source + 1, size)
+        builders[source + 1].receive(source, size, after=[])
+    assert sent(builders, RING, flap, detection="2ms").finish_ns[2] == BYTES + 5
+
+
 def test_several_failures_on_one_link_multiply() -> None:
     slow = {**GRID_LINK, "at": "0s", "slower": 0.5}
     assert one_message(RING, slow, {**GRID_LINK, "at": "0s", "slower": 0.25}) == 8 * BYTES

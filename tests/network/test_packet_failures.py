@@ -43,7 +43,7 @@ def test_packets_on_a_dead_link_are_sent_again_at_the_first_try_after_the_repair
 
 
 def test_a_flap_shorter_than_a_window_costs_a_round_trip() -> None:
-    """Check that the receiver asks for what is missing, so the sender does not wait for its time-out."""
+    """Check that packets that come after the gap have the sender go back at once."""
     far = {**RING, "latency": [50 * US]}
     time = of_packets(far, {**GRID_LINK, "at": "200us", "for": "20us"})
     usual, round_trip = of_packets(far), 2 * 50 * US

@@ -251,7 +251,8 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
         plan_try(run)
     elif state.planned_ns != NONE and version == state.plans:  # otherwise another event was planned later
         state.planned_ns = NONE
-        _end(run, first_of(run.network.ends))
+        if len(run.network.recovery) == 0 or _ends_ns(run) <= clock.now:  # else a link died just now
+            _end(run, first_of(run.network.ends))
         if state.is_due == 0 or _ends_ns(run) <= clock.now:
             _plan_next(run)
     return NONE

@@ -19,7 +19,7 @@ from et_sim.network.packet.repeats import restart_search
 
 @works_on_tables
 def lose(network: Any, port_row: int, packet_row: int) -> None:
-    """Lose a packet at the end of a dead link."""
+    """Drop a packet at the end of a dead link."""
     state, flow_row = network.state[0], network.packets[packet_row].flow
     if flow_row != NONE and network.flows[flow_row].lost_on == NONE:
         network.flows[flow_row].lost_on, network.flows[flow_row].lost_ps = port_row, state.now_ps
