@@ -115,7 +115,7 @@ def run_plan(
     """
     check_model(plan, network, model, records=bool(record or messages or links))
     if record:
-        check_causes(network)
+        check_causes(network, plan)
     recorders = Recorders(record, log, messages, ports, links)
     may_keep = recorders.are_none and until_ns is None and not network.failures
     begun = _begin(plan, network, model, recorders, until_ns, kept if may_keep else None)

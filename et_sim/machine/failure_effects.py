@@ -28,8 +28,8 @@ def are_ports(fabric: GraphFabric, links: Any) -> Any:
     return (graph.kinds[graph.sources[rows]] != SWITCH) | (graph.kinds[graph.targets[rows]] != SWITCH)
 
 
-def check_shares(section: Section, failures: Sequence[Failure]) -> None:
-    """Refuse several failures that leave less than the least share of a link's bandwidth."""
+def check_shares(section: Section, failures: Sequence[Failure], of: str = "the bandwidth of a link") -> None:
+    """Refuse several failures that leave less than the least share of something."""
     of_link: dict[Any, list[Failure]] = {}
     for failure in failures:
         for link in () if failure.is_dead else failure.links:
@@ -38,7 +38,7 @@ def check_shares(section: Section, failures: Sequence[Failure]) -> None:
         for later in several if len(several) > 1 else ():
             left = math.prod(each.left for each in several if each.at_ns <= later.at_ns < _end(each))
             if left < LEAST_SHARE * ROUNDED:
-                cause = f'failures of {later.text} with "slower" leave {left:g} of the bandwidth of a link'
+                cause = f'failures of {later.text} with "slower" leave {left:g} of {of}'
                 cause += f" from {format_ns(later.at_ns)} on, since their shares are multiplied"
                 raise section.fault(cause, f"leave at least {LEAST_SHARE:f} in all", key="failures")
 

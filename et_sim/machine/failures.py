@@ -15,10 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.patterns import fits_pattern
-from et_sim.basics.units import LONGEST_NS, format_ns
-from et_sim.documents.keys import Key, Remarks, Section, Slot, ValueKind, inner_section, key, keys_of, read
-from et_sim.documents.kinds import OBJECT, OBJECTS, TIME, count, number
+from et_sim.documents.keys import Key, Remarks, Section, Slot, inner_section, key, keys_of, read
+from et_sim.documents.kinds import OBJECT, OBJECTS, count, number
 from et_sim.machine.failure_effects import LEAST_SHARE, check_recovery, check_shares
+from et_sim.machine.failure_times import MOMENT, PLACE, check_times, first_failure, no_repair
 from et_sim.machine.graph import KINDS, NIC, NPU, SWITCH, Graph
 from et_sim.machine.networks import (
     AT_SWITCH,
@@ -32,26 +32,8 @@ from et_sim.machine.networks import (
     Recovery,
 )
 
-NS_PER_HOUR = 3_600_000_000_000
 LOSES_STATE = ("gpu", "node", "rack")
 PLACES = ("link", "port", "nic", "switch", *LOSES_STATE)
-
-
-def _place(slot: Slot, value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise slot.refusal(value)
-    return str(value)
-
-
-def _with_unit(slot: Slot, value: Any) -> float:
-    if not isinstance(value, str):
-        raise slot.refusal(value, why="it has no unit")
-    found: float = TIME.read(slot, value)
-    return found
-
-
-PLACE = ValueKind("place", lambda _: "a name, a pattern or a number", _place)
-MOMENT = ValueKind("time with its unit", lambda _: "a time with its unit, such as 2s or 10ms", _with_unit)
 
 
 class FailureKeys(Struct, frozen=True):
@@ -144,7 +126,7 @@ def _failures(given: FailureKeys, network: Network) -> list[Failure]:
         name = parts[0][0] if len(parts) == 1 else name
         return [_failure(given, what, name, given.at_ns or 0.0, every, ranks)]
     return [
-        _failure(given, what, part, _drawn(given.rate, given.seed, part), links, ranks)
+        _failure(given, what, part, first_failure(given.rate, given.seed, part), links, ranks)
         for part, links, ranks in parts
     ]
 
@@ -156,13 +138,6 @@ def _failure(
     until = None if given.for_ns is None else begins + int(given.for_ns)
     lost = tuple(sorted(set(ranks))) if what in LOSES_STATE else ()
     return Failure(what, name, begins, until, given.slower or 0.0, tuple(dict.fromkeys(links)), lost)
-
-
-def _drawn(rate: float, seed: int, part: str) -> float:
-    """Return the time of a part's first failure, which depends on the seed and its name only."""
-    words = [seed, *part.encode()]
-    drawn = float(np.random.default_rng(words).exponential(NS_PER_HOUR / rate))
-    return min(drawn, float(LONGEST_NS))  # no run lasts longer
 
 
 def _part(given: FailureKeys, network: Network) -> tuple[str, str]:
@@ -182,22 +157,12 @@ def _part(given: FailureKeys, network: Network) -> tuple[str, str]:
 
 def _check_times(given: FailureKeys, what: str) -> None:
     section = given.section
-    if (given.at_ns is None) == (given.rate is None):
-        cause = "the entry has both a time and a rate" if given.rate else "the entry has no time"
-        raise section.fault(cause, 'give "at", such as 2s, or a "rate" per hour')
-    if "seed" in section.content and given.rate is None:
-        raise section.fault('key "seed" has no effect without "rate"', "leave it out", key="seed")
-    if given.at_ns is not None and given.at_ns > LONGEST_NS:
-        cause = f'key "at" is {format_ns(given.at_ns)}, and no run lasts longer than {format_ns(LONGEST_NS)}'
-        raise section.fault(cause, "give an earlier time, or leave the entry out", key="at")
-    if given.for_ns is not None and given.for_ns < 1:
-        raise section.fault('key "for" is less than 1 ns', "leave the entry out", key="for")
+    check_times(section, given.at_ns, given.rate, given.for_ns)
     if what in LOSES_STATE and given.slower is not None:
         cause = f'"slower" describes links, and a {what} computes'
-        raise section.fault(cause, 'give its links, or "stragglers" in the system file', key="slower")
+        raise section.fault(cause, 'give its links, or "failures" in the system file', key="slower")
     if what in LOSES_STATE and given.for_ns is not None:
-        cause = f"a {what} that fails loses its state, so it cannot go on after a time"
-        raise section.fault(cause, 'leave "for" out (et-sim goodput has restarts)', key="for")
+        raise no_repair(section, what)
 
 
 Part = tuple[str, list[Any], list[int]]  # name, links, ranks
@@ -306,6 +271,17 @@ def _of_grid(given: FailureKeys, what: str, name: str, network: Network) -> list
         link for at in along if at is not None for rank in ranks for link in links_of_npu(fabric, at, rank)
     ]
     return [(name, links, ranks)]
+
+
+def links_of_ranks(network: Network, ranks: Sequence[int]) -> tuple[Any, ...]:
+    """Return all links that begin or end at some ranks."""
+    fabric = network.fabric
+    if isinstance(fabric, GraphFabric):
+        return tuple(_part_of(fabric.graph, "", fabric.graph.npus[list(ranks)].tolist())[1])
+    assert isinstance(fabric, GridFabric)
+    along = range(len(fabric.dimensions))
+    links = [link for at in along for rank in ranks for link in links_of_npu(fabric, at, rank)]
+    return tuple(dict.fromkeys(links))
 
 
 def _check_dimension(given: FailureKeys, what: str, fabric: GridFabric) -> None:

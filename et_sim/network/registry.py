@@ -212,8 +212,8 @@ def model_on(name: str, network: Network, behaviour: Behaviour | None = None) ->
         )
     if network.failures and not model.HAS_FAILURES:
         raise UsageError(
-            f"the {name} model takes links as they are at the start of a run, and the network file has "
-            '"failures"',
+            f"the {name} model takes links as they are at the start of a run, and the machine has "
+            '"failures" of links',
             remedy="take --network-model flow, link or packet, or leave the key out",
         )
     model.check(network)
