@@ -28,6 +28,7 @@ def _with_unit(slot: Slot, value: Any) -> float:
 
 
 PLACE = ValueKind("place", lambda _: "a name, a pattern or a number", _place)
+NUMBERS = ValueKind("numbers", lambda _: "a number, or ranges such as 0-3,6", _place)
 MOMENT = ValueKind("time with its unit", lambda _: "a time with its unit, such as 2s or 10ms", _with_unit)
 
 

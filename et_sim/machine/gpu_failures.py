@@ -16,7 +16,7 @@ from et_sim.basics.units import parse_ranks
 from et_sim.documents.keys import Section, key
 from et_sim.documents.kinds import count, number
 from et_sim.machine.failure_effects import LEAST_SHARE, check_shares
-from et_sim.machine.failure_times import MOMENT, PLACE, check_times, first_failure, no_repair
+from et_sim.machine.failure_times import MOMENT, NUMBERS, check_times, first_failure, no_repair
 from et_sim.machine.failures import links_of_ranks
 from et_sim.machine.networks import Failure, GraphFabric, Network
 
@@ -27,8 +27,8 @@ class GpuFailure(Struct, frozen=True):
     """GPUs that fail or slow down, their time and its length."""
 
     section: Section
-    gpu: str | None = key(PLACE, "GPUs, by their ranks: `3`, or `0-3,6`.", None)
-    node: str | None = key(PLACE, "Nodes, by their numbers: all GPUs of a line of dimension 0.", None)
+    gpu: str | None = key(NUMBERS, "GPUs, by their ranks.", None)
+    node: str | None = key(NUMBERS, "Nodes, by their numbers: all GPUs of a line of dimension 0.", None)
     at_ns: float | None = key(MOMENT, "When it fails, from the start of the run.", None, name="at")
     rate: float | None = number(
         "Failures per hour of each GPU or node, in place of `at`: the time of the first is drawn.",
