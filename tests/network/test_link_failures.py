@@ -55,6 +55,16 @@ def test_a_message_on_a_link_that_slows_down_goes_on_slower() -> None:
     assert time == BYTES + 4 * MS * 3 // 4
 
 
+@pytest.mark.parametrize("model", ["link", "flow"])
+def test_a_run_ends_with_its_last_node_and_not_with_a_withdrawn_event(model: str) -> None:
+    builders = [TraceBuilder() for _ in range(4)]
+    builders[0].send(1, BYTES)
+    builders[1].receive(0, BYTES)
+    slow = {**GRID_LINK, "at": "2ms", "for": "1ms", "slower": 0.01}
+    result = sent(builders, RING, slow, model=model)
+    assert result.outcome.end_ns == result.makespan_ns == BYTES + 990_000
+
+
 @pytest.mark.parametrize(("dead_ms", "tries"), [(3, 1), (10, 1), (11, 2), (25, 3)])
 def test_a_message_that_is_cut_is_sent_again_at_the_first_try_after_the_repair(
     dead_ms: int, tries: int
