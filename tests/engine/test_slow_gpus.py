@@ -14,6 +14,7 @@ from et_sim.basics.errors import InputError, StallError, UsageError
 from et_sim.compiled.entry_points import CompiledEntry
 from et_sim.machine import read_machine
 from et_sim.trace import TraceBuilder, Workload
+from et_sim.views.summary.failures import failure_lines
 
 MS = 1_000_000
 KERNEL_NS = 10 * MS
@@ -131,6 +132,16 @@ def test_shares_that_multiply_below_the_least_are_refused() -> None:
 def test_a_rate_draws_a_time_for_each_gpu() -> None:
     machine = read_machine(system=on({"gpu": "0-3", "rate": 2, "slower": 0.5}), network=RING)
     assert len({failure.at_ns for failure in machine.slow}) == 4
+
+
+def test_the_summary_names_slow_gpus_and_no_longer_leaves_failures_out() -> None:
+    slow = {"gpu": 2, "at": "1ms", "for": "1h", "slower": 0.25}
+    summaries = [
+        simulate(kernels(1), network=RING, system=on(*failures)).summary() for failures in ([slow], [])
+    ]
+    assert failure_lines(summaries[0]) == ["failed: gpu 2, 25 % of its speed left from 1 ms to 1 h"]
+    assert ["failures" in summary["scope"]["includes"] for summary in summaries] == [True, False]
+    assert ["noise, failures" in summary["scope"]["leaves_out"] for summary in summaries] == [False, True]
 
 
 def test_a_record_of_causes_is_refused() -> None:
