@@ -35,6 +35,7 @@ from et_sim.machine.accuracy import ACCURACY_KEYS, DEFAULTS, EXCHANGES, OPERATIO
 from et_sim.machine.collective_library_keys import LIBRARY_KEYS
 from et_sim.machine.compute_rules import MODELS, RULE_KEYS, Where
 from et_sim.machine.failures import FailureKeys
+from et_sim.machine.gpu_failures import GpuFailure
 from et_sim.machine.kernel_kinds import KernelKind
 from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
 from et_sim.machine.networks import Recovery
@@ -257,6 +258,7 @@ TABLES = (
     ),
     KeyTable(f"entry of kinds, of roofline{_IN_SYSTEM}", texts.KINDS, keys_of(KernelKind)),
     KeyTable(f"entry of stragglers{_IN_SYSTEM}", texts.STRAGGLERS, keys_of(Straggler)),
+    KeyTable(f"entry of failures{_IN_SYSTEM}", texts.FAILURES_OF_GPUS, keys_of(GpuFailure)),
     KeyTable(f"entry of time-factors{_IN_SYSTEM}", texts.TIME_FACTORS, keys_of(TimeFactors)),
     KeyTable(f"entry of variation{_IN_SYSTEM}", texts.VARIATION, keys_of(Variation)),
     KeyTable(f"part of variation{_IN_SYSTEM}", texts.MIXTURES, keys_of(MixturePart)),
@@ -281,10 +283,10 @@ TABLES = (
     *_software_parts(),
     KeyTable("entry of jobs, in the job file", texts.JOBS, keys_of(JobEntry)),
     KeyTable("long job", texts.GOODPUT, keys_of(JobSpec), DEFAULTED),
-    KeyTable("failures of a long job", texts.FAILURES, keys_of(FailuresSpec), DEFAULTED),
+    KeyTable("failures of a long job", texts.FAILURES_OF_JOB, keys_of(FailuresSpec), DEFAULTED),
     KeyTable("part of a long job", texts.PARTS, keys_of(PartSpec)),
     KeyTable("early of a long job", texts.EARLY, keys_of(EarlySpec)),
-    KeyTable("recovery of a long job", texts.RECOVERY, keys_of(RecoverySpec), DEFAULTED),
+    KeyTable("recovery of a long job", texts.RECOVERY_OF_JOB, keys_of(RecoverySpec), DEFAULTED),
     KeyTable("checkpoints of a long job", texts.CHECKPOINTS, keys_of(CheckpointSpec), DEFAULTED),
     KeyTable("memory of a long job", texts.COPIES, keys_of(MemorySpec)),
     KeyTable("spares of a long job", texts.SPARES, keys_of(SparesSpec), DEFAULTED),

@@ -113,6 +113,10 @@ FAILURES = """
 Each entry of `failures` names one part that [fails during the run](failures.md), and `at` or `rate`:
 """
 
+FAILURES_OF_GPUS = """
+Each entry of `failures` names GPUs or nodes that [fail or slow down during the run](failures.md#gpus):
+"""
+
 RECOVERY = """
 `recovery` has the time-outs of senders whose path is dead, and their fail-over:
 """
@@ -329,7 +333,7 @@ GOODPUT = """
 The keys of the file of [et-sim goodput](goodput.md):
 """
 
-FAILURES = """
+FAILURES_OF_JOB = """
 The keys of `failures`:
 """
 
@@ -341,7 +345,7 @@ EARLY = """
 The keys of `early`:
 """
 
-RECOVERY = """
+RECOVERY_OF_JOB = """
 The keys of `recovery`, in the order of a restart:
 """
 

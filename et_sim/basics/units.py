@@ -33,12 +33,13 @@ _BITS: Mapping[str, int] = MappingProxyType(
 _PICOSECONDS: Mapping[str, int] = MappingProxyType(
     # Both code points that print as a small mu are in use: the micro sign and the Greek letter.
     {"ps": 1, "ns": 10**3, "us": 10**6, "\u00b5s": 10**6, "\u03bcs": 10**6, "ms": 10**9, "s": 10**12}
+    | {"min": 60 * 10**12, "h": 3600 * 10**12, "d": 86400 * 10**12}
 )
 
 _BYTES_FORMS = "allowed: a number of bytes such as 1024, or 512B, 64KB, 1.5GB (powers of 1000), 64KiB, 1.5GiB"
 _WATTS: Mapping[str, int] = MappingProxyType({"W": 1, "kW": 10**3, "MW": 10**6})
 
-_TIME_FORMS = "allowed: a number of nanoseconds such as 10, or 10ns, 1.5us, 3ms, 2s"
+_TIME_FORMS = "allowed: a number of nanoseconds such as 10, or 10ns, 1.5us, 3ms, 2s, 5min, 1h, 2d"
 _WATTS_FORMS = "allowed: a power with its unit, such as 700W or 1.2kW"
 _RANKS_FORMS = 'allowed: ranks and ranges such as "0-3,6", or "0-14/2" for every second one'
 _BANDWIDTH_FORMS = (
@@ -127,7 +128,8 @@ def memory_text(usable: int, reserved: int) -> str:
 
 def format_ns(span: int | float, decimals: int = 3) -> str:
     """Return a time span for people, by default with at most three decimals: `117.78 \u00b5s`."""
-    return _format(span, (("ns", 1), ("\u00b5s", 10**3), ("ms", 10**6), ("s", 10**9)), decimals=decimals)
+    units = (("ns", 1), ("\u00b5s", 10**3), ("ms", 10**6), ("s", 10**9))
+    return _format(span, (*units, ("h", 3600 * 10**9), ("d", 86400 * 10**9)), decimals=decimals)
 
 
 def format_watts(power: float) -> str:

@@ -40,7 +40,8 @@ class Changes:
 
     def made(self, run: Run, reserve: Reserve) -> Run:
         """Return the run after the next change, at its time."""
-        run = grow_pools(run, reserve, self._model)
+        more = self._model.events_of_change(run)
+        run = grow_pools(run, reserve._replace(rows=reserve.rows + more), self._model)
         interpret(stop_before, (run, self._next_ns))
         run = self._model.changed(run, self._network, self._states.pop())
         self._limit(run)

@@ -115,7 +115,7 @@ def run_plan(
     """
     check_model(plan, network, model, records=bool(record or messages or links))
     if record:
-        check_causes(network)
+        check_causes(network, plan)
     recorders = Recorders(record, log, messages, ports, links)
     may_keep = recorders.are_none and until_ns is None and not network.failures
     begun = _begin(plan, network, model, recorders, until_ns, kept if may_keep else None)
@@ -275,7 +275,7 @@ def _outcome(
         nodes=in_ns(np.asarray(run.nodes), ("ready_ns", "start_ns", "end_ns", "admitted_ns"), bits),
         finish_ns=finish_ns,
         busy_ns=np.asarray(run.actors["busy_ns"]) >> bits,
-        end_ns=_last_ns(plan, run) >> bits if until_ns is None else until_ns,
+        end_ns=_last_ns(plan, network, run) >> bits if until_ns is None else until_ns,
         messages=_messages(plan, run),
         run=run,
         resources=begun.recorded,
@@ -302,9 +302,12 @@ def _seconds_interpreted(plan: LoweredPlan, run: Run, packets: int) -> float:
     return seconds * (1 + len(run.causes.on) + len(run.traffic.on))
 
 
-def _last_ns(plan: LoweredPlan, run: Run) -> int:
-    """Return the time of the last event that had an effect; replaced ends of slowed nodes have none."""
-    if not len(plan.slowing):
+def _last_ns(plan: LoweredPlan, network: Network, run: Run) -> int:
+    """Return the time of the last event that had an effect; replaced ends of slowed nodes have none, nor have
+    those of messages on links that fail.
+    """
+    ends_late = network.failures and (run.actors["finish_ns"] >= 0).all()
+    if not (len(plan.slowing) or ends_late):
         return int(run.clock[0].now)
     return int(max(run.nodes[column].max(initial=0) for column in ("ready_ns", "start_ns", "end_ns")))
 

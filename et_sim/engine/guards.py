@@ -82,11 +82,11 @@ def _name(kind: int) -> str:
     return SETTLED_LATE.get(kind, f"kind {kind}")
 
 
-def check_causes(network: Network) -> None:
+def check_causes(network: Network, plan: LoweredPlan) -> None:
     """Refuse to record causal events of a run in which parts fail: a repair has no cause within the run."""
-    if network.failures:
+    if network.failures or plan.slow:
         raise UsageError(
-            'the network file has "failures", and a record of causes does not include these',
+            'the machine has "failures", and a record of causes does not include these',
             place="--detail path",
             remedy="leave it out, or record --detail messages and links instead",
         )
@@ -113,6 +113,12 @@ def _check_streams(plan: LoweredPlan, network: Network, model: NetworkModel) -> 
             "this network model has a processor per rank, on which work takes turns by rules of its own, but "
             f'the system file has "{key}"',
             remedy="leave it out, or choose another --network-model",
+        )
+    if plan.slow and (key or network.fraction_bits or hasattr(model, "take_time")):
+        why = f'"{key}" sets the speed of work' if key else "this network has times of its own"
+        raise UsageError(
+            f'the system file has "failures" with "slower", and {why}',
+            remedy='leave one of them out, or give "stragglers"',
         )
     if len(plan.slowing) and network.fraction_bits:
         raise UsageError(

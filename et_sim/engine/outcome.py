@@ -61,6 +61,7 @@ class Outcome(Struct, frozen=True, eq=False):
     def failures(self) -> list[dict[str, Any]]:
         """Return the parts that fail within the run, as plain values."""
         failures = () if self.network is None else self.network.failures
+        slow = self.plan.slow
         return [
             {
                 "part": failure.text,
@@ -70,7 +71,7 @@ class Outcome(Struct, frozen=True, eq=False):
                 "links": len(failure.links),
                 "waited_ns": waited,
             }
-            for failure, waited in zip(failures, self.waits_ns, strict=True)
+            for failure, waited in zip((*failures, *slow), (*self.waits_ns, *(0 for _ in slow)), strict=True)
         ]
 
     @property

@@ -29,7 +29,10 @@ TIE = FoldLimit(
     "sizes or latencies that differ a little, or more active-chunks-per-dimension",
 )
 PROGRAMS = FoldLimit("nearly every rank has a program of its own", "one trace for ranks that do the same")
-LATE = FoldLimit("some ranks are late, or slower than others", 'leave "stragglers" and "time-factors" out')
+LATE = FoldLimit(
+    "some ranks are late, or slower than others",
+    'leave "stragglers", "time-factors" and "failures" out',
+)
 TREES = FoldLimit("trees give each rank a place of its own", "rings or direct exchanges")
 PLACES = FoldLimit("ranks have other ways to their peers, or other peers", "equal links, and equal peers")
 MOST_PROGRAMS_PER_RANK = 0.75
@@ -47,7 +50,8 @@ def limits_of(
     if actors <= programs:
         return ()
     found = list(_cut_groups(lowering))
-    if lowering.variants.start_ns is not None or lowering.variants.change_times:
+    variants = lowering.variants
+    if variants.start_ns is not None or variants.change_times or lowering.machine.slow:
         found.append(LATE)
     if any(pattern.places for pattern in patterns.values()):
         found.append(TREES)

@@ -43,6 +43,7 @@ from et_sim.memory import NO_SERVER
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.members import Actors
 from et_sim.plan.records import NO_AXIS, Action, FoldLimit
+from et_sim.plan.slow_spans import classes_of_ranks
 from et_sim.plan.splitmix import splitmix64
 from et_sim.plan.switch_tables import can_be_folded
 
@@ -273,6 +274,9 @@ def _first_colours(lowering: Lowering, shapes: Any) -> Any:
     if lowering.variants.paces.are_any:
         paces, of_rank = np.unique(lowering.variants.paces.first, return_inverse=True)
         colours = colours * len(paces) + of_rank.reshape(-1)
+    if lowering.machine.slow:
+        slow = classes_of_ranks(lowering.machine.slow, ranks)
+        colours = colours * (int(slow.max()) + 1) + slow
     if lowering.variants.start_ns is not None:
         starts, late = np.unique(lowering.variants.start_ns, return_inverse=True)
         colours = colours * len(starts) + late.reshape(-1)

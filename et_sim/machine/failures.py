@@ -7,7 +7,6 @@ run in which one fails does not complete.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,9 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.patterns import fits_pattern
-from et_sim.basics.units import LONGEST_NS
-from et_sim.documents.keys import Key, Remarks, Section, Slot, ValueKind, inner_section, key, keys_of, read
-from et_sim.documents.kinds import OBJECT, OBJECTS, TIME, count, number
+from et_sim.documents.keys import Key, Remarks, Section, Slot, inner_section, key, keys_of, read
+from et_sim.documents.kinds import OBJECT, OBJECTS, count, number
+from et_sim.machine.failure_effects import LEAST_SHARE, check_recovery, check_shares
+from et_sim.machine.failure_times import MOMENT, PLACE, check_times, first_failure, no_repair
 from et_sim.machine.graph import KINDS, NIC, NPU, SWITCH, Graph
 from et_sim.machine.networks import (
     AT_SWITCH,
@@ -32,27 +32,8 @@ from et_sim.machine.networks import (
     Recovery,
 )
 
-NS_PER_HOUR = 3_600_000_000_000
-LEAST_SHARE = 1e-6  # of a bandwidth; far below, the rates of several ways are lost in rounding
 LOSES_STATE = ("gpu", "node", "rack")
 PLACES = ("link", "port", "nic", "switch", *LOSES_STATE)
-
-
-def _place(slot: Slot, value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise slot.refusal(value)
-    return str(value)
-
-
-def _with_unit(slot: Slot, value: Any) -> float:
-    if not isinstance(value, str):
-        raise slot.refusal(value, why="it has no unit")
-    found: float = TIME.read(slot, value)
-    return found
-
-
-PLACE = ValueKind("place", lambda _: "a name, a pattern or a number", _place)
-MOMENT = ValueKind("time with its unit", lambda _: "a time with its unit, such as 2s or 10ms", _with_unit)
 
 
 class FailureKeys(Struct, frozen=True):
@@ -118,18 +99,16 @@ def read_failures(source: Section, network: Network, remarks: Remarks) -> Networ
         for index, entry in enumerate(entries):
             given = read(FailureKeys, source.entry(FAILURES_KEY.name, entry, index), remarks)
             failures += _failures(given, network)
+        check_shares(source, failures)
+        network = replace(network, failures=tuple(failures))
     inner = inner_section(source, RECOVERY_KEY, remarks)
     if inner is None:
-        return replace(network, failures=tuple(failures)) if failures else network
+        return network
     if not failures:
         raise source.fault('key "recovery" has no effect without "failures"', "leave it out")
     recovery = read(Recovery, inner, remarks)
-    if recovery.detection_ns < 1:
-        raise inner.fault('key "detection" is less than 1 ns', "give the time of a try, such as 4.3s")
-    if recovery.fail_over and not isinstance(network.fabric, GraphFabric):
-        cause = 'key "fail-over" has no effect: in a network of dimensions, no other port leads to an NPU'
-        raise inner.fault(cause, "leave it out, or describe a graph with two ports")
-    return replace(network, failures=tuple(failures), recovery=recovery)
+    check_recovery(inner, recovery, network, remarks)
+    return replace(network, recovery=recovery)
 
 
 def _failures(given: FailureKeys, network: Network) -> list[Failure]:
@@ -140,12 +119,14 @@ def _failures(given: FailureKeys, network: Network) -> list[Failure]:
         parts = _of_graph(given, what, name, network.fabric, network)
     else:
         parts = _of_grid(given, what, name, network)
+    if not any(links or ranks for _, links, ranks in parts):
+        raise given.section.fault(f"the {what} has no link", "leave the entry out", key=what)
     if given.rate is None:
         _, every, ranks = _joined(parts)
         name = parts[0][0] if len(parts) == 1 else name
         return [_failure(given, what, name, given.at_ns or 0.0, every, ranks)]
     return [
-        _failure(given, what, part, _drawn(given.rate, given.seed, part), links, ranks)
+        _failure(given, what, part, first_failure(given.rate, given.seed, part), links, ranks)
         for part, links, ranks in parts
     ]
 
@@ -157,13 +138,6 @@ def _failure(
     until = None if given.for_ns is None else begins + int(given.for_ns)
     lost = tuple(sorted(set(ranks))) if what in LOSES_STATE else ()
     return Failure(what, name, begins, until, given.slower or 0.0, tuple(dict.fromkeys(links)), lost)
-
-
-def _drawn(rate: float, seed: int, part: str) -> float:
-    """Return the time of a part's first failure, which depends on the seed and its name only."""
-    words = [seed, *part.encode()]
-    drawn = float(np.random.default_rng(words).exponential(NS_PER_HOUR / rate))
-    return min(drawn, float(LONGEST_NS))  # no run lasts longer
 
 
 def _part(given: FailureKeys, network: Network) -> tuple[str, str]:
@@ -183,19 +157,12 @@ def _part(given: FailureKeys, network: Network) -> tuple[str, str]:
 
 def _check_times(given: FailureKeys, what: str) -> None:
     section = given.section
-    if (given.at_ns is None) == (given.rate is None):
-        cause = "the entry has both a time and a rate" if given.rate else "the entry has no time"
-        raise section.fault(cause, 'give "at", such as 2s, or a "rate" per hour')
-    if "seed" in section.content and given.rate is None:
-        raise section.fault('key "seed" has no effect without "rate"', "leave it out", key="seed")
-    if given.for_ns is not None and given.for_ns < 1:
-        raise section.fault('key "for" is less than 1 ns', "leave the entry out", key="for")
+    check_times(section, given.at_ns, given.rate, given.for_ns)
     if what in LOSES_STATE and given.slower is not None:
         cause = f'"slower" describes links, and a {what} computes'
-        raise section.fault(cause, 'give its links, or "stragglers" in the system file', key="slower")
+        raise section.fault(cause, 'give its links, or "failures" in the system file', key="slower")
     if what in LOSES_STATE and given.for_ns is not None:
-        cause = f"a {what} that fails loses its state, so it cannot go on after a time"
-        raise section.fault(cause, 'leave "for" out (et-sim goodput has restarts)', key="for")
+        raise no_repair(section, what)
 
 
 Part = tuple[str, list[Any], list[int]]  # name, links, ranks
@@ -306,6 +273,17 @@ def _of_grid(given: FailureKeys, what: str, name: str, network: Network) -> list
     return [(name, links, ranks)]
 
 
+def links_of_ranks(network: Network, ranks: Sequence[int]) -> tuple[Any, ...]:
+    """Return all links that begin or end at some ranks."""
+    fabric = network.fabric
+    if isinstance(fabric, GraphFabric):
+        return tuple(_part_of(fabric.graph, "", fabric.graph.npus[list(ranks)].tolist())[1])
+    assert isinstance(fabric, GridFabric)
+    along = range(len(fabric.dimensions))
+    links = [link for at in along for rank in ranks for link in links_of_npu(fabric, at, rank)]
+    return tuple(dict.fromkeys(links))
+
+
 def _check_dimension(given: FailureKeys, what: str, fabric: GridFabric) -> None:
     most = len(fabric.dimensions) - 1
     if given.dimension is None or given.dimension > most:
@@ -340,8 +318,3 @@ def links_of_npu(fabric: GridFabric, number: int, npu: int) -> list[LinkOfGrid]:
         others = [npu + (place - here) * stride for place in sorted(places - {here})]
     make: Callable[[int, int], LinkOfGrid] = lambda source, target: LinkOfGrid(number, source, target)  # noqa: E731
     return [link for other in others for link in (make(npu, other), make(other, npu))]
-
-
-def ends_of_time(failure: Failure) -> float:
-    """Return when a failure ends."""
-    return math.inf if failure.until_ns is None else failure.until_ns

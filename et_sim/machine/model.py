@@ -19,6 +19,7 @@ from et_sim.machine.networks import (
     MOST_RANKS,
     Dimension,
     DimensionShape,
+    Failure,
     GraphFabric,
     GridFabric,
     Level,
@@ -109,6 +110,7 @@ class Machine(Struct, frozen=True):
     inputs: tuple[tuple[str, str], ...] = ()  # (path, content hash) of every file read
     names_profile: bool = True  # else the reference's is the default, which a caller may replace
     configuration: Mapping[str, Any] = field(default_factory=dict)  # as read, by role
+    slow: tuple[Failure, ...] = ()  # GPUs that slow down within a run
 
     def network_of(self, *, has_contention: bool) -> Network:
         """Return the network with the unit of time of a model: 1.0 with contention has fractions of ns."""

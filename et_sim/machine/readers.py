@@ -24,6 +24,7 @@ from et_sim.machine.collective_library_keys import NAME as LIBRARY
 from et_sim.machine.collective_library_keys import names_library, read_library, without_library
 from et_sim.machine.compute_rules import NAME as COMPUTE
 from et_sim.machine.corrections import Correction, Profile
+from et_sim.machine.gpu_failures import failures_of_gpus, with_dead_gpus
 from et_sim.machine.model import (
     Implementations,
     LayerSettings,
@@ -208,6 +209,9 @@ def read_machine(
         ("compute", [rule.where.ranks if rule.where else None for rule in system_value.compute]),
     ):
         _check_ranks_exist(key, named, ranks, system_source.place)
+    section = Section(system_source.place, system_source.content)
+    of_gpus = failures_of_gpus(system_value.failures, network_value, section)
+    network_value = with_dead_gpus(network_value, [each for each in of_gpus if each.is_dead])
     memory_value = RemoteMemory()
     if memory is None:
         remarks.default("<memory>", "memory-type", f'no memory file; "{MemoryKind.NONE}" is taken')
@@ -236,6 +240,7 @@ def read_machine(
         ),
         names_profile=names_profile,
         configuration=configuration,
+        slow=tuple(each for each in of_gpus if not each.is_dead),
     )
 
 
@@ -278,14 +283,14 @@ def _refuse_spilling_nowhere(system: System, memory: RemoteMemory, source: Sourc
         )
 
 
-def read_network_alone(given: Given) -> Network:
+def read_network_alone(given: Given, remarks: Remarks | None = None) -> Network:
     """Read the network of a file of either version, without a system that might change it."""
-    source = load(given, MachineFile.NETWORK)
+    source, remarks = load(given, MachineFile.NETWORK), remarks or Remarks()
     if is_hierarchy(source.content):
         from et_sim.machine.version_1 import read_hierarchy
 
-        return read_hierarchy(source, {}, Remarks())
-    return _read_network(source, Remarks(), may_be_plain=True)
+        return read_hierarchy(source, {}, remarks)
+    return _read_network(source, remarks, may_be_plain=True)
 
 
 def _read_network(source: Source, remarks: Remarks, *, may_be_plain: bool) -> Network:

@@ -27,6 +27,7 @@ from et_sim.machine.accuracy import ACCURACY_KEYS, Accuracy
 from et_sim.machine.collective_library import Library
 from et_sim.machine.compute_rules import COMPUTE, ComputeRule
 from et_sim.machine.corrections import DEFAULT, Behaviour, behaviour_of
+from et_sim.machine.gpu_failures import GpuFailure
 from et_sim.machine.roofline import ANY, RooflineDevice
 from et_sim.machine.system_parts import (
     NOT_KNOWN,
@@ -361,6 +362,12 @@ class System(Struct, frozen=True):
         (),
         reference=NOT_KNOWN,
         of=TimeFactors,
+    )
+    failures: tuple[GpuFailure, ...] = sections(
+        "GPUs that [fail or slow down during the run](failures.md#gpus).",
+        (),
+        reference=NOT_KNOWN,
+        of=GpuFailure,
     )
     variation: tuple[Variation, ...] = sections(
         "Random factors of times, which runs with `--samples` draw; see [variation](variation.md).",

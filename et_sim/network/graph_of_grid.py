@@ -14,7 +14,9 @@ from et_sim.machine.model import (
     GridFabric,
     Network,
     Routing,
+    UnevenLink,
 )
+from et_sim.machine.networks import LinkOfGrid
 
 MOST_LINKS = 4_000_000
 
@@ -42,16 +44,20 @@ def as_graph(network: Network) -> Network:
     switch_of: dict[tuple[int, int], int] = {}
     for number, (dimension, stride) in enumerate(zip(fabric.dimensions, fabric.strides, strict=True)):
         _wire(build, number, dimension, stride, fabric.ranks, switch_of)
-    for link in fabric.links:
+
+    def row_of(link: UnevenLink | LinkOfGrid) -> int:
         ends = [
             switch_of[link.dimension, link.source + link.target - AT_SWITCH] if end == AT_SWITCH else end
             for end in (link.source, link.target)
         ]
-        name = f"{build.names[ends[0]]}->{build.names[ends[1]]}"
-        build.figures[build.link_names[name]] = LinkFigures(link.bytes_per_ns, link.latency_ns)
+        return build.link_names[f"{build.names[ends[0]]}->{build.names[ends[1]]}"]
+
+    for link in fabric.links:
+        build.figures[row_of(link)] = LinkFigures(link.bytes_per_ns, link.latency_ns)
+    failures = tuple(replace(each, links=tuple(map(row_of, each.links))) for each in network.failures)
     graph = build.built()
     fabric_of_all = GraphFabric(graph, Routing.DIMENSION_ORDER, npus_forward=True)
-    return replace(network, fabric=fabric_of_all)
+    return replace(network, fabric=fabric_of_all, failures=failures)
 
 
 def with_single_ways(network: Network) -> Network:

@@ -51,6 +51,7 @@ from et_sim.plan.records import LoweredPlan, lines, table
 HAS_CONTENTION = True
 FOLDS_GRAPHS = True
 REACHES_SWITCHES = True
+WITH_FAILURES = "et_sim.network.link_failing"
 DIFFERS_BY_MESSAGE = (Routing.ECMP_NS3, Routing.VALIANT)  # the path between two ranks differs by message
 PORT_BANDWIDTH = setting_of(Correction.PORT_BANDWIDTH)
 MESSAGE = lines(  # the fields that every message needs come first and fill a cache line

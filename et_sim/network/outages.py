@@ -14,7 +14,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.machine.graph import SWITCH, Graph, unreachable_pair
+from et_sim.machine.failure_effects import are_ports
+from et_sim.machine.graph import Graph, unreachable_pair
 from et_sim.machine.model import AT_SWITCH, DimensionShape, GraphFabric, GridFabric, Network, UnevenLink
 from et_sim.machine.networks import Failure
 from et_sim.network import grid
@@ -82,6 +83,12 @@ def marks_of_links(network: Network) -> Any:
     return marks
 
 
+def longest_by_failure(network: Network, of_link: Any) -> list[int]:
+    """Return the longest wait of each failure from those of links; 0 for failures that leave bandwidth."""
+    dead = (rows_of(network, failure) if failure.is_dead else [] for failure in network.failures)
+    return [int(of_link[rows].max(initial=0)) for rows in dead]
+
+
 def link_states(network: Network) -> list[LinkState]:
     """Return the states of all links in the order of time; the first begins with the run."""
     links = [rows_of(network, failure) for failure in network.failures]
@@ -122,13 +129,9 @@ def _state_at(network: Network, links: list[Any], moment: int) -> LinkState:
 
 
 def _are_ports(network: Network, rows: Any) -> Any:
-    """Return which links begin or end at an NPU or a NIC; NPUs that forward have no port of their own."""
-    if not isinstance(network.fabric, GraphFabric):
-        return np.ones(len(rows), bool)
-    graph = network.fabric.routed.graph
-    if network.fabric.npus_forward:
-        return np.zeros(len(rows), bool)
-    return (graph.kinds[graph.sources[rows]] != SWITCH) | (graph.kinds[graph.targets[rows]] != SWITCH)
+    """Return which links are ports; in dimensions, all are."""
+    fabric = network.fabric
+    return are_ports(fabric.routed, rows) if isinstance(fabric, GraphFabric) else np.ones(len(rows), bool)
 
 
 def _avoidable(network: Network, wanted: list[Any]) -> Any:

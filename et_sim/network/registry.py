@@ -186,6 +186,8 @@ def model_on(name: str, network: Network, behaviour: Behaviour | None = None) ->
     from et_sim.machine.corrections import Correction
 
     model = model_named(name)
+    if network.failures and model.WITH_FAILURES:
+        model = _model(importlib.import_module(model.WITH_FAILURES))
     has_ports = behaviour is not None and behaviour.corrects(Correction.PORT_BANDWIDTH)
     if has_ports and not network.levels and model.WITH_PORTS:
         module = importlib.import_module(model.WITH_PORTS)
@@ -210,9 +212,9 @@ def model_on(name: str, network: Network, behaviour: Behaviour | None = None) ->
         )
     if network.failures and not model.HAS_FAILURES:
         raise UsageError(
-            f"the {name} model takes links as they are at the start of a run, and the network file has "
-            '"failures"',
-            remedy="take --network-model flow, or leave the key out",
+            f"the {name} model takes links as they are at the start of a run, and the machine has "
+            '"failures" of links',
+            remedy="take --network-model flow, link or packet, or leave the key out",
         )
     model.check(network)
     return model

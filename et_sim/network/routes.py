@@ -138,6 +138,15 @@ def direct_links(routes: RouteTables, at: int, goal: int) -> tuple[int, int]:
 
 
 @works_on_tables
+def leads_on(routes: RouteTables, at: int, stop: int) -> bool:
+    """Return whether any link leads from a device towards a stop."""
+    if routes.first_link[at] < routes.first_link[at + 1]:
+        return True
+    first, end = direct_links(routes, at, routes.device_of[stop])
+    return bool(end > first)
+
+
+@works_on_tables
 def equal_links(routes: RouteTables, at: int, stop: int, source: int, target: int) -> int:
     """List the links that are equally near to a stop, or that of an explicit route; return their number."""
     equal, count, nearest = routes.equal, 0, 1 << 40

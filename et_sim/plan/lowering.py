@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import asdict
 
 from et_sim.basics.errors import MachineError, TraceError
 from et_sim.basics.units import LONGEST_NS, exact_bytes, format_bytes, format_ns
@@ -31,6 +32,7 @@ from et_sim.plan.nodes import MissingAttributes, NodeRules, TemplateTables, lowe
 from et_sim.plan.pool_tables import JointRequests, pool_tables, refuse_unequal_requests
 from et_sim.plan.records import LoweredPlan, Version1Rules, WaitingOrder
 from et_sim.plan.send_windows import set_windows
+from et_sim.plan.slow_spans import slow_spans
 from et_sim.plan.straggler_variants import StragglerVariants
 from et_sim.plan.streams import StreamLanes, TemplatePart, occupation_of, slowing_of
 from et_sim.plan.switch_tables import switch_tables
@@ -164,6 +166,7 @@ class Lowering:
             and len(self.workload.templates) == 1
             and self.variants.start_ns is None
             and self.variants.are_even
+            and not self.machine.slow
             and not any(name for name in self.used_groups[0])
         )
 
@@ -224,6 +227,8 @@ def assemble(lowering: Lowering, actors: Actors) -> LoweredPlan:
         slowdowns=lowering.slowdowns,
         nodes=lowering.nodes,
         paces=lowering.variants.paces.columns(),
+        **asdict(slow_spans(lowering, actors.representative)),
+        slow=machine.slow,
         children=lowering.children,
         actors=actor_table,
         actor_channels=actor_channels,

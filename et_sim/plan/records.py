@@ -20,6 +20,7 @@ from msgspec import Struct
 from et_sim.basics.unique import unique
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Notice
+from et_sim.machine.networks import Failure
 from et_sim.plan.kernel_table import KernelTable
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.tensors import TensorUses
@@ -120,6 +121,7 @@ NODE = record(
     ("duration_ns", "i8"),
     ("bytes", "i8"),
 )
+SPAN = record(("from_ns", "i8"), ("share", "f8"))  # of the usual speed of kernels, until the next span
 SLOWDOWN = record(  # units of work that are done in a nanosecond
     ("alone", "i8"),
     ("beside", "i8"),  # while its rank communicates
@@ -314,6 +316,10 @@ class LoweredPlan(Struct, frozen=True, eq=False):
     slowdowns: Any
     nodes: Any
     paces: Any  # durations of the nodes of actors that do not keep those of their template
+    spans: Any  # the speed of kernels over time (`SlowSpans`); this and the next two
+    span_first: Any
+    is_kernel: Any
+    slow: tuple[Failure, ...]  # these as the machine has them
     children: Any
     actors: Any
     actor_channels: Any

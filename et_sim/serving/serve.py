@@ -141,6 +141,11 @@ def serve(
     for request in requests:
         check_length(model, request.prompt + request.output, f"request {request.number}")
     machine = read_machine(**options.parts, profile=options.profile)
+    if machine.network.failures or machine.slow:
+        raise UsageError(
+            'the machine has "failures" at times of a run, and passes of a server are simulated one by one',
+            remedy='leave the key out, or give slower "links" or "stragglers"',
+        )
     setup = replace(
         setup,
         plan=_on_machine(model, setup.plan, machine, options),

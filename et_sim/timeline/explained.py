@@ -91,7 +91,7 @@ def is_changed(outcome: Outcome, workload: Workload, system: System) -> bool:
     """
     factors = any(factor != 1 for entry in system.time_factors for factor in entry.factors.values())
     is_modelled = outcome.plan.nodes["treatment"] == Treatment.MODELLED
-    if factors or system.stragglers or is_modelled.any():
+    if factors or system.stragglers or outcome.plan.slow or is_modelled.any():
         return True
     if system.replay_only or system.replay_communication:
         return False

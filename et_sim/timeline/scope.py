@@ -39,7 +39,7 @@ def _known(name: str, every: tuple[str, ...]) -> str:
 AS_RECORDED, COMMUNICATION_AS_RECORDED = "kernels as the trace times them", "communication as recorded"
 SLOWING = "kernels slowed by transfers"
 MEMORY, MEMORY_UNKNOWN = "local memory", "whether memory suffices"
-NOISE = "noise, failures"
+NOISE, FAILURES = "noise", "failures"
 
 
 def scope_of_machine(machine: Machine, of_messages: Sequence[str]) -> dict[str, Any]:
@@ -48,7 +48,10 @@ def scope_of_machine(machine: Machine, of_messages: Sequence[str]) -> dict[str, 
     off = len(set(Correction) - system.behaviour.corrections)
     corrections = [f"what {plural(off, 'correction')} would change"] if off else []
     is_slowed = system.overlap or (system.library is not None and system.library.takes_processors)
-    includes, leaves_out = ([SLOWING], [NOISE]) if is_slowed else ([], [SLOWING, NOISE])
+    fails = bool(machine.network.failures or machine.slow)
+    includes = [*([SLOWING] if is_slowed else []), *([FAILURES] if fails else [])]
+    always = NOISE if fails else f"{NOISE}, {FAILURES}"
+    leaves_out = [always] if is_slowed else [SLOWING, always]
     kernels = {label: [*both] for label, both in scopes_of(system).items()}
     return {
         "of_messages": [*of_messages],

@@ -2,72 +2,38 @@
 
 from __future__ import annotations
 
-import re
-from math import inf
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
+from failing_parts import (
+    BYTES,
+    FIRST_TRY,
+    GRID_LINK,
+    MS,
+    RING,
+    in_machine_code,
+    one_message,
+    ports,
+    random_case,
+    sent,
+    spines,
+)
 from machines import collective, system
 
 from et_sim.api import run, simulate
 from et_sim.basics.errors import InputError, StallError, UsageError
 from et_sim.compiled.entry_points import CompiledEntry
+from et_sim.documents.keys import Remarks
 from et_sim.machine import read_network_alone
-from et_sim.trace import TraceBuilder, Workload
+from et_sim.trace import TraceBuilder
 
-BYTES = 8_000_000  # take as many ns at 1 GB/s
-MS = 1_000_000
-SPEED: dict[str, Any] = {"bandwidth": "1GB/s", "latency": "0ns"}
-RING = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["1GB/s"], "latency": [0]}
-GRID_LINK = {"dimension": 0, "from": 0, "to": 1}
-FIRST_TRY = 1 << 32  # ns: 4.096 us x 2^20
 FEW_CASES, MANY_CASES = range(4), range(4, 28)
 
 
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
-
-
-def spines(count: int) -> dict[str, Any]:
-    """Return two leaves of one NPU each, whose link is as wide as those of all spines together."""
-    links = []
-    for spine in range(count):
-        links += [{"from": leaf, "to": f"spine{spine}", **SPEED} for leaf in ("leaf0", "leaf1")]
-    wide = {"bandwidth": f"{count}GB/s", "latency": "0ns"}
-    links += [{"from": f"npu{number}", "to": f"leaf{number}", **wide} for number in range(2)]
-    names = ["leaf0", "leaf1", *(f"spine{spine}" for spine in range(count))]
-    return {"npus": 2, "switches": names, "links": links, "routing": "spread"}
-
-
-def ports(count: int) -> dict[str, Any]:
-    """Return two NPUs that are joined by switches, with a port to each."""
-    names = [f"plane{number}" for number in range(count)]
-    links = [{"from": ["npu0", "npu1"], "to": name, **SPEED} for name in names]
-    return {"npus": 2, "switches": names, "links": links, "routing": "spread"}
-
-
-def one_message(described: Any, *failures: Any, size: int = BYTES, **recovery: Any) -> int:
-    """Return when a message from rank 0 to rank 1 arrives."""
-    ranks = read_network_alone(described).ranks
-    builders = [TraceBuilder() for _ in range(ranks)]
-    builders[0].send(1, size)
-    builders[1].receive(0, size)
-    return sent(builders, described, *failures, **recovery).finish_ns[1]
-
-
-def sent(builders: Any, described: Any, *failures: Any, fold: bool = True, **recovery: Any) -> Any:
-    network = dict(described)
-    if failures:
-        network["failures"] = list(failures)
-    if recovery:
-        network["recovery"] = {name.replace("_", "-"): value for name, value in recovery.items()}
-    workload = Workload.of([builder.build() for builder in builders])
-    return simulate(
-        workload, network=network, system=system("ring", 1, profile="corrected"), model="flow", fold=fold
-    )
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5])
@@ -190,6 +156,16 @@ def test_a_failure_at_the_last_moment_of_a_message_holds_it() -> None:
     assert one_message(RING, {**GRID_LINK, "at": f"{BYTES + 1}ns", "for": "1ms"}, detection="2ms") == BYTES
 
 
+def test_a_failure_in_the_nanosecond_in_which_a_message_ends_holds_it() -> None:
+    flap = {**GRID_LINK, "at": f"{BYTES}ns", "for": "1ms"}
+    assert one_message(RING, flap, detection="2ms") == BYTES + 2 * MS
+    builders = [TraceBuilder() for _ in range(4)]
+    for source, size in ((0, BYTES), (1, BYTES + 5)):  # the end of the other one is not earlier
+        builders[source].send(source + 1, size)
+        builders[source + 1].receive(source, size, after=[])
+    assert sent(builders, RING, flap, detection="2ms").finish_ns[2] == BYTES + 5
+
+
 def test_several_failures_on_one_link_multiply() -> None:
     slow = {**GRID_LINK, "at": "0s", "slower": 0.5}
     assert one_message(RING, slow, {**GRID_LINK, "at": "0s", "slower": 0.25}) == 8 * BYTES
@@ -220,6 +196,8 @@ def test_the_mean_of_drawn_times_is_that_of_the_rate() -> None:
         (RING, {**GRID_LINK, "at": "2s", "rate": 1}, "both a time and a rate"),
         (RING, {**GRID_LINK, "at": 2}, "no unit"),
         (RING, {**GRID_LINK, "at": "2s", "for": "0s"}, "less than 1 ns"),
+        (RING, {**GRID_LINK, "at": "200d"}, "200 d, and no run lasts longer than 104.25 d"),
+        ({**RING, "npus_count": [1]}, {"port": 0, "dimension": 0, "at": "2s"}, "the port has no link"),
         (RING, {**GRID_LINK, "at": "2s", "slower": 1.0}, "slower"),
         (RING, {**GRID_LINK, "at": "2s", "slower": 1e-15}, "slower"),
         (RING, {**GRID_LINK, "at": "2s", "seed": 1}, "no effect"),
@@ -248,6 +226,70 @@ def test_recovery_without_failures_is_refused() -> None:
             read_network_alone({**described, "recovery": {"retries": 1}})
 
 
+PORT_FAILS = {"port": "npu0->plane1", "at": "2s"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "recovery", "message"),
+    [
+        (PORT_FAILS, {"probe": "1ms"}, '"probe" has no effect without "fail-over"'),
+        (PORT_FAILS, {"fail-back": "1ms", "fail-over": False}, '"fail-back" has no effect without'),
+        (PORT_FAILS, {"detection": 0.5}, "less than 1 ns"),
+        ({**PORT_FAILS, "slower": 0.5}, {"retries": 1}, '"recovery" has no effect: with "slower"'),
+    ],
+)
+def test_rules_of_senders_that_never_apply_are_refused(entry: Any, recovery: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_network_alone({**ports(2), "failures": [entry], "recovery": recovery})
+
+
+def test_fail_over_is_refused_where_no_port_fails() -> None:
+    described = {**spines(2), "failures": [{"switch": "spine0", "at": "2s"}], "recovery": {"fail-over": True}}
+    with pytest.raises(InputError, match="no failure takes a port"):
+        read_network_alone(described)
+
+
+@pytest.mark.parametrize(
+    ("entry", "recovery", "warning"),
+    [
+        ({"for": "30s"}, {"fail-over": True}, "fail-over: no effect: all ports are repaired before"),
+        ({}, {"fail-over": True, "fail-back": "1s"}, "fail-back: no effect: no port that messages have left"),
+        ({}, {"watchdog": "35s"}, "watchdog: no effect: the last try is after 34.36 s"),
+        ({}, {"watchdog": "10s", "retries": 4}, "retries: only 2 of 4 are made before the watchdog"),
+        ({"for": "1h"}, {"fail-over": True, "fail-back": "1s", "watchdog": "20s"}, ""),
+    ],
+)
+def test_rules_of_senders_without_effect_on_these_failures_are_warned_of(
+    entry: Any, recovery: Any, warning: str
+) -> None:
+    described = {**ports(2), "failures": [{**PORT_FAILS, **entry}], "recovery": recovery}
+    remarks = Remarks()
+    read_network_alone(described, remarks)
+    assert [each for each in map(notice_text, remarks.warnings) if not each.startswith(warning or "-")] == []
+    assert bool(remarks.warnings) == bool(warning)
+
+
+def notice_text(notice: Any) -> str:
+    return f"{notice.key}: {notice.text}"
+
+
+def test_shares_that_multiply_below_the_least_are_refused() -> None:
+    few = {**GRID_LINK, "at": "1s", "for": "1s", "slower": 1e-4}
+    for last, is_refused in (("1500ms", True), ("2s", False)):
+        described = {**RING, "failures": [few, {**GRID_LINK, "at": last, "slower": 1e-4}]}
+        if is_refused:
+            with pytest.raises(InputError, match=r"leave 1e-08 of the bandwidth of a link from 1.5 s on"):
+                read_network_alone(described)
+        else:
+            assert len(read_network_alone(described).failures) == 2
+
+
+def test_times_of_failures_may_be_hours_and_days() -> None:
+    described = {**RING, "failures": [{**GRID_LINK, "at": "1.5h", "for": "2d"}]}
+    (failure,) = read_network_alone(described).failures
+    assert (failure.at_ns, failure.until_ns) == (5400 * 10**9, (5400 + 172800) * 10**9)
+
+
 def test_fail_over_without_a_graph_is_refused() -> None:
     described = {**RING, "failures": [{**GRID_LINK, "at": "2s"}], "recovery": {"fail-over": True}}
     with pytest.raises(InputError, match="describe a graph with two ports"):
@@ -258,7 +300,7 @@ def test_a_failure_that_hardly_ever_happens_comes_after_the_run() -> None:
     assert one_message(RING, {**GRID_LINK, "rate": 1e-300}) == BYTES
 
 
-@pytest.mark.parametrize("model", ["analytical", "link", "packet"])
+@pytest.mark.parametrize("model", ["analytical"])
 def test_other_models_refuse_failures(model: str) -> None:
     described = {**RING, "failures": [{**GRID_LINK, "at": "2s"}]}
     workload = collective(4, "all_reduce", BYTES)
@@ -276,68 +318,6 @@ def test_a_record_of_causes_is_refused() -> None:
             model="flow",
             detail="path",
         )
-
-
-def random_failures(draw: Random, described: Any) -> dict[str, Any]:
-    """Return failures of a random graph, and rules of senders that bound the run."""
-    graph = read_network_alone(described).fabric.graph  # type: ignore[union-attr]
-    switches = [name for name, kind in zip(graph.names, graph.kinds.tolist(), strict=True) if kind == 2]
-    failures = []
-    for _ in range(draw.choice((1, 1, 2, 3))):
-        kind = draw.choice(("link", "port", "switch") if switches else ("link", "port"))
-        name = draw.choice(switches if kind == "switch" else graph.link_names)
-        if draw.random() < 0.6:  # the same for all places, which leaves ranks alike
-            name = "->".join(
-                re.sub(r"\d+$", "*", end) if draw.random() < 0.7 else end for end in name.split("->")
-            )
-        entry: dict[str, Any] = {kind: name, "at": f"{draw.choice((0, 1, 7, 20, 60))}us"}
-        if draw.random() < 0.7:
-            entry["for"] = f"{draw.choice((3, 30, 300))}us"
-        if draw.random() < 0.4:
-            entry["slower"] = draw.choice((0.1, 0.5))
-        failures.append(entry)
-    recovery = {"detection": f"{draw.choice((2, 11, 50))}us", "retries": draw.choice((1, 7)), "probe": "1us"}
-    recovery["fail-over"] = draw.random() < 0.5
-    return {"failures": failures, "recovery": recovery}
-
-
-def random_machine(draw: Random) -> Any:
-    speed = {"bandwidth": "50GB/s", "latency": "500ns"}
-    graph: dict[str, Any] = draw.choice(
-        (
-            {"generator": "leaf-spine", "leaves": 2, "spines": 2, "npus-per-leaf": 4},
-            {"generator": "leaf-spine", "leaves": 4, "spines": 3, "npus-per-leaf": 2},
-            {"generator": "fat-tree", "k": 4},
-            {"generator": "torus", "sizes": [3, 3]},
-            {"generator": "rail-optimised", "nodes": 4, "npus-per-node": 2, "nodes-per-leaf": 2, "spines": 2},
-        )
-    )
-    if graph["generator"] == "rail-optimised":
-        graph = {**graph, "inside": {"bandwidth": "450GB/s", "latency": "300ns"}}
-    described: dict[str, Any] = {"graph": {**graph, **speed}}
-    routing = draw.choice((None, None, "ecmp", "destination", "shortest"))
-    if routing and graph["generator"] != "torus":
-        described["routing"] = routing
-    if draw.random() < 0.2:
-        described["protocol"] = {"preset": "roce"}
-    described["logical-dimensions"] = [read_network_alone(described).ranks]
-    return described
-
-
-def random_case(seed: int) -> tuple[Workload, dict[str, Any]]:
-    """Return collectives, and a machine whose links fail."""
-    draw = Random(seed)
-    described = random_machine(draw)
-    described |= random_failures(draw, described)
-    build = TraceBuilder()
-    for _ in range(draw.choice((1, 2))):
-        build.collective(
-            draw.choice(("all_to_all", "all_reduce", "all_gather")), draw.choice((1 << 20, 3_000_001))
-        )
-    on = system(draw.choice(("ring", "direct")), 1, profile="corrected")
-    on["all-to-all-implementation"] = ["direct"]
-    workload = Workload.of([build.build()] * described["logical-dimensions"][0])
-    return workload, {"network": described, "system": on, "model": "flow"}
 
 
 def differs(seed: int) -> str:
@@ -371,11 +351,6 @@ def figures(seed: int) -> Any:
         return str(stall)
     outcome = result.outcome
     return result.finish_ns.tolist(), outcome.nodes.tolist(), outcome.end_ns, outcome.waits_ns
-
-
-def in_machine_code(entry: Any, seconds: Any, *arguments: Any) -> Any:  # noqa: ARG001
-    native = entry._found(arguments)
-    return (native or entry._made(arguments, inf, goes_on=False))(*arguments)
 
 
 @pytest.mark.deep

@@ -198,6 +198,14 @@ def test_an_impossible_setup_is_refused(setup: dict[str, Any], sentence: str) ->
         served((0, 1000, 3000), **setup)
 
 
+def test_failures_at_times_of_a_run_are_refused() -> None:
+    described = preset("h100-dgx:2")
+    slow = {"failures": [{"gpu": 1, "at": "1ms", "slower": 0.5}]}
+    machine = RunOptions(system={**described.system, **slow}, network=described.network)
+    with pytest.raises(UsageError, match="passes of a server are simulated one by one"):
+        serve([Request(0, 0, 8, 1)], MODEL, Setup(plan=PLAN), machine)
+
+
 def test_a_share_of_the_memory_below_the_reserved_part_leaves_no_cache() -> None:
     with pytest.raises(UsageError, match="but 0 B are available for weights and cache"):
         served((0, 10, 2), memory_share=0.01)

@@ -206,7 +206,7 @@ def _end_node(run: Run, actor_row: int, node: int) -> None:
     state.running -= 1
     state.completed += 1
     run.clock[0].completed += 1
-    if plan_node.busy and is_slowed(run, plan_row):
+    if plan_node.busy and (is_slowed(run, plan_row) or len(run.plan.spans) > 0):
         state.busy_ns += run.clock[0].now - run.nodes[actor.node_first + node].start_ns
     elif plan_node.busy:
         state.busy_ns += duration_of(run, actor_row, node)

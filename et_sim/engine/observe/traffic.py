@@ -211,6 +211,31 @@ def message_takes_link(run: Run, row: int, link_row: int, dimension: int, length
 
 
 @when_noted
+def link_stops(run: Run, link_row: int, length: int, size: int) -> None:
+    """Take back what a link would have carried in `length` from now on."""
+    note_busy(run, link_row, run.clock[0].now, length, size, -1)
+    note_begun(run, link_row, 1)  # the message has begun there
+
+
+@when_noted
+def link_goes_on(run: Run, row: int, link_row: int, length: int, size: int) -> None:
+    """Record that a link serialises the rest of a message at another rate."""
+    message, now = run.traffic.messages[row], run.clock[0].now
+    note_busy(run, link_row, now, length, size, 1)
+    note_begun(run, link_row, -1)
+    if message.left_ns > now:
+        message.left_ns = now + length
+
+
+@when_noted
+def message_cut(run: Run, row: int) -> None:
+    """Begin the record of a message anew if it had not left its source."""
+    message = run.traffic.messages[row]
+    if message.left_ns > run.clock[0].now:
+        message.start_ns = NONE
+
+
+@when_noted
 def messages_join_link(run: Run, link_row: int, count: int, messages: int) -> None:
     """Count messages that join a link, under way or in line; all but one of the messages there wait."""
     note_begun(run, link_row, count)

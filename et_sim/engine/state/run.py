@@ -87,6 +87,9 @@ class PlanTables(Tables, Struct, frozen=True):
     slowdowns: Any
     nodes: Any
     paces: Any
+    spans: Any
+    span_first: Any
+    is_kernel: Any
     children: Any
     actors: Any
     actor_channels: Any

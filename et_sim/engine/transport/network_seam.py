@@ -74,6 +74,7 @@ class NetworkModel:
     FOLDS_GRAPHS = False  # ranks on a graph may be alike
     WITH_PORTS = ""  # the module that replaces it where ports carry no more than they can
     WITH_CREDITS = ""  # the module that replaces it where the network file has credits
+    WITH_FAILURES = ""  # the module that replaces it where links fail
 
     # None: there are no packets, or the model does not have it.
     payload_of_packets: Callable[[Network], int] | None = None  # bytes of a message in a packet
@@ -115,6 +116,10 @@ class NetworkModel:
         """Return the tables with those that a record of causes needs."""
         kept: Tables = tables
         return kept
+
+    def events_of_change(self, run: Run, /) -> int:  # noqa: ARG002
+        """Return the most events that a change of links schedules beyond the reserve."""
+        return 0
 
     def grown(self, tables: Any, rows: int, /) -> Tables:  # noqa: ARG002
         """Return the tables with at least this many rows left in every pool."""

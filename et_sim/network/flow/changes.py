@@ -19,25 +19,14 @@ from et_sim.network.fabrics import fabric_of
 from et_sim.network.flow.capacities import set_capacities
 from et_sim.network.flow.held import hold, plan_try, split_again
 from et_sim.network.flow.pools import grown
-from et_sim.network.flow.records import RECOVERY, SHARED
+from et_sim.network.flow.records import SHARED
 from et_sim.network.flow.routes import mark_changed
 from et_sim.network.flow.shares import share_later
-from et_sim.network.outages import LinkState, graph_without, link_states, rows_of
+from et_sim.network.outages import LinkState, graph_without, link_states, longest_by_failure, rows_of
 from et_sim.network.paths import Routed
 from et_sim.network.route_tables import FAR, route_tables
 from et_sim.network.spread import most_links_of_split, split_tables
 from et_sim.plan.records import table
-
-
-def recovery_row(network: Network) -> Any:
-    """Return the rules of senders in the unit of time of a run; empty if nothing fails."""
-    row = table(RECOVERY, 1 if network.failures else 0)
-    units, recovery = 1 << network.fraction_bits, network.recovery
-    for rules in row:
-        rules.detection_ns, rules.tries = int(recovery.detection_ns) * units, recovery.retries + 1
-        rules.probe_ns = int(recovery.probe_ns) * units if recovery.fail_over else NONE
-        rules.watchdog_ns = int(recovery.watchdog_ns) * units
-    return row
 
 
 def most_links_over_time(network: Network) -> int:
@@ -154,12 +143,7 @@ def longest_waits(run: Run, network: Network) -> list[int]:
     for row in np.flatnonzero((routes["is_held"] == 1) & (routes["messages"] > 0)).tolist():
         link = int(routes["lost_on"][row])
         waited[link] = max(int(waited[link]), int(run.clock[0].now - routes["lost_ns"][row]))
-    of_link = waited[run.network.class_of] >> network.fraction_bits
-    longest = []
-    for failure in network.failures:
-        rows = rows_of(network, failure) if failure.is_dead else []
-        longest.append(int(of_link[rows].max(initial=0)))
-    return longest
+    return longest_by_failure(network, waited[run.network.class_of] >> network.fraction_bits)
 
 
 def lost_messages(run: Run, network: Network) -> LostMessages | None:

@@ -25,6 +25,7 @@ from et_sim.network.flow.routes import (
     serve,
     take_path,
 )
+from et_sim.network.senders import is_late, next_try_ns, sends_again
 
 
 @works_on_tables
@@ -114,7 +115,7 @@ def _hold(run: Run, row: int, dead: int, state: Any) -> None:
     route.uses.head = route.uses.tail = route.bottleneck = NONE
     route.rate = 0.0
     route.is_held, route.tries, route.lost_on, route.lost_ns = 1, 0, dead, now
-    route.next_try_ns = _next_try_ns(network, route)
+    route.next_try_ns = next_try_ns(network.recovery[0], now, 0)
     route.next_held, state.first_held = state.first_held, row
     state.held += 1
 
@@ -145,20 +146,6 @@ def _leave_opened(network: Any, row: int) -> None:
 
 
 @works_on_tables
-def _next_try_ns(network: Any, route: Any) -> int:
-    """Return when a sender looks for a path again; NONE: it gives up."""
-    recovery = network.recovery[0]
-    last = route.lost_ns + recovery.tries * recovery.detection_ns
-    if route.tries < recovery.tries:
-        time = route.lost_ns + (route.tries + 1) * recovery.detection_ns
-    elif route.tries == recovery.tries and recovery.probe_ns != NONE:
-        time = last + recovery.probe_ns
-    else:
-        return NONE
-    return int(min(time, route.lost_ns + recovery.watchdog_ns))
-
-
-@works_on_tables
 def try_again(run: Run) -> bool:
     """Let senders whose try is due look for a path; return whether one found it."""
     network, state, now = run.network, run.network.state[0], run.clock[0].now
@@ -185,9 +172,8 @@ def _finds_path(run: Run, row: int) -> bool:
     route = network.routes[row]
     recovery = network.recovery[0]
     route.tries += 1
-    is_late = run.clock[0].now >= route.lost_ns + recovery.watchdog_ns
-    is_error = is_late or (route.tries == recovery.tries)  # the transport reports it, and sends no more
-    if not is_error:
+    now = run.clock[0].now
+    if sends_again(recovery, route.lost_ns, route.tries, now):
         take_path(run, row, route.head)
         if dead_link_of(network, row) == NONE:
             _goes_on(run, row)
@@ -195,7 +181,8 @@ def _finds_path(run: Run, row: int) -> bool:
         state.opened -= 1
         leave_path(network, row)
         route.uses.head = route.uses.tail = NONE
-    route.next_try_ns = NONE if is_late else _next_try_ns(network, route)
+    ends = is_late(recovery, route.lost_ns, now)
+    route.next_try_ns = NONE if ends else next_try_ns(recovery, route.lost_ns, route.tries)
     return False
 
 

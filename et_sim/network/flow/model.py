@@ -42,7 +42,7 @@ from et_sim.network.fabric import Wires, is_wired_to_itself
 from et_sim.network.fabrics import fabric_of
 from et_sim.network.flow.capacities import capacities, set_capacities
 from et_sim.network.flow.changes import changed as changed
-from et_sim.network.flow.changes import in_state, most_links_over_time, recovery_row, ways_around
+from et_sim.network.flow.changes import in_state, most_links_over_time, ways_around
 from et_sim.network.flow.changes import longest_waits as longest_waits
 from et_sim.network.flow.changes import lost_messages as lost_messages
 from et_sim.network.flow.held import hold_if_dead, plan_try, try_again
@@ -63,6 +63,7 @@ from et_sim.network.link import arrive_at_once
 from et_sim.network.link_classes import classes_of_links, first_of_classes, kinds_of_links
 from et_sim.network.outages import link_states
 from et_sim.network.paths import LinkPaths
+from et_sim.network.senders import recovery_row
 from et_sim.network.settings import settings_row
 from et_sim.network.spread import split_tables
 from et_sim.plan.records import LoweredPlan, table
@@ -250,7 +251,8 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
         plan_try(run)
     elif state.planned_ns != NONE and version == state.plans:  # otherwise another event was planned later
         state.planned_ns = NONE
-        _end(run, first_of(run.network.ends))
+        if len(run.network.recovery) == 0 or _ends_ns(run) <= clock.now:  # else a link died just now
+            _end(run, first_of(run.network.ends))
         if state.is_due == 0 or _ends_ns(run) <= clock.now:
             _plan_next(run)
     return NONE

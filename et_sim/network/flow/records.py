@@ -122,12 +122,6 @@ SHARED = record(
     ("is_altered", "i4"),  # its capacity has changed since rates were set
     ("waited_ns", "i8"),  # longest wait of messages that lost bytes on it
 )
-RECOVERY = record(  # empty: nothing fails
-    ("detection_ns", "i8"),  # time of a try
-    ("tries", "i8"),  # before a sender gives up
-    ("probe_ns", "i8"),  # from then to the other port; NONE: there is no fail-over
-    ("watchdog_ns", "i8"),  # longest wait
-)
 MESSAGE = record(
     *WAY_FIELDS,  # while its route is looked up
     ("begin_ns", "i8"),

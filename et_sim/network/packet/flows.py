@@ -42,7 +42,7 @@ def flow_begins(network: Any, row: int) -> None:
     if observe.records_queues(network):
         flow = network.flows[row]
         flow.paused_ps = _paused_ps(network, network.ports[flow.port])
-        _count_on_way(network, row, 1)
+        count_on_way(network, row, 1)
 
 
 @works_on_tables
@@ -51,12 +51,15 @@ def flow_ends(network: Any, row: int) -> None:
     if observe.records_queues(network):
         flow, stride = network.flows[row], network.stride[0]
         flow.paused_ps = _paused_ps(network, network.ports[flow.port]) - flow.paused_ps
-        _count_on_way(network, row, -1)
+        count_on_way(network, row, -1)
         observe.flow_ends(network, flow, network.ways, row * stride)
 
 
 @works_on_tables
-def _count_on_way(network: Any, row: int, change: int) -> None:
+def count_on_way(network: Any, row: int, change: int) -> None:
+    """Count a message in or out of the queues on its way, if these are recorded."""
+    if not observe.records_queues(network):
+        return
     at = row * network.stride[0]
     while network.ways[at] != NONE:
         observe.messages_cross(network, network.ways[at], change, network.state[0].now_ps)
@@ -136,18 +139,19 @@ def new_flow(run: Run, source: int, target: int, message_row: int) -> int:
     flow.packets = flow.is_reported = 0
     clear_figures(flow)
     flow.begin_ps = flow.left_ps = flow.arrived_ps = NONE
-    _find_ways(run, row, message)
+    flow.lost_on = NONE
+    find_ways(network, row, message)
     join(network.flows, state, row)
     return row
 
 
 @works_on_tables
-def _find_ways(run: Run, row: int, message: Any) -> None:
-    """Record the links of both ways; NONE ends each way."""
-    network = run.network
+def find_ways(network: Any, row: int, message: Any) -> None:
+    """Record the links of both ways, which a message walks; NONE ends each way."""
     flow, ways, first = network.flows[row], network.ways, row * network.stride[0]
     ports = next_ports(network.hops, flow.source, flow.target)
     at = first
+    message.target = flow.target
     set_out(network.hops, message, flow.source, ports)
     while message.at != flow.target:
         ways[at] = take_hop(network.hops, message)
@@ -155,14 +159,13 @@ def _find_ways(run: Run, row: int, message: Any) -> None:
     ways[at] = NONE
     at += 1
     flow.back = at - first
-    target = message.target
     message.target = flow.source
-    set_out(network.hops, message, target, ports_back(ports))
+    set_out(network.hops, message, flow.target, ports_back(ports))
     while message.at != flow.source:
         ways[at] = take_hop(network.hops, message)
         at += 1
     ways[at] = NONE
-    message.target = target
+    message.target = flow.target
     flow.port, flow.back_port = ways[first], ways[first + flow.back]
 
 

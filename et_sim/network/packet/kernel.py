@@ -20,6 +20,7 @@ from et_sim.compiled.decorators import prefetch
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
 from et_sim.engine.containers import NONE, leave
 from et_sim.engine.observe import facade as observe
+from et_sim.network.packet.broken import lose
 from et_sim.network.packet.calendar import first_source, order_of, time_of
 from et_sim.network.packet.ports import (
     arm,
@@ -161,6 +162,9 @@ def packet_lands(network: Any, port_row: int) -> None:
     row = leave(network.packets, port.flying)
     packet = network.packets[row]
     port.lands_ps, port.lands_order = packet.lands_ps, packet.order
+    if len(network.fails) > 0 and network.dead[port_row]:
+        lose(network, port_row, row)
+        return
     if packet.kind >= PAUSE:
         _apply_pause(network, port.back, int(packet.kind == PAUSE))
         release_packet(network, row)

@@ -20,6 +20,7 @@ import numpy as np
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
+from et_sim.compiled.interpreted import interpret
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_first
 from et_sim.engine.containers import grow_pool, leave, longer
@@ -27,17 +28,23 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.queue_tables import Queues, new_queues, no_queues
 from et_sim.engine.state.resources import ResourceTable
-from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.state.run import LATEST, NONE, Run
 from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_message, sending_end
 from et_sim.machine.model import GridFabric, Network
 from et_sim.machine.protocol_presets import DEFAULT_PRESET, PRESETS
 from et_sim.machine.transports import PS_PER_NS, PacketProtocol
 from et_sim.network import graph, link
+from et_sim.network.flow.changes import most_links_over_time
 from et_sim.network.flow.model import bytes_with_packets
 from et_sim.network.graph_of_grid import with_single_ways
 from et_sim.network.link import arrive_at_once
+from et_sim.network.outages import LinkState
 from et_sim.network.packet import setup
 from et_sim.network.packet.calendar import Calendar, new_calendar, with_timers
+from et_sim.network.packet.changes import check_failures, in_next_state, in_state, tried_again
+from et_sim.network.packet.changes import link_states as link_states
+from et_sim.network.packet.changes import longest_waits as longest_waits
+from et_sim.network.packet.changes import lost_messages as lost_messages
 from et_sim.network.packet.controls import new_control
 from et_sim.network.packet.flows import flow_begins, flow_ends, new_flow, until_arrived, until_left
 from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
@@ -49,6 +56,8 @@ from et_sim.network.packet.roce.transport import RoceTables
 from et_sim.network.packet.setup import check_protocol
 from et_sim.network.packet.tcp import transport as tcp
 from et_sim.network.packet.tcp.transport import MOST_RECEIVES, TcpTables
+from et_sim.network.paths import WALKER
+from et_sim.network.senders import recovery_row
 from et_sim.plan.records import LoweredPlan, table
 
 
@@ -78,6 +87,7 @@ def ports_in_a_circle(tables: Any) -> list[int]:
 
 HAS_CONTENTION = True
 HAS_PROTOCOLS = True
+HAS_FAILURES = True
 RECORDS_IN_ONE_FORM = True
 TAKES_SINGLE_WAYS = True
 WITH_CREDITS = "et_sim.network.packet.credit.model"
@@ -141,6 +151,11 @@ class PacketTables(Tables, Struct, frozen=True):
     log: Any  # what ports sent since the engine read it, if links are recorded
     spare: Any  # the most packets that one event of the engine may make
     queues: Queues  # events at ports over time, if recorded
+    fails: Any  # a tuple whose length the compiler sees; empty: no link fails
+    dead: Any  # by link
+    waits: Any  # by link, the longest of a message that lost packets on it; in picoseconds
+    recovery: Any  # one row
+    walker: Any  # a message that walks paths
     figures: Any  # empty unless delays of messages are recorded (`flows`)
 
 
@@ -149,10 +164,11 @@ def check(network: Network, most_bytes: int = 0) -> None:
     protocol = _protocol(network)
     link.check(network, bytes_with_packets(protocol, most_bytes))
     check_protocol(with_single_ways(network), protocol)
+    check_failures(network, protocol)
 
 
 def _protocol(network: Network) -> PacketProtocol:
-    return network.protocol or PRESETS[DEFAULT_PRESET]
+    return tried_again(network, network.protocol or PRESETS[DEFAULT_PRESET])
 
 
 def tables(network: Network, _plan: LoweredPlan) -> PacketTables:
@@ -172,7 +188,8 @@ def tables(network: Network, _plan: LoweredPlan) -> PacketTables:
         transport = tcp.new_tables(protocol, len(ports), network.ranks)
     else:
         transport = roce.new_tables(protocol, len(ports), *setup.largest_window(wired, ports, protocol))
-    return PacketTables(
+    links = len(ports) if network.failures else 0
+    made = PacketTables(
         hops=link.tables_of(structs.replace(wired, fraction_bits=network.fraction_bits), None),
         transport=transport,
         control=new_control(protocol),
@@ -185,15 +202,28 @@ def tables(network: Network, _plan: LoweredPlan) -> PacketTables:
         packets=table(PACKET, 0),
         flows=table(FLOW, 0),
         ways=np.zeros(0, np.int32),
-        stride=np.array([2 * (graph.most_links(wired) + 1)]),
+        stride=np.array([2 * (most_links_over_time(wired) + 1)]),
         calendar=new_calendar(len(ports), setup.longest_crossing(ports, protocol)),
         units=_units(1 << network.fraction_bits),
         **pictures(len(ports)),
         log=table(SENDING, spare),
         spare=np.array([spare]),
         queues=no_queues(),
+        fails=(1,) if network.failures else (),
+        dead=np.zeros(links, np.int8),
+        waits=np.zeros(links, np.int64),
+        recovery=recovery_row(network),
+        walker=table(WALKER, 1),
         figures=np.zeros(0, np.int8),
     )
+    return in_state(made, network, protocol, link_states(network)[0]) if network.failures else made
+
+
+def changed(run: Run, network: Network, state: LinkState) -> Run:
+    """Return the run in a new state of the links, from the present time on."""
+    run = in_next_state(run, network, _protocol(network), state)
+    interpret(_plan_next, (run,))
+    return run
 
 
 def with_figures(tables: PacketTables) -> PacketTables:
@@ -388,7 +418,10 @@ def _until_ps(run: Run) -> int:
     clock = run.clock[0]
     if not is_last(run):
         return _last_ps_before(run.network, clock.now + 1)
-    return _last_ps_before(run.network, run.heap_time[0]) if clock.times > 0 else NEVER
+    until = _last_ps_before(run.network, run.heap_time[0]) if clock.times > 0 else NEVER
+    if len(run.network.fails) > 0:  # the next change comes after the latest time
+        until = min(until, _last_ps_before(run.network, run.plan.settings[LATEST] + 1))
+    return until
 
 
 @works_on_tables

@@ -127,6 +127,9 @@ FLOW = record(
     ("back_port", "i4"),  # over which acknowledgements leave
     ("back", "i4"),  # where the way back begins
     ("is_reported", "u1"),  # the arrival has been reported to the engine
+    # Only where links fail: the dead link on which a packet was lost since the last acknowledgement, and when
+    ("lost_on", "i4"),
+    ("lost_ps", "i8"),
     ("retransmitted", "i4"),  # packets
     ("timeouts", "i4"),
     # Only in a record of ports (`flows`)

@@ -30,7 +30,8 @@ def failure_lines(summary: Summary) -> list[str]:
 
 def _sentence(failure: FailedPart, makespan_ns: int) -> str:
     """Return what failed, from when to when, and its effect."""
-    state = f"{failure['left'] * 100:g} % of its bandwidth left" if failure["left"] else "dead"
+    of = "bandwidth" if failure["links"] else "speed"
+    state = f"{failure['left'] * 100:g} % of its {of} left" if failure["left"] else "dead"
     until = "to the end" if failure["until_ns"] is None else f"to {format_ns(failure['until_ns'])}"
     if failure["at_ns"] >= makespan_ns and not failure["waited_ns"]:
         effect = "after the run"
@@ -38,6 +39,7 @@ def _sentence(failure: FailedPart, makespan_ns: int) -> str:
         effect = f"messages waited {format_ns(failure['waited_ns'])}"
     else:
         effect = "" if failure["left"] else "no message lost bytes"
-    sentence = f"{failure['part']} ({plural(failure['links'], 'link')}), {state} from "
+    links = f" ({plural(failure['links'], 'link')})" if failure["links"] else ""
+    sentence = f"{failure['part']}{links}, {state} from "
     sentence += f"{format_ns(failure['at_ns'])} {until}"
     return f"{sentence}: {effect}" if effect else sentence

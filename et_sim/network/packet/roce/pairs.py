@@ -10,6 +10,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import NONE, join, leave, leave_from
+from et_sim.network.packet.broken import finds_way, gets_through, try_ps
 from et_sim.network.packet.flows import (
     has_figures,
     message_arrives,
@@ -248,7 +249,7 @@ def begin_flow(network: Any, row: int) -> None:
     transport, flow = network.transport, network.flows[row]
     pair, rules = transport.pairs[row], transport.rules[0]
     pair.sent = pair.highest = pair.acknowledged = pair.expected = 0
-    pair.refused_ps, pair.refused = 0, 0
+    pair.refused_ps, pair.refused, pair.tries = 0, 0, 0
     pair.next_ps = pair.free_ps = network.state[0].now_ps
     pair.line_rate = network.ports[flow.port].bits_per_s
     pair.rate = pair.line_rate
@@ -346,6 +347,9 @@ def _answer_received(network: Any, packet_row: int) -> None:
     if packet.sequence > pair.acknowledged:
         pair.acknowledged = packet.sequence
         pair.sent = max(pair.sent, pair.acknowledged)
+        if len(network.fails) > 0:
+            gets_through(network, row)
+            pair.tries = 0
         if transport.rules[0].timeout_ps > 0:
             wait_again(network, row)
     if pair.acknowledged >= flow.size:
@@ -383,9 +387,41 @@ def timer_rings(network: Any, timer: int) -> None:
     network.state[0].timeouts += 1
     network.flows[row].timeouts += 1
     stop(network, timer_of(row))
+    if len(network.fails) > 0 and not _tries_again(network, row):
+        return
     pair.sent = pair.acknowledged
     pair.next_ps = network.state[0].now_ps
     control.timed_out(network, row)
     if network.ports[network.flows[row].port].is_paused == 0:
         wait_again(network, row)
     send_next(network, network.flows[row].port)
+
+
+@works_on_tables
+def _tries_again(network: Any, row: int) -> bool:
+    """Return whether a pair sends again after a timeout; else it waits for another port, or gives up."""
+    pair, flow = network.transport.pairs[row], network.flows[row]
+    pair.tries += 1
+    wait_ps = try_ps(network, pair.tries)
+    if wait_ps == 0 or pair.tries == network.recovery[0].tries + 1:
+        before = flow.port
+        if finds_way(network, row):
+            _leave_pairs(network, before, row)
+            join_pairs(network, flow.port, row)
+        return wait_ps == 0 or network.recovery[0].probe_ns != NONE
+    pair.sent = flow.size  # nothing is sent until then
+    if wait_ps != NONE:
+        ring_at(network, timer_of(row), network.state[0].now_ps + wait_ps)
+    return False
+
+
+@works_on_tables
+def _leave_pairs(network: Any, port_row: int, row: int) -> None:
+    """Take a pair off a port."""
+    nic, pairs = network.transport.nics[port_row], network.transport.pairs
+    before, at = NONE, nic.head
+    while at != row:
+        before, at = at, pairs[at].next
+    leave_from(pairs, nic, before, row)
+    nic.count -= 1
+    nic.last_row = NONE

@@ -24,6 +24,7 @@ PAIR = record(
     ("last_bytes", "i8"),  # on the wire, of the last packet
     ("next", "i4"),  # among the pairs of a port
     ("is_listed", "u1"),
+    ("tries", "i4"),  # where links fail: timeouts since the last acknowledgement
     ("shrinks", "u1"),  # the window shrinks with the rate
     ("pictured", "i8"),  # its position in the last snapshot; its advance in a period follows
     ("advance", "i8"),

@@ -1,0 +1,59 @@
+"""Times of failures: keys and checks that those of networks and of GPUs share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from et_sim.basics.errors import InputError
+from et_sim.basics.units import LONGEST_NS, format_ns
+from et_sim.documents.keys import Section, Slot, ValueKind
+from et_sim.documents.kinds import TIME
+
+NS_PER_HOUR = 3_600_000_000_000
+
+
+def _place(slot: Slot, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise slot.refusal(value)
+    return str(value)
+
+
+def _with_unit(slot: Slot, value: Any) -> float:
+    if not isinstance(value, str):
+        raise slot.refusal(value, why="it has no unit")
+    found: float = TIME.read(slot, value)
+    return found
+
+
+PLACE = ValueKind("place", lambda _: "a name, a pattern or a number", _place)
+NUMBERS = ValueKind("numbers", lambda _: "a number, or ranges such as 0-3,6", _place)
+MOMENT = ValueKind("time with its unit", lambda _: "a time with its unit, such as 2s or 10ms", _with_unit)
+
+
+def first_failure(rate: float, seed: int, part: str) -> float:
+    """Return the time of a part's first failure, which depends on the seed and its name only."""
+    words = [seed, *part.encode()]
+    drawn = float(np.random.default_rng(words).exponential(NS_PER_HOUR / rate))
+    return min(drawn, float(LONGEST_NS))  # no run lasts longer
+
+
+def check_times(section: Section, at_ns: float | None, rate: float | None, for_ns: float | None) -> None:
+    """Refuse entries without a time, with two, or with times that change nothing."""
+    if (at_ns is None) == (rate is None):
+        cause = "the entry has both a time and a rate" if rate else "the entry has no time"
+        raise section.fault(cause, 'give "at", such as 2s, or a "rate" per hour')
+    if "seed" in section.content and rate is None:
+        raise section.fault('key "seed" has no effect without "rate"', "leave it out", key="seed")
+    if at_ns is not None and at_ns > LONGEST_NS:
+        cause = f'key "at" is {format_ns(at_ns)}, and no run lasts longer than {format_ns(LONGEST_NS)}'
+        raise section.fault(cause, "give an earlier time, or leave the entry out", key="at")
+    if for_ns is not None and for_ns < 1:
+        raise section.fault('key "for" is less than 1 ns', "leave the entry out", key="for")
+
+
+def no_repair(section: Section, what: str) -> InputError:
+    """Return the refusal of a length of a failure that loses state."""
+    cause = f"a {what} that fails loses its state, so it cannot go on after a time"
+    return section.fault(cause, 'leave "for" out (et-sim goodput has restarts)', key="for")
