@@ -17,6 +17,7 @@ from et_sim.documents.kinds import (
     SIZE,
     choice,
     count,
+    flag,
     number,
     of_type,
     section,
@@ -29,7 +30,7 @@ from et_sim.machine.texts import parse_yaml
 _SECONDS = {"s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d{1,2})?|\.\d+)\s*([a-z]+)\s*", re.ASCII)
 LONGEST = 1e10
-ENDS, SLOWS, CORRUPTS = "stops", "slows", "corrupts"
+ENDS, SLOWS, HALVES, CORRUPTS = "stops", "slows", "halves-link", "corrupts"
 SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
 
 
@@ -79,10 +80,16 @@ class PartSpec(Struct, frozen=True):
     detection: float | None = span("Time until the failure is noticed.", None)
     repair: float | None = span("Time until the nodes are usable again.", None)
     effect: str | None = choice(
-        "The effect: the step stops; it is slower by `slower` until the node is replaced after `detection`; "
-        "or it computes wrong values until `detection`, and goes back to a checkpoint from before.",
+        "The effect: the step stops; the kernels of a node, or a GPU's link between nodes (by half), are "
+        "slower until the node is replaced after `detection`; or it computes wrong values until `detection`, "
+        "and goes back to a checkpoint from before.",
         None,
-        choices=(ENDS, SLOWS, CORRUPTS),
+        choices=(ENDS, SLOWS, HALVES, CORRUPTS),
+    )
+    is_link: bool | None = flag(
+        "On: a second port for each GPU would leave half of its bandwidth after a failure.",
+        None,
+        name="link",
     )
 
 

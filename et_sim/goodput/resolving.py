@@ -6,7 +6,16 @@ from msgspec import Struct
 
 from et_sim.documents.keys import Section
 from et_sim.goodput.formulas import best_interval
-from et_sim.goodput.job_file import ASYNCHRONOUS, CORRUPTS, ENDS, SLOWS, CheckpointSpec, JobSpec, PartSpec
+from et_sim.goodput.job_file import (
+    ASYNCHRONOUS,
+    CORRUPTS,
+    ENDS,
+    HALVES,
+    SLOWS,
+    CheckpointSpec,
+    JobSpec,
+    PartSpec,
+)
 from et_sim.goodput.presets import DAY, PRESETS
 from et_sim.goodput.setting import Cycle, Part, Recovery, Setting
 from et_sim.goodput.step import JobStep
@@ -49,7 +58,7 @@ def resolve(job: JobSpec, step: JobStep, place: Section) -> Resolved:
         cycle=Cycle(1),
         recovery=recovery,
         fewer=step.fewer,
-        slow_step=step.slow,
+        half_link_step=step.half_link,
         early_factor=1.0 if early is None else early.factor,
         early_decay=1.0 if early is None else early.decay,
         hot=job.spares.hot,
@@ -117,7 +126,7 @@ def _known_parts(job: JobSpec) -> dict[str, PartSpec]:
         return {}
     known = PRESETS[job.failures.preset]
     return {
-        part.name: PartSpec(part.name, known.rate(part), part.nodes, effect=part.effect)
+        part.name: PartSpec(part.name, known.rate(part), part.nodes, effect=part.effect, is_link=part.is_link)
         for part in known.parts
     }
 
@@ -134,15 +143,16 @@ def _merged(known: PartSpec | None, given: PartSpec) -> PartSpec:
 def _part(spec: PartSpec, job: JobSpec, step: JobStep) -> Part:
     """Return a part with the rate of the whole job, and defaults."""
     effect = spec.effect or ENDS
-    detection = job.recovery.detection if effect == ENDS else CORRUPTION_LAG
+    detection = CORRUPTION_LAG if effect in (SLOWS, CORRUPTS) else job.recovery.detection
     return Part(
         spec.name,
         (spec.rate or 0.0) * step.nodes / 1000 / DAY,
         nodes=1 if spec.nodes is None else spec.nodes,
         detection=detection if spec.detection is None else spec.detection,
         repair=REPAIR if spec.repair is None else spec.repair,
-        slows=effect == SLOWS,
+        slow_step={SLOWS: step.slow, HALVES: step.half_link}.get(effect, 0.0),
         corrupts=effect == CORRUPTS,
+        is_link=bool(spec.is_link),
     )
 
 

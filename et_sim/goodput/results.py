@@ -58,6 +58,7 @@ class Goodput(Struct, frozen=True, eq=False):
                 "nodes": step.nodes,
                 "replicas_less": [list(pair) for pair in step.fewer],
                 "slow_node_seconds": step.slow or None,
+                "half_link_seconds": step.half_link,
             },
             "goodput": to_builtins(spread(outcome.goodput), str_keys=True),
             "effective": to_builtins(spread(outcome.effective), str_keys=True),

@@ -18,6 +18,7 @@ from et_sim.goodput.job_file import seconds_of
 from et_sim.goodput.presets import DAY, PRESETS
 from et_sim.goodput.results import Goodput
 from et_sim.goodput.step import Simulator
+from et_sim.machine.presets import preset
 from et_sim.sweeps.recipes import make
 from et_sim.views.drawing.months import shares_of_columns
 
@@ -188,6 +189,39 @@ def test_each_degraded_state_is_simulated_once_and_kept(monkeypatch: pytest.Monk
     again = goodput(job, days=1, runs=2, seed=1, known=simulator.known)
     assert again.known == first.known
     assert again.step == step
+
+
+def test_the_step_with_half_of_a_link_is_that_of_a_network_with_half_of_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    flap = {"name": "cable", "per-1000-node-days": 5, "effect": "halves-link"}
+    job = {"workload": SMALL, "machine": "h100-dgx:16", "failures": {"parts": [flap]}}
+    first = months_of(job, days=1, runs=2)
+    assert len(first.known) == 2
+    network = {**preset("h100-dgx:16").network}
+    ends = {"dimension": 1, "bandwidth": "200Gbps"}
+    network["links"] = [{**ends, "from": 0, "to": "switch"}, {**ends, "from": "switch", "to": 0}]
+    expected = et_sim.simulate(make(SMALL, tmp_path), machine="h100-dgx:16", network=network)
+    assert first.step.half_link == expected.makespan_ns / 1e9
+    assert first.step.seconds < first.step.half_link < 2 * first.step.seconds
+    assert not first.step.notes
+
+
+def test_a_second_port_is_worth_the_goodput_of_a_job_whose_links_are_halved() -> None:
+    cable = {"name": "cable", "per-1000-node-days": 300, "nodes": 1, "repair": "6h", "link": True}
+    job = JOB | {"failures": {"parts": [cable]}, "spares": {"hot": 4}}
+    one_port = months_of(job)
+    change = one_port.summary()["changes"][-1]
+    assert change["name"] == "a second port for each GPU"
+    interval = {"stall": "20s", "interval": one_port.summary()["checkpoints"]["interval_seconds"]}
+    halved = job | {"failures": {"parts": [{**cable, "effect": "halves-link"}]}, "checkpoints": interval}
+    two_ports = months_of(halved)
+    assert two_ports.step.half_link == 20
+    assert two_ports.outcome.goodput.mean() == pytest.approx(change["goodput"])
+    assert change["more"] == pytest.approx(change["goodput"] - one_port.outcome.goodput.mean())
+    assert change["more"] > 2 * change["error"] > 0
+    assert two_ports.summary()["changes"][-1]["name"] != change["name"]  # it has them already
 
 
 def test_the_command_writes_shows_and_draws_months(
