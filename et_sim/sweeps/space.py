@@ -55,6 +55,7 @@ class GivenWorkload(Struct, frozen=True, eq=False):
     digest: str
 
 
+Draws = tuple[int | None, int | None]  # samples of the step, and their seed
 Loaded = Source | GivenWorkload | dict[str, Any]  # the last: a recipe of a workload
 
 
@@ -67,6 +68,7 @@ class Inputs(Struct, frozen=True, eq=False):
     model: str | None
     profile: str | None
     when_full: str | None = None
+    draws: Draws = (None, None)
 
     @property
     def options(self) -> RunOptions:
@@ -75,7 +77,8 @@ class Inputs(Struct, frozen=True, eq=False):
 
         parts: dict[str, Any] = dict(self.parts)
         words = {name: getattr(self, name) for name in ("machine", "model", "profile", "when_full")}
-        return RunOptions(**parts, **words)
+        samples, seed = self.draws
+        return RunOptions(**parts, **words, samples=samples, seed=seed)
 
     @property
     def machine_key(self) -> str:
@@ -99,6 +102,7 @@ class Space(Struct, frozen=True, eq=False):
     model: str | None
     profile: str | None
     when_full: str | None
+    draws: Draws
     axes: tuple[SweepAxis, ...]
     loaded: Mapping[tuple[str, str], Loaded] = field(default_factory=dict)  # whole inputs that axes name
 
@@ -122,7 +126,7 @@ class Space(Struct, frozen=True, eq=False):
                 parts[root] = _changed(parts[root], axis.field, value)
         workload = parts.pop("workload")
         named = (words["machine"], model or words["model"], words["profile"], words["when-full"])
-        return Inputs(workload, parts, *named)
+        return Inputs(workload, parts, *named, self.draws)
 
     def digest(self, inputs: Inputs, files: NamedFiles) -> str:
         """Return a digest of everything that decides the row of a point."""
@@ -142,6 +146,7 @@ class Space(Struct, frozen=True, eq=False):
                 "model": inputs.model,
                 "profile": inputs.profile,
                 "when-full": inputs.when_full,
+                "draws": inputs.draws,
                 "files": files.of([contents, made]),
             }
         )
@@ -179,6 +184,7 @@ def open_space(sweep: Sweep) -> Space:
         named.model,
         named.profile,
         named.when_full,
+        (named.samples, named.seed),
         sweep.axes,
         loaded,
     )

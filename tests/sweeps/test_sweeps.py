@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from machines import RING_4
-from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, table_of, write
+from small_sweeps import AXES, SYSTEM, TEXT, WORKLOAD, spec, table_of, write
 
 import et_sim
 from et_sim.basics.errors import EtSimError, UsageError
@@ -26,6 +26,7 @@ from et_sim.run.workers import ENDED
 from et_sim.sweeps import evaluate, journal, sweep
 from et_sim.sweeps.evaluate import Done, Evaluator, Finished, InProcess, OtherProcesses, PointTask
 from et_sim.sweeps.journal import Journal
+from et_sim.sweeps.recipes import make
 from et_sim.sweeps.state import SweepPlan, parse_keep, plan_sweep
 from et_sim.sweeps.sweep import carry_out
 from et_sim.tables.sweep_tables import JOURNAL
@@ -217,6 +218,26 @@ def test_a_sweep_killed_again_and_again_ends_like_one_that_was_left_alone(tmp_pa
         carry_out(plan_sweep(path), tmp_path / name, workers=2)
     assert table_of(tmp_path / "killed") == table_of(tmp_path / "alone")
     assert _lines(tmp_path / "killed") == 240
+
+
+def test_samples_of_points_are_those_of_their_runs(tmp_path: Path) -> None:
+    varied = {**SYSTEM, "variation": [{"kind": "kernel", "level": "event", "family": "gamma", "spread": 0.5}]}
+    base = {"workload": {**WORKLOAD, "compute-us": 50}, "system": varied, "network": RING_4}
+    swept = {"base": {**base, "samples": 10, "seed": 3}, "axes": {"bandwidth": AXES["bandwidth"]}}
+    report = et_sim.sweep(swept, tmp_path / "out", workers=1)
+    workload = make(base["workload"], tmp_path)
+    for row in report.table.to_pylist():
+        network = {**RING_4, "bandwidth": [row["bandwidth"]]}
+        run = et_sim.simulate(workload, system=varied, network=network, samples=10, seed=3)
+        assert run.samples is not None
+        step = run.samples.summary()["step"]
+        assert row["makespan_ns"] == run.makespan_ns
+        for name in ("mean", "p50", "p99"):
+            assert row[f"{name}_ns"] == step[name]["value_ns"]
+        assert row["p50_ns"] < row["p99_ns"]
+    without = {"base": {**base, "seed": 3}, "axes": swept["axes"]}
+    with pytest.raises(EtSimError, match='"seed" has no effect without "samples"'):
+        et_sim.sweep(without, tmp_path / "other")
 
 
 def test_a_sweep_without_its_table_is_not_an_invalid_run(undisturbed: Path, tmp_path: Path) -> None:
