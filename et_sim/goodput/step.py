@@ -18,8 +18,8 @@ from et_sim.basics.units import NS_PER_SECOND
 from et_sim.documents.keys import Section
 from et_sim.goodput.job_file import HALVES, SLOWS, JobSpec
 from et_sim.machine.presets import preset
+from et_sim.recipes.recipe import for_machine, is_language_model, make, model_and_plan
 from et_sim.run.options import RunOptions
-from et_sim.sweeps.recipes import for_machine, is_language_model, make, model_and_plan
 from et_sim.version import __version__
 from et_sim.views import open_run
 from et_sim.workloads.training.operations import tokens_of

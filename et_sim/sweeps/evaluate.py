@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from et_sim.basics.errors import EtSimError, InputError, UsageError
+from et_sim.recipes.recipe import is_serving, read_serving
+from et_sim.recipes.servings import serve_point, serving_figures
 from et_sim.run.planning import KeptPlans, Planner
 from et_sim.run.workers import WorkerEndedError, WorkerPool, pickled
 from et_sim.sweeps.axes import Values
 from et_sim.sweeps.journal import Finished
-from et_sim.sweeps.recipes import is_serving, read_serving
-from et_sim.sweeps.servings import serve_point, serving_figures
 from et_sim.sweeps.space import Inputs, Space, Workshop
 from et_sim.tables.summary import Notice
 from et_sim.tables.sweep_tables import MADE_OF, OF_SAMPLES, OF_STEPS

@@ -23,12 +23,12 @@ from et_sim.machine.readers import check_profile, check_when_full
 from et_sim.machine.recognise import MachineFile
 from et_sim.machine.sources import Source, load
 from et_sim.network.registry import model_named
+from et_sim.recipes.recipe import MAKE, check_recipe, for_machine, make, recipe_keys
+from et_sim.recipes.servings import DECODE_PLAN, PLAN
 from et_sim.run.simulation import is_layer_file
 from et_sim.sweeps.axes import SweepAxis, Values
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
 from et_sim.sweeps.fields import WORDS, InputField, check_field, with_value
-from et_sim.sweeps.recipes import MAKE, check_recipe, for_machine, make, recipe_keys
-from et_sim.sweeps.servings import DECODE_PLAN, PLAN
 from et_sim.sweeps.spec import Sweep
 from et_sim.trace import Workload, read_workload
 from et_sim.workloads.training.plan import Plan

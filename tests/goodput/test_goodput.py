@@ -19,7 +19,7 @@ from et_sim.goodput.presets import DAY, PRESETS
 from et_sim.goodput.results import Goodput
 from et_sim.goodput.step import Simulator
 from et_sim.machine.presets import preset
-from et_sim.sweeps.recipes import make
+from et_sim.recipes.recipe import make
 from et_sim.views.drawing.months import shares_of_columns
 
 JOB: dict[str, Any] = {

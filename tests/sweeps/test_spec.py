@@ -10,8 +10,8 @@ from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, write
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.documents.keys import keys_of
+from et_sim.recipes.recipe import make
 from et_sim.sweeps.fields import ROOTS
-from et_sim.sweeps.recipes import make
 from et_sim.sweeps.space import open_space
 from et_sim.sweeps.spec import BaseSpec, read_spec
 from et_sim.sweeps.state import plan_sweep

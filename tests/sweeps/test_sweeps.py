@@ -22,11 +22,11 @@ from small_sweeps import AXES, SYSTEM, TEXT, WORKLOAD, spec, table_of, write
 
 import et_sim
 from et_sim.basics.errors import EtSimError, UsageError
+from et_sim.recipes.recipe import make
 from et_sim.run.workers import ENDED
 from et_sim.sweeps import evaluate, journal, sweep
 from et_sim.sweeps.evaluate import Done, Evaluator, Finished, InProcess, OtherProcesses, PointTask
 from et_sim.sweeps.journal import Journal
-from et_sim.sweeps.recipes import make
 from et_sim.sweeps.state import SweepPlan, parse_keep, plan_sweep
 from et_sim.sweeps.sweep import carry_out
 from et_sim.tables.sweep_tables import JOURNAL
@@ -63,7 +63,7 @@ def test_every_row_has_the_figures_of_a_run(undisturbed: Path) -> None:
     for row in table:
         network = dict(RING_4, bandwidth=[row["bandwidth"]])
         system = dict(SYSTEM, **{"preferred-dataset-splits": row["splits"]})
-        workload = et_sim.sweeps.recipes.make(WORKLOAD, Path())  # type: ignore[attr-defined]
+        workload = et_sim.recipes.recipe.make(WORKLOAD, Path())  # type: ignore[attr-defined]
         run = et_sim.simulate(workload, system=system, network=network)
         assert row["makespan_ns"] == run.makespan_ns
         assert row["exposed_comm_ns"] == run.exposed_comm_ns.max()
