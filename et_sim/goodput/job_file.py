@@ -263,6 +263,11 @@ class JobSpec(Struct, frozen=True):
 
 def read_job(path: Path) -> tuple[JobSpec, Section, Remarks]:
     """Return the job of a file, its section, and remarks on it."""
+    return read_spec(content_of(path), str(path))
+
+
+def content_of(path: Path) -> dict[str, Any]:
+    """Return the keys of a file, unchecked."""
     try:
         content = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
@@ -275,7 +280,7 @@ def read_job(path: Path) -> tuple[JobSpec, Section, Remarks]:
         raise InputError(
             "is no description of a job", place=str(path), remedy='give it the keys "run" and "failures"'
         )
-    return read_spec(parsed, str(path))
+    return parsed
 
 
 def read_spec(content: dict[str, Any], place: str = "<job>") -> tuple[JobSpec, Section, Remarks]:

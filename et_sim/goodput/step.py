@@ -22,6 +22,7 @@ from et_sim.recipes.recipe import for_machine, is_language_model, make, model_an
 from et_sim.run.options import RunOptions
 from et_sim.version import __version__
 from et_sim.views import open_run
+from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.operations import tokens_of
 from et_sim.workloads.training.plan import Plan
 
@@ -226,13 +227,18 @@ def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
         plan.ranks,
         known.node,
         f"{model.name} on {known.text}",
-        bytes=model.weights * (plan.value_bytes + plan.master_bytes),
+        bytes=checkpoint_bytes(model, plan),
         price=costs.get("price-per-hour"),
         currency=costs.get("currency", "USD"),
         replicas=plan.data,
         fewer=_shares(fewer, plan.data),
         **states,
     )
+
+
+def checkpoint_bytes(model: Model, plan: Plan) -> int:
+    """Return the size of weights and optimizer states."""
+    return model.weights * (plan.value_bytes + plan.master_bytes)
 
 
 def _recipe(job: JobSpec, place: Section) -> Mapping[str, Any]:

@@ -25,7 +25,8 @@ from et_sim.run.planning import KeptPlans, Planner
 from et_sim.run.workers import WorkerEndedError, WorkerPool, pickled
 from et_sim.sweeps.axes import Values
 from et_sim.sweeps.journal import Finished
-from et_sim.sweeps.space import Inputs, Space, Workshop
+from et_sim.sweeps.months import figures_of_months
+from et_sim.sweeps.space import GivenWorkload, Inputs, Space, Workshop
 from et_sim.tables.summary import Notice
 from et_sim.tables.sweep_tables import MADE_OF, OF_SAMPLES, OF_STEPS
 from et_sim.timeline.network_load import bottleneck
@@ -96,17 +97,23 @@ def evaluate(
     try:
         options = inputs.options
         if is_serving(inputs.workload):
-            if options.samples is not None:
-                raise UsageError('"samples" are of a step, and requests are served', remedy="leave it out")
+            if options.samples is not None or inputs.long_job is not None:
+                raise UsageError(
+                    '"samples" and "goodput" are of a step, and requests are served', remedy="leave them out"
+                )
             return _evaluate_serving(inputs, workshop, options, save)
         workload = workshop.workload(inputs)
         result = execute(workload, options, planner=planner)
+        row = figures(result)
+        if inputs.long_job is not None and result.is_complete:
+            recipe = None if isinstance(inputs.workload, GivenWorkload) else inputs.recipe
+            row |= figures_of_months(inputs.long_job, result, inputs.machine, recipe, workshop.folder)
     except EtSimError as error:
         return refused(error)
     if save is not None:
         Path(save).parent.mkdir(parents=True, exist_ok=True)
         result.save(save)
-    return figures(result)
+    return row
 
 
 def _evaluate_serving(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, InputError
@@ -29,6 +29,7 @@ from et_sim.run.simulation import is_layer_file
 from et_sim.sweeps.axes import SweepAxis, Values
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
 from et_sim.sweeps.fields import WORDS, InputField, check_field, with_value
+from et_sim.sweeps.months import LongJob, long_job_of
 from et_sim.sweeps.spec import Sweep
 from et_sim.trace import Workload, read_workload
 from et_sim.workloads.training.plan import Plan
@@ -69,6 +70,7 @@ class Inputs(Struct, frozen=True, eq=False):
     profile: str | None
     when_full: str | None = None
     draws: Draws = (None, None)
+    long_job: LongJob | None = None
 
     @property
     def options(self) -> RunOptions:
@@ -103,6 +105,7 @@ class Space(Struct, frozen=True, eq=False):
     profile: str | None
     when_full: str | None
     draws: Draws
+    long_job: LongJob | None
     axes: tuple[SweepAxis, ...]
     loaded: Mapping[tuple[str, str], Loaded] = field(default_factory=dict)  # whole inputs that axes name
 
@@ -126,7 +129,7 @@ class Space(Struct, frozen=True, eq=False):
                 parts[root] = _changed(parts[root], axis.field, value)
         workload = parts.pop("workload")
         named = (words["machine"], model or words["model"], words["profile"], words["when-full"])
-        return Inputs(workload, parts, *named, self.draws)
+        return Inputs(workload, parts, *named, self.draws, self.long_job)
 
     def digest(self, inputs: Inputs, files: NamedFiles) -> str:
         """Return a digest of everything that decides the row of a point."""
@@ -147,6 +150,7 @@ class Space(Struct, frozen=True, eq=False):
                 "profile": inputs.profile,
                 "when-full": inputs.when_full,
                 "draws": inputs.draws,
+                "long job": None if inputs.long_job is None else structs.asdict(inputs.long_job),
                 "files": files.of([contents, made]),
             }
         )
@@ -185,6 +189,7 @@ def open_space(sweep: Sweep) -> Space:
         named.profile,
         named.when_full,
         (named.samples, named.seed),
+        long_job_of(sweep),
         sweep.axes,
         loaded,
     )

@@ -59,6 +59,17 @@ def _texts(meaning: str, **more: Any) -> Any:
     return key(NAMES, meaning, (), becomes=list, **more)
 
 
+class MonthsSpec(Struct, frozen=True):
+    """Months of a long job whose step is that of a point."""
+
+    job: str | dict[str, Any] = key(
+        INPUT, "The job, as of et-sim goodput, without its step: a file, or its keys.", required=True
+    )
+    days: float = real("Days of each month.", 30.0, above_minimum=True, maximum=3660)
+    runs: int = count("Months to draw.", 100, minimum=1, maximum=1_000_000)
+    seed: int = count("The seed of the draws.", 0)
+
+
 class BaseSpec(Struct, frozen=True):
     """The run that axes change."""
 
@@ -78,6 +89,11 @@ class BaseSpec(Struct, frozen=True):
         maximum=MOST_SAMPLES,
     )
     seed: int | None = count("The seed of the samples, which all points share.", None, needs="samples")
+    goodput: MonthsSpec | None = section(
+        "Months of a long job with the step of each point, for `goodput` and `kept_tokens`.",
+        None,
+        of=MonthsSpec,
+    )
 
 
 class AxisSpec(Struct, frozen=True):
