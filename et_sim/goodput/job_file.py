@@ -160,10 +160,15 @@ class MemorySpec(Struct, frozen=True):
     """Checkpoints in the memory of peers."""
 
     interval: float = span("Time of steps from one to the next.", required=True, above_minimum=True)
-    stall: float = span("Time for which steps stand still.", 0.0)
+    stall: float | None = span(
+        "Time by which they lengthen a step; without the key: that of a simulated step beside which they go "
+        "to other nodes, with `workload`, else 0.",
+        None,
+    )
     load: float = span("Time to load them.", 0.0)
     copies: int = count(
-        "Copies of each part, on different nodes; as many lost nodes at a time may lose all of them.",
+        "Copies of each part, on its own and on other nodes; as many lost nodes at a time may lose all of "
+        "them.",
         2,
         minimum=1,
     )

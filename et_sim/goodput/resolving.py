@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.documents.keys import Section
 from et_sim.goodput.formulas import best_interval
@@ -28,6 +29,7 @@ SHORTEST_INTERVALS = 1  # steps
 class Resolved(Struct, frozen=True):
     """A job in numbers, with facts about it for the summary."""
 
+    checkpoints: CheckpointSpec
     setting: Setting
     write_seconds: float
     bytes: int | None
@@ -37,6 +39,7 @@ class Resolved(Struct, frozen=True):
 def resolve(job: JobSpec, step: JobStep, place: Section) -> Resolved:
     """Return the setting of a job."""
     parts = _parts(job, step, place)
+    job = _with_stall(job, step)
     write, size = _write_seconds(job.checkpoints, step, place)
     load = job.recovery.load
     memory = job.checkpoints.memory
@@ -69,7 +72,17 @@ def resolve(job: JobSpec, step: JobStep, place: Section) -> Resolved:
     )
     interval = job.checkpoints.interval
     first = first_interval(setting, job.checkpoints, write) if interval is None else interval
-    return Resolved(with_interval(setting, job.checkpoints, write, first), write, size, interval is not None)
+    first_setting = with_interval(setting, job.checkpoints, write, first)
+    return Resolved(job.checkpoints, first_setting, write, size, interval is not None)
+
+
+def _with_stall(job: JobSpec, step: JobStep) -> JobSpec:
+    """Return the job with the time by which copies in memory lengthen a step."""
+    memory = job.checkpoints.memory
+    if memory is None or memory.stall is not None:
+        return job
+    memory = replace(memory, stall=step.copy_stall)
+    return replace(job, checkpoints=replace(job.checkpoints, memory=memory))
 
 
 def _parts(job: JobSpec, step: JobStep, place: Section) -> tuple[Part, ...]:
@@ -84,8 +97,6 @@ def _parts(job: JobSpec, step: JobStep, place: Section) -> tuple[Part, ...]:
 
 def with_interval(setting: Setting, spec: CheckpointSpec, write: float, interval: float) -> Setting:
     """Return the setting with another interval between checkpoints in storage, in whole steps."""
-    from msgspec.structs import replace
-
     is_asynchronous = spec.how == ASYNCHRONOUS
     stall = spec.stall if spec.stall is not None else (0.0 if is_asynchronous else write)
     lag = write if is_asynchronous else 0.0
@@ -97,6 +108,7 @@ def with_interval(setting: Setting, spec: CheckpointSpec, write: float, interval
         return replace(setting, cycle=Cycle(steps, storage_stall=stall, lag=lag))
     inner = min(_whole_steps(memory.interval, setting.step), steps)
     copies = max(round(steps / inner), 1)
+    assert memory.stall is not None  # of a resolved job
     cycle = Cycle(inner, copies, memory.stall, stall, lag, survives=memory.copies - 1)
     return replace(setting, cycle=cycle)
 

@@ -16,6 +16,7 @@ from et_sim import api
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import NS_PER_SECOND
 from et_sim.documents.keys import Section
+from et_sim.goodput.copies import with_copies
 from et_sim.goodput.job_file import HALVES, SLOWS, JobSpec
 from et_sim.machine.presets import preset
 from et_sim.recipes.recipe import for_machine, is_language_model, make, model_and_plan
@@ -46,6 +47,7 @@ class JobStep(Struct, frozen=True):
     fewer: tuple[tuple[float, float], ...] = ()  # step and share of tokens with 1, 2, … replicas less
     slow: float = 0.0  # with a slow node; 0: not needed
     half_link: float = 0.0  # where a GPU has half of its bandwidth between nodes
+    copy_stall: float = 0.0  # by which copies of a checkpoint into the memory of other nodes lengthen a step
     notes: tuple[str, ...] = ()
 
     @property
@@ -60,12 +62,21 @@ class Simulator(Struct):
     known: Known = field(default_factory=dict)
     simulated: int = 0
 
-    def nanoseconds(self, workload: Any, options: RunOptions, inputs: Mapping[str, Any], folder: Path) -> int:
+    def nanoseconds(
+        self,
+        workload: Any,
+        options: RunOptions,
+        inputs: Mapping[str, Any],
+        folder: Path,
+        copies: tuple[int, int, int] | None = None,  # arguments of `with_copies`
+    ) -> int:
         """Return the time of a step with these inputs."""
         text = json.dumps({**inputs, "et_sim": __version__}, sort_keys=True, default=str)
         key = hashlib.sha256(text.encode()).hexdigest()[:16]
         if key not in self.known:
             made = make(workload, folder) if isinstance(workload, Mapping) else workload
+            if copies is not None:
+                made = with_copies(made, *copies)
             result = api.execute(made, options)
             if not result.is_complete:
                 stall = result.stall
@@ -102,6 +113,8 @@ def _unsimulated(
     a node.
     """
     found: dict[str, Any] = {"notes": (), "half_link": HALF_LINK_AT_MOST * step.seconds, **simulated}
+    if job.checkpoints.memory is not None and job.checkpoints.memory.stall is None:
+        found["notes"] += ("copies in memory were not simulated: they do not lengthen a step",)
     if _has(HALVES, job) and "half_link" not in simulated:
         found["notes"] += ("a link was not simulated with half of its bandwidth: steps take twice as long",)
     if _has(SLOWS, job) and "slow" not in simulated:
@@ -202,11 +215,13 @@ def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
             remedy="correct one of them",
         )
 
-    def seconds(of: Mapping[str, Any], ranks: int, **changed: Any) -> float:
+    def seconds(
+        of: Mapping[str, Any], ranks: int, copies: tuple[int, int, int] | None = None, **changed: Any
+    ) -> float:
         name = f"{known.name}:{ranks}{known.options}"
         options = RunOptions(machine=name, when_full=job.when_full, **changed)
-        inputs = {"workload": of, "machine": name, "when_full": job.when_full, **changed}
-        return simulator.nanoseconds(of, options, inputs, folder) / NS_PER_SECOND
+        inputs = {"workload": of, "machine": name, "when_full": job.when_full, "copies": copies, **changed}
+        return simulator.nanoseconds(of, options, inputs, folder, copies) / NS_PER_SECOND
 
     fewer = [
         seconds(_with_fewer(recipe, plan, missing), plan.ranks // plan.data * (plan.data - missing))
@@ -220,6 +235,11 @@ def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
     healthy = seconds(recipe, plan.ranks)
     states = {"half_link": HALF_LINK_AT_MOST * healthy}
     states |= _simulated(job, known.node, known.system, known.network, degraded)
+    size, memory = checkpoint_bytes(model, plan), job.checkpoints.memory
+    if memory is not None and memory.stall is None and plan.ranks > known.node and memory.copies > 1:
+        part = -(-(job.checkpoints.bytes or size) // plan.ranks)
+        copies = part, min(memory.copies - 1, plan.ranks // known.node - 1), known.node
+        states["copy_stall"] = max(seconds(recipe, plan.ranks, copies) - healthy, 0.0)
     costs = known.system.get("costs", {})
     return JobStep(
         healthy,
@@ -227,7 +247,7 @@ def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
         plan.ranks,
         known.node,
         f"{model.name} on {known.text}",
-        bytes=checkpoint_bytes(model, plan),
+        bytes=size,
         price=costs.get("price-per-hour"),
         currency=costs.get("currency", "USD"),
         replicas=plan.data,

@@ -48,10 +48,15 @@ def long_job_of(sweep: Sweep) -> LongJob | None:
         )
     job, _, _ = read_spec({**content, STEP: 1, TOKENS: 1, GPUS: 1}, place)
     degraded = [part.name for part in job.failures.parts if part.effect in (SLOWS, HALVES)]
-    if degraded or job.elastic:
-        what = f'the part "{degraded[0]}" slows steps' if degraded else 'key "elastic" has fewer replicas'
+    memory = job.checkpoints.memory
+    refused = [f'the part "{name}" slows steps' for name in degraded]
+    if job.elastic:
+        refused.append('key "elastic" has fewer replicas')
+    if memory is not None and memory.stall is None:
+        refused.append('key "memory" without "stall" has copies beside a step')
+    if refused:
         raise InputError(
-            f"{what}, which is not simulated for points",
+            f"{refused[0]}, which is not simulated for points",
             place=place,
             remedy="leave it out, and give it to et-sim goodput for the best point",
         )

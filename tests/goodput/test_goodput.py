@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 
 import et_sim
+from et_sim import TraceBuilder, Workload
 from et_sim.basics.errors import EtSimError
 from et_sim.cli import main
+from et_sim.goodput.copies import with_copies
 from et_sim.goodput.goodput import goodput
 from et_sim.goodput.job_file import seconds_of
 from et_sim.goodput.presets import DAY, PRESETS
@@ -206,6 +208,55 @@ def test_the_step_with_half_of_a_link_is_that_of_a_network_with_half_of_the_link
     assert first.step.half_link == expected.makespan_ns / 1e9
     assert first.step.seconds < first.step.half_link < 2 * first.step.seconds
     assert not first.step.notes
+
+
+def test_copies_beside_a_step_share_its_network() -> None:
+    network = {"topology": ["Switch", "Switch"], "npus_count": [2, 2], "bandwidth": ["450GB/s", "50GB/s"]}
+    machine: dict[str, Any] = {"system": {}, "network": {**network, "latency": [100, 500]}, "model": "flow"}
+
+    def made(peer: int, *, copy: int) -> TraceBuilder:
+        build = TraceBuilder()
+        build.send(peer, 1 << 20, after=[])
+        build.receive(peer, 1 << 20, after=[])
+        build.compute("work", micros=200)
+        if copy:
+            build.send(peer, copy, 7, after=[])
+            build.receive(peer, copy, 7, after=[])
+        return build
+
+    alone = Workload((made(2, copy=0).build(),), np.zeros(4, np.int32), relative_peers=(True,))
+    times = []
+    for copy in (1 << 18, 1 << 26):
+        together = Workload.of([made((rank + 2) % 4, copy=copy).build() for rank in range(4)])
+        expected = et_sim.simulate(together, **machine).makespan_ns
+        assert et_sim.simulate(with_copies(alone, copy, 1, 2), **machine).makespan_ns == expected
+        times.append(expected)
+    assert times[0] == et_sim.simulate(alone, **machine).makespan_ns == 200_000
+    assert times[1] > ((1 << 26) + (1 << 20)) / 50
+
+
+@pytest.mark.deep
+def test_copies_in_memory_stand_still_for_the_time_by_which_they_lengthen_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    memory = {"interval": "1min", "load": "5s"}
+    checkpoints = {"how": "asynchronous", "bytes": "64GB", "memory": memory}
+    job = {**JOB, "workload": SMALL, "machine": "h100-dgx:16", "checkpoints": checkpoints}
+    job = {name: value for name, value in job.items() if name not in ("step", "tokens-of-step", "gpus")}
+    found = months_of(job)
+    workload = make(SMALL, tmp_path)
+    alone, beside = (
+        et_sim.simulate(made, machine="h100-dgx:16").makespan_ns
+        for made in (workload, with_copies(workload, 64_000_000_000 // 16, 1, 8))
+    )
+    assert 0.05 < found.step.copy_stall == pytest.approx((beside - alone) / 1e9)
+    stated = {**checkpoints, "memory": {**memory, "stall": found.step.copy_stall}}
+    same = months_of({**job, "checkpoints": stated})
+    assert same.outcome.goodput.tolist() == found.outcome.goodput.tolist()
+    assert found.outcome.setting.cycle.memory_stall == found.step.copy_stall
+    given = months_of({**JOB, "checkpoints": checkpoints}).summary()
+    assert given["notes"] == ["copies in memory were not simulated: they do not lengthen a step"]
 
 
 def test_a_second_port_is_worth_the_goodput_of_a_job_whose_links_are_halved() -> None:

@@ -278,6 +278,7 @@ def test_months_of_points_are_those_of_their_jobs(tmp_path: Path) -> None:
     [
         ({**LONG, "step": "3s"}, 'the job has "step"'),
         ({**LONG, "elastic": 1}, 'key "elastic" has fewer replicas, which is not simulated'),
+        ({**LONG, "checkpoints": {"memory": {"interval": "1min"}, "bytes": 1}}, 'without "stall"'),
         ({**LONG, "spare": {}}, '"spare"'),
         ("none.yml", "there is no such file"),
     ],
