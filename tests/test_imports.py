@@ -103,6 +103,7 @@ ALLOWED: dict[str, set[str]] = {
         "recipes",
         "tables",
         "timeline",
+        "trace",
         "views",
         "workloads",
     },

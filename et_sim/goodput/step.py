@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +19,7 @@ from et_sim.basics.units import NS_PER_SECOND
 from et_sim.documents.keys import Section
 from et_sim.goodput.copies import with_copies
 from et_sim.goodput.job_file import HALVES, SLOWS, JobSpec
-from et_sim.machine.presets import preset
+from et_sim.machine.presets import Preset, preset
 from et_sim.recipes.recipe import for_machine, is_language_model, make, model_and_plan
 from et_sim.run.options import RunOptions
 from et_sim.version import __version__
@@ -29,6 +30,7 @@ from et_sim.workloads.training.plan import Plan
 
 GPUS_OF_NODE = 8  # without a machine by name
 HALF_LINK_AT_MOST = 2.0  # times a step, if each message on the link takes twice as long
+Copies = tuple[int, int, int]  # bytes, copies and distance of `with_copies`
 Known = dict[str, int]  # simulated steps by the digest of their inputs, in ns
 
 
@@ -68,7 +70,7 @@ class Simulator(Struct):
         options: RunOptions,
         inputs: Mapping[str, Any],
         folder: Path,
-        copies: tuple[int, int, int] | None = None,  # arguments of `with_copies`
+        copies: Copies | None = None,
     ) -> int:
         """Return the time of a step with these inputs."""
         text = json.dumps({**inputs, "et_sim": __version__}, sort_keys=True, default=str)
@@ -107,20 +109,21 @@ def _has(effect: str, job: JobSpec) -> bool:
 
 
 def _unsimulated(
-    job: JobSpec, step: JobStep, simulated: Mapping[str, float] = MappingProxyType({})
+    job: JobSpec, step: JobStep, simulated: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
     """Return degraded states, as far as they were not simulated: the slow node sets the pace; each replica is
     a node.
     """
     found: dict[str, Any] = {"notes": (), "half_link": HALF_LINK_AT_MOST * step.seconds, **simulated}
-    if job.checkpoints.memory is not None and job.checkpoints.memory.stall is None:
+    memory = job.checkpoints.memory
+    if memory is not None and memory.stall is None and "copy_stall" not in simulated:
         found["notes"] += ("copies in memory were not simulated: they do not lengthen a step",)
     if _has(HALVES, job) and "half_link" not in simulated:
         found["notes"] += ("a link was not simulated with half of its bandwidth: steps take twice as long",)
     if _has(SLOWS, job) and "slow" not in simulated:
         found["slow"] = step.seconds * job.failures.slower
         found["notes"] += ("a slow node was not simulated: steps take `slower` times as long",)
-    if job.elastic:
+    if job.elastic and "fewer" not in simulated:
         replicas = max(step.replicas, step.nodes if step.replicas == 1 else 1)
         found["fewer"] = _shares([step.seconds] * job.elastic, replicas)
         found["notes"] += ("fewer replicas were not simulated: steps take as long, and a replica is a node",)
@@ -214,35 +217,10 @@ def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
             place=place.at("machine"),
             remedy="correct one of them",
         )
-
-    def seconds(
-        of: Mapping[str, Any], ranks: int, copies: tuple[int, int, int] | None = None, **changed: Any
-    ) -> float:
-        name = f"{known.name}:{ranks}{known.options}"
-        options = RunOptions(machine=name, when_full=job.when_full, **changed)
-        inputs = {"workload": of, "machine": name, "when_full": job.when_full, "copies": copies, **changed}
-        return simulator.nanoseconds(of, options, inputs, folder, copies) / NS_PER_SECOND
-
-    fewer = [
-        seconds(_with_fewer(recipe, plan, missing), plan.ranks // plan.data * (plan.data - missing))
-        for missing in range(1, min(job.elastic, plan.data - 1) + 1)
-    ]
-
-    def degraded(system: Mapping[str, Any], network: Mapping[str, Any]) -> float:
-        parts = (("system", system, known.system), ("network", network, known.network))
-        return seconds(recipe, plan.ranks, **{name: now for name, now, usual in parts if now is not usual})
-
-    healthy = seconds(recipe, plan.ranks)
-    states = {"half_link": HALF_LINK_AT_MOST * healthy}
-    states |= _simulated(job, known.node, known.system, known.network, degraded)
-    size, memory = checkpoint_bytes(model, plan), job.checkpoints.memory
-    if memory is not None and memory.stall is None and plan.ranks > known.node and memory.copies > 1:
-        part = -(-(job.checkpoints.bytes or size) // plan.ranks)
-        copies = part, min(memory.copies - 1, plan.ranks // known.node - 1), known.node
-        states["copy_stall"] = max(seconds(recipe, plan.ranks, copies) - healthy, 0.0)
-    costs = known.system.get("costs", {})
-    return JobStep(
-        healthy,
+    seconds = partial(_seconds_of_recipe, job, known, simulator, folder)
+    costs, size = known.system.get("costs", {}), checkpoint_bytes(model, plan)
+    step = JobStep(
+        seconds(recipe, plan.ranks),
         tokens_of(model, plan),
         plan.ranks,
         known.node,
@@ -251,9 +229,47 @@ def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
         price=costs.get("price-per-hour"),
         currency=costs.get("currency", "USD"),
         replicas=plan.data,
-        fewer=_shares(fewer, plan.data),
-        **states,
     )
+
+    def degraded(system: Mapping[str, Any], network: Mapping[str, Any]) -> float:
+        parts = (("system", system, known.system), ("network", network, known.network))
+        return seconds(recipe, plan.ranks, **{name: now for name, now, usual in parts if now is not usual})
+
+    simulated: dict[str, Any] = {**_simulated(job, known.node, known.system, known.network, degraded)}
+    fewer = [
+        seconds(_with_fewer(recipe, plan, missing), plan.ranks // plan.data * (plan.data - missing))
+        for missing in range(1, min(job.elastic, plan.data - 1) + 1)
+    ]
+    simulated["fewer"] = _shares(fewer, plan.data)
+    if copies := _copies(job, step, size):
+        simulated["copy_stall"] = max(seconds(recipe, plan.ranks, copies) - step.seconds, 0.0)
+    return replace(step, **_unsimulated(job, step, simulated))
+
+
+def _seconds_of_recipe(
+    job: JobSpec,
+    known: Preset,
+    simulator: Simulator,
+    folder: Path,
+    recipe: Mapping[str, Any],
+    ranks: int,
+    copies: Copies | None = None,
+    **changed: Any,
+) -> float:
+    name = f"{known.name}:{ranks}{known.options}"
+    options = RunOptions(machine=name, when_full=job.when_full, **changed)
+    inputs = {"workload": recipe, "machine": name, "when_full": job.when_full, "copies": copies, **changed}
+    return simulator.nanoseconds(recipe, options, inputs, folder, copies) / NS_PER_SECOND
+
+
+def _copies(job: JobSpec, step: JobStep, size: int) -> Copies | None:
+    """Return the messages of copies in memory, if their time is to be simulated and there are other nodes."""
+    memory = job.checkpoints.memory
+    others = step.nodes - 1
+    if memory is None or memory.stall is not None or not others or memory.copies == 1:
+        return None
+    part = -(-(job.checkpoints.bytes or size) // step.gpus)
+    return part, min(memory.copies - 1, others), step.gpus_of_node
 
 
 def checkpoint_bytes(model: Model, plan: Plan) -> int:
