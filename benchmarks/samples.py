@@ -18,6 +18,7 @@ from stragglers import JOB
 from et_sim.cli import main
 from et_sim.machine.presets import preset
 from et_sim.run.options import RunOptions
+from et_sim.run.simulation import prepare
 from et_sim.samples.study import Sampler
 
 SAMPLES = {"machine": 20, "node": 3, "rank": 1}
@@ -39,7 +40,8 @@ def measure(shared: str) -> None:
         system = {**preset("h100-dgx:1024").system, "variation": [entry]}
         options = RunOptions(system=system, machine="h100-dgx:1024")
         begin = time.process_time()
-        sampler = Sampler(f"{job}.workload.json", options, 1)
+        given = f"{job}.workload.json"
+        sampler = Sampler(given, options, prepare(given, options))
         planned = time.process_time()
         first = sampler.sample(0)  # makes tables that later samples keep
         kept = time.process_time()

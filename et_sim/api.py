@@ -22,7 +22,15 @@ from et_sim.machine.system import peaks_of, powered_devices
 from et_sim.machine.system_parts import CAPACITY, TRACKS
 from et_sim.network.registry import as_named, check_model, ways_of_messages
 from et_sim.plan.spilled import moved_in
-from et_sim.run.options import DEFAULTS, INSTEAD, MACHINE, NAMES, RunOptions, described_for_python
+from et_sim.run.options import (
+    DEFAULTS,
+    INSTEAD,
+    MACHINE,
+    NAMES,
+    RunOptions,
+    check_samples,
+    described_for_python,
+)
 from et_sim.run.planning import Planner
 from et_sim.run.result import Result
 from et_sim.run.simulation import (
@@ -91,6 +99,8 @@ def simulate(workload: Given, options: RunOptions) -> Result:
     `workload` is a trace prefix or a `Workload`, or several jobs: a job file, or a dict with its keys. The
     machine's parts are file paths, or dicts with the files' keys. `detail` names further recordings:
     "phases", "messages", "links", "ports" or "path", or several of them in a list or separated by commas.
+    With `samples`, `result.samples.step_ns` has the time of the step in each sample, and
+    `result.samples.summary()` its percentiles, causes and blame.
     Raises `StallError` if some rank cannot finish and `OutOfMemoryError` if one needs more memory than it has
     (their `report` explains the cause), and another `EtSimError` for invalid input.
     """
@@ -120,11 +130,13 @@ def execute(
     """Simulate a run; return it even if ranks never finish.
 
     `output_filter` selects the part of the run that will be written: ranks that the run does not have are
-    refused at once. `change` modifies the machine that was read. `planner` may keep the plans of runs.
+    refused at once. `change` modifies the machine that was read, and excludes samples. `planner` may keep the
+    plans of runs.
     """
     watch = watch or NoWatcher()
     check_model(options.model)
     details = details_of(options.detail)
+    check_samples(options)
     if not isinstance(workload, str | Path | Workload | Mapping):
         raise UsageError(
             f"a workload cannot be a {type(workload).__name__}",
@@ -135,6 +147,13 @@ def execute(
     machine, layer_file = task.machine, task.layer_file
     chosen = task.network_model()
     output_filter.check_ranks(task.workload.ranks)
+    sampler = None
+    if options.samples is not None:
+        from et_sim.samples.study import Sampler
+
+        assert change is unchanged  # other processes read the machine anew
+        watch.stage("planning samples")
+        sampler = Sampler(workload, options, task)
     recorder = Recorder(
         causal_events=CausalEvents() if PATH in details else None,
         phases=Phases() if PHASES in details or layer_file is not None else None,
@@ -201,6 +220,8 @@ def execute(
         manifest["warnings"].append({"place": "", "key": "", "text": too_much.sentence})
     if text := doubt(result.explained, is_changed=is_changed(outcome, task.workload, machine.system)):
         manifest["warnings"].append({"place": _base(task.workload.source), "key": "", "text": text})
+    if sampler is not None and result.is_complete:
+        result.samples = sampler.study(result, watch)
     return result
 
 

@@ -52,8 +52,8 @@ from et_sim.machine.topology.listed import ListedLink
 from et_sim.machine.transports import Credits, LogGops, Marking
 from et_sim.machine.variation import MixturePart, Variation
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
+from et_sim.recipes.recipe import recipe_keys
 from et_sim.sweeps.axes import Range
-from et_sim.sweeps.recipes import recipe_keys
 from et_sim.sweeps.spec import AxisSpec, BaseSpec, SampleSpec, SearchSpec, SweepSpec
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.manifest import Manifest, Template

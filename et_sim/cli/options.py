@@ -57,6 +57,8 @@ class SimulationOptions(MachineOptions):
     retime: Annotated[bool, HELP["retime"]] = False
     isolated: Annotated[bool, HELP["isolated"]] = False
     detail: Annotated[Sequence[str] | None, HELP["detail"]] = None
+    samples: Annotated[int | None, HELP["samples"], "N"] = None
+    seed: Annotated[int | None, HELP["seed"], "N"] = None
 
 
 class _Sized(Protocol):

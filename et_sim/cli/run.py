@@ -32,12 +32,6 @@ class Options(SimulationOptions):
     ranks: Annotated[str | None, 'write the rows of these ranks only, such as "0-3,6"'] = None
     window: Annotated[str | None, "write the rows of this time only: 10ms:20ms", "FROM:TO"] = None
     compress: Annotated[str, "lz4 (default), zstd or none", "HOW"] = "lz4"
-    samples: Annotated[
-        int | None,
-        'also simulate so many samples of the step, with random times by "variation" of the system file',
-        "N",
-    ] = None
-    seed: Annotated[int | None, "seed of the samples (default: 0)", "N"] = None
     json: Annotated[bool, "print the content of summary.json"] = False
 
 
@@ -46,7 +40,6 @@ def run(options: Options) -> int:
     from et_sim.timeline import OutputFilter, check_target
 
     names = _models(options)
-    samples = _samples(options)
     target = options.out or Path(f"{_name(options.workload)}.run")
     if names:
         from et_sim.cli.simulating import check_ladder
@@ -69,30 +62,7 @@ def run(options: Options) -> int:
         )
     from et_sim.cli.simulating import simulate_into
 
-    return simulate_into(
-        target,
-        options.workload,
-        wanted,
-        as_json=options.json,
-        output_filter=output_filter,
-        samples=samples,
-    )
-
-
-def _samples(options: Options) -> tuple[int, int] | None:
-    """Return the number of samples and their seed, if there are any."""
-    from et_sim.basics.errors import UsageError
-
-    if options.samples is None and options.seed is None:
-        return None
-    from et_sim.samples.study import check_samples
-
-    check_samples(options.samples, options.seed)
-    if options.samples is None:
-        return None
-    if options.network_models is not None:
-        raise UsageError("--samples are of one network model", remedy="leave --network-models out")
-    return options.samples, options.seed or 0
+    return simulate_into(target, options.workload, wanted, as_json=options.json, output_filter=output_filter)
 
 
 def _name(workload: str) -> str:
@@ -115,4 +85,6 @@ def _models(options: Options) -> list[str]:
         raise UsageError(
             "--network-model and --network-models are both given", remedy="leave one of them out"
         )
+    if options.samples is not None:
+        raise UsageError("--samples are of one network model", remedy="leave --network-models out")
     return models_named(options.network_models)

@@ -32,17 +32,11 @@ def simulate_into(
     *,
     as_json: bool,
     output_filter: OutputFilter | None = None,
-    samples: tuple[int, int] | None = None,
 ) -> int:
-    """Simulate into a directory; a stalled run is also written and explained, with status 1.
-
-    `samples` are the number of samples of the step, and their seed.
-    """
+    """Simulate into a directory; a stalled run is also written and explained, with status 1."""
     from et_sim.timeline import OutputFilter
 
-    result, status = simulated_into(
-        target, workload, options, output_filter or OutputFilter(), set(), samples
-    )
+    result, status = simulated_into(target, workload, options, output_filter or OutputFilter(), set())
     with printing(status):
         if as_json:
             print(indented(result.summary()))
@@ -52,7 +46,7 @@ def simulate_into(
 
             del result  # it may take most of the memory, and is on disk
             show(view_text("summary", target))
-            if samples is not None:
+            if options.samples is not None:
                 print()
                 show(view_text("samples", target))
             print(f"\nwritten to {target}; look closer with: et-sim inspect {in_shell(target)}")
@@ -65,7 +59,6 @@ def simulated_into(
     options: RunOptions,
     output_filter: OutputFilter,
     reported: set[str],
-    samples: tuple[int, int] | None = None,
 ) -> tuple[Result, int]:
     """Simulate and write; a stall, and warnings that are not in `reported`, go to stderr.
 
@@ -76,16 +69,8 @@ def simulated_into(
     from et_sim.timeline import write_run
 
     with Progress() as progress:
-        sampler = None
-        if samples is not None:
-            from et_sim.samples.study import Sampler
-
-            progress.stage("planning samples")
-            sampler = Sampler(workload, options, samples[1])
         result = api.execute(workload, options, watch=progress, output_filter=output_filter)
         stall = result.stall
-        if sampler is not None and samples is not None and result.is_complete:
-            result.samples = sampler.study(result, samples[0], progress)
         progress.stage("adding up and writing")
         write_run(result, target, stall.as_dict() if stall else None, output_filter)
     for notice in result.manifest["warnings"]:

@@ -14,7 +14,7 @@ from et_sim.goodput.formulas import spares_for
 from et_sim.goodput.months import Months, follow, follow_each
 from et_sim.goodput.presets import DAY
 from et_sim.goodput.resolving import Resolved, with_interval
-from et_sim.goodput.setting import LOSSES, Loss, Setting
+from et_sim.goodput.setting import LOSSES, Loss, Part, Setting
 
 PERCENTS = (5, 10, 50, 90, 95)
 SHOWN = (10, 50, 90)  # months that are drawn
@@ -145,10 +145,19 @@ def _changes(setting: Setting, compare: _Comparison, storage: Callable[[float], 
         setting, recovery=replace(recovery, drain=recovery.drain / 2)
     )
     before, *of_each = compare.goodput([setting, *changed.values()])
+    ported = replace(setting, parts=tuple(_with_second_port(part, setting) for part in setting.parts))
+    if ported != setting:
+        changed["a second port for each GPU"] = ported
+        of_each += [*compare.goodput([ported])]
     return [
         Change(name, float(after.mean()), *_mean_and_error(after - before))
         for name, after in zip(changed, of_each, strict=True)
     ]
+
+
+def _with_second_port(part: Part, setting: Setting) -> Part:
+    """Return a part whose failures leave half of a GPU's bandwidth, until its node is replaced."""
+    return replace(part, slow_step=setting.half_link_step) if part.is_link else part
 
 
 def _faster_storage(setting: Setting, checkpoints: Any, write: float, factor: float) -> Setting:

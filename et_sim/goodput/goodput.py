@@ -49,5 +49,5 @@ def _months(
             remedy=f"the limit is {MOST_EVENTS:,}: give fewer runs or days, or lower rates",
         )
     goal = 0.0 if job.tokens is None else job.tokens / step.tokens
-    outcome = evaluate(resolved, job.checkpoints, days, runs, seed, goal)
+    outcome = evaluate(resolved, resolved.checkpoints, days, runs, seed, goal)
     return Goodput(job, step, outcome, remarks, simulator.known)

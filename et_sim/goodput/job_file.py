@@ -17,6 +17,7 @@ from et_sim.documents.kinds import (
     SIZE,
     choice,
     count,
+    flag,
     number,
     of_type,
     section,
@@ -29,7 +30,7 @@ from et_sim.machine.texts import parse_yaml
 _SECONDS = {"s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d{1,2})?|\.\d+)\s*([a-z]+)\s*", re.ASCII)
 LONGEST = 1e10
-ENDS, SLOWS, CORRUPTS = "stops", "slows", "corrupts"
+ENDS, SLOWS, HALVES, CORRUPTS = "stops", "slows", "halves-link", "corrupts"
 SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
 
 
@@ -79,10 +80,16 @@ class PartSpec(Struct, frozen=True):
     detection: float | None = span("Time until the failure is noticed.", None)
     repair: float | None = span("Time until the nodes are usable again.", None)
     effect: str | None = choice(
-        "The effect: the step stops; it is slower by `slower` until the node is replaced after `detection`; "
-        "or it computes wrong values until `detection`, and goes back to a checkpoint from before.",
+        "The effect: the step stops; the kernels of a node, or a GPU's link between nodes (by half), are "
+        "slower until the node is replaced after `detection`; or it computes wrong values until `detection`, "
+        "and goes back to a checkpoint from before.",
         None,
-        choices=(ENDS, SLOWS, CORRUPTS),
+        choices=(ENDS, SLOWS, HALVES, CORRUPTS),
+    )
+    is_link: bool | None = flag(
+        "On: a second port for each GPU would leave half of its bandwidth after a failure.",
+        None,
+        name="link",
     )
 
 
@@ -153,10 +160,15 @@ class MemorySpec(Struct, frozen=True):
     """Checkpoints in the memory of peers."""
 
     interval: float = span("Time of steps from one to the next.", required=True, above_minimum=True)
-    stall: float = span("Time for which steps stand still.", 0.0)
+    stall: float | None = span(
+        "Time by which they lengthen a step; without the key: that of a simulated step beside which they go "
+        "to other nodes, with `workload`, else 0.",
+        None,
+    )
     load: float = span("Time to load them.", 0.0)
     copies: int = count(
-        "Copies of each part, on different nodes; as many lost nodes at a time may lose all of them.",
+        "Copies of each part, on its own and on other nodes; as many lost nodes at a time may lose all of "
+        "them.",
         2,
         minimum=1,
     )
@@ -256,6 +268,11 @@ class JobSpec(Struct, frozen=True):
 
 def read_job(path: Path) -> tuple[JobSpec, Section, Remarks]:
     """Return the job of a file, its section, and remarks on it."""
+    return read_spec(content_of(path), str(path))
+
+
+def content_of(path: Path) -> dict[str, Any]:
+    """Return the keys of a file, unchecked."""
     try:
         content = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
@@ -268,7 +285,7 @@ def read_job(path: Path) -> tuple[JobSpec, Section, Remarks]:
         raise InputError(
             "is no description of a job", place=str(path), remedy='give it the keys "run" and "failures"'
         )
-    return read_spec(parsed, str(path))
+    return parsed
 
 
 def read_spec(content: dict[str, Any], place: str = "<job>") -> tuple[JobSpec, Section, Remarks]:

@@ -66,6 +66,7 @@ class _State:
         self.is_corrupt = np.zeros(months, np.bool_)
         self.cleared = zero.copy() - 1.0  # when the last corruption was undone
         self.eviction = np.full(months, np.inf)  # of a slow node
+        self.slow_step = zero.copy()  # with this node
         self.evicted_part = np.zeros(months, np.int32)
         self.owner = np.full(months, len(setting.parts), np.int32)  # the part that caused the restart
 
@@ -108,7 +109,7 @@ class _Follower:
         self._nodes_of = np.array([*(part.nodes for part in every), 0])
         self._detection_of = np.array([*(part.detection for part in every), 0.0])
         self._repair_of = np.array([*(part.repair for part in every), 0.0])
-        self._slows = np.array([*(part.slows for part in every), False])
+        self._slow_step = np.array([*(part.slow_step for part in every), 0.0])
         self._corrupts = np.array([*(part.corrupts for part in every), False])
         lengths = [(setting.step, 1.0), *setting.fewer]
         self._step_with, self._share_with = (np.array(values) for values in zip(*lengths, strict=True))
@@ -224,7 +225,7 @@ class _Follower:
         part, since = self._events.part[rows, number], self._events.since[rows, number]
         self._next[rows] += 1
         is_planned = part == len(self._setting.parts)
-        is_detection, corrupts, slows = since >= 0, self._corrupts[part], self._slows[part]
+        is_detection, corrupts, slows = since >= 0, self._corrupts[part], self._slow_step[part] > 0
         begins = corrupts & ~is_detection
         self._corrupt(rows[begins], now[begins])
         self._slow(rows[slows], now[slows], part[slows])
@@ -251,10 +252,10 @@ class _Follower:
         is_new = ~np.isfinite(state.eviction[rows])
         rows, now, part = rows[is_new], now[is_new], part[is_new]
         state.eviction[rows] = now + self._detection_of[part]
-        state.evicted_part[rows] = part
+        state.evicted_part[rows], state.slow_step[rows] = part, self._slow_step[part]
         is_training = now > state.begin[rows]
         training, at = rows[is_training], now[is_training]
-        slower = np.maximum(state.step, self._setting.slow_step)
+        slower = np.maximum(state.step, state.slow_step)
         if len(training):
             done = self._trained(training, at)
             cycle, before = self._cycles.of(training), state.step[training]
@@ -355,7 +356,7 @@ class _Follower:
         if not len(rows):
             return
         state = self._state
-        state.eviction[rows] = np.inf
+        state.eviction[rows], state.slow_step[rows] = np.inf, 0.0
         part = state.evicted_part[rows]
         self._restart(rows, now, part, self._save(rows, now), self._nodes_of[part])
 
@@ -398,7 +399,5 @@ class _Follower:
         """Set the time of a step, and its share of tokens, by missing and slow nodes."""
         state = self._state
         absent = state.nodes.absent()[rows]
-        step = self._step_with[absent]
-        is_slow = np.isfinite(state.eviction[rows])
-        state.step[rows] = np.where(is_slow, np.maximum(step, self._setting.slow_step), step)
+        state.step[rows] = np.maximum(self._step_with[absent], state.slow_step[rows])
         state.share[rows] = self._share_with[absent]

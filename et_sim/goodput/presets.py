@@ -22,6 +22,7 @@ class KnownPart(Struct, frozen=True):
     nodes: int = 1  # that need a repair; an assumption
     effect: str = "stops"
     recalled: bool = False
+    is_link: bool = False  # of one port; an assumption for switches, of which two serve a GPU with two ports
 
 
 class Preset(Struct, frozen=True):
@@ -42,7 +43,7 @@ _LLAMA = (
     KnownPart("gpu", 148),
     KnownPart("hbm", 72),
     KnownPart("software", 54, 0, recalled=True),
-    KnownPart("switch or cable", 35),
+    KnownPart("switch or cable", 35, is_link=True),
     KnownPart("host maintenance", 32, recalled=True),
     KnownPart("gpu sram", 19),
     KnownPart("gpu system processor", 17),

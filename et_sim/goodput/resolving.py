@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.documents.keys import Section
 from et_sim.goodput.formulas import best_interval
-from et_sim.goodput.job_file import ASYNCHRONOUS, CORRUPTS, ENDS, SLOWS, CheckpointSpec, JobSpec, PartSpec
+from et_sim.goodput.job_file import (
+    ASYNCHRONOUS,
+    CORRUPTS,
+    ENDS,
+    HALVES,
+    SLOWS,
+    CheckpointSpec,
+    JobSpec,
+    PartSpec,
+)
 from et_sim.goodput.presets import DAY, PRESETS
 from et_sim.goodput.setting import Cycle, Part, Recovery, Setting
 from et_sim.goodput.step import JobStep
@@ -19,6 +29,7 @@ SHORTEST_INTERVALS = 1  # steps
 class Resolved(Struct, frozen=True):
     """A job in numbers, with facts about it for the summary."""
 
+    checkpoints: CheckpointSpec
     setting: Setting
     write_seconds: float
     bytes: int | None
@@ -28,6 +39,7 @@ class Resolved(Struct, frozen=True):
 def resolve(job: JobSpec, step: JobStep, place: Section) -> Resolved:
     """Return the setting of a job."""
     parts = _parts(job, step, place)
+    job = _with_stall(job, step)
     write, size = _write_seconds(job.checkpoints, step, place)
     load = job.recovery.load
     memory = job.checkpoints.memory
@@ -49,7 +61,7 @@ def resolve(job: JobSpec, step: JobStep, place: Section) -> Resolved:
         cycle=Cycle(1),
         recovery=recovery,
         fewer=step.fewer,
-        slow_step=step.slow,
+        half_link_step=step.half_link,
         early_factor=1.0 if early is None else early.factor,
         early_decay=1.0 if early is None else early.decay,
         hot=job.spares.hot,
@@ -60,7 +72,17 @@ def resolve(job: JobSpec, step: JobStep, place: Section) -> Resolved:
     )
     interval = job.checkpoints.interval
     first = first_interval(setting, job.checkpoints, write) if interval is None else interval
-    return Resolved(with_interval(setting, job.checkpoints, write, first), write, size, interval is not None)
+    first_setting = with_interval(setting, job.checkpoints, write, first)
+    return Resolved(job.checkpoints, first_setting, write, size, interval is not None)
+
+
+def _with_stall(job: JobSpec, step: JobStep) -> JobSpec:
+    """Return the job with the time by which copies in memory lengthen a step."""
+    memory = job.checkpoints.memory
+    if memory is None or memory.stall is not None:
+        return job
+    memory = replace(memory, stall=step.copy_stall)
+    return replace(job, checkpoints=replace(job.checkpoints, memory=memory))
 
 
 def _parts(job: JobSpec, step: JobStep, place: Section) -> tuple[Part, ...]:
@@ -75,8 +97,6 @@ def _parts(job: JobSpec, step: JobStep, place: Section) -> tuple[Part, ...]:
 
 def with_interval(setting: Setting, spec: CheckpointSpec, write: float, interval: float) -> Setting:
     """Return the setting with another interval between checkpoints in storage, in whole steps."""
-    from msgspec.structs import replace
-
     is_asynchronous = spec.how == ASYNCHRONOUS
     stall = spec.stall if spec.stall is not None else (0.0 if is_asynchronous else write)
     lag = write if is_asynchronous else 0.0
@@ -88,6 +108,7 @@ def with_interval(setting: Setting, spec: CheckpointSpec, write: float, interval
         return replace(setting, cycle=Cycle(steps, storage_stall=stall, lag=lag))
     inner = min(_whole_steps(memory.interval, setting.step), steps)
     copies = max(round(steps / inner), 1)
+    assert memory.stall is not None  # of a resolved job
     cycle = Cycle(inner, copies, memory.stall, stall, lag, survives=memory.copies - 1)
     return replace(setting, cycle=cycle)
 
@@ -117,7 +138,7 @@ def _known_parts(job: JobSpec) -> dict[str, PartSpec]:
         return {}
     known = PRESETS[job.failures.preset]
     return {
-        part.name: PartSpec(part.name, known.rate(part), part.nodes, effect=part.effect)
+        part.name: PartSpec(part.name, known.rate(part), part.nodes, effect=part.effect, is_link=part.is_link)
         for part in known.parts
     }
 
@@ -134,15 +155,16 @@ def _merged(known: PartSpec | None, given: PartSpec) -> PartSpec:
 def _part(spec: PartSpec, job: JobSpec, step: JobStep) -> Part:
     """Return a part with the rate of the whole job, and defaults."""
     effect = spec.effect or ENDS
-    detection = job.recovery.detection if effect == ENDS else CORRUPTION_LAG
+    detection = CORRUPTION_LAG if effect in (SLOWS, CORRUPTS) else job.recovery.detection
     return Part(
         spec.name,
         (spec.rate or 0.0) * step.nodes / 1000 / DAY,
         nodes=1 if spec.nodes is None else spec.nodes,
         detection=detection if spec.detection is None else spec.detection,
         repair=REPAIR if spec.repair is None else spec.repair,
-        slows=effect == SLOWS,
+        slow_step={SLOWS: step.slow, HALVES: step.half_link}.get(effect, 0.0),
         corrupts=effect == CORRUPTS,
+        is_link=bool(spec.is_link),
     )
 
 

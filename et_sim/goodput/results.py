@@ -27,7 +27,7 @@ STEPS_KEPT = "steps_ns"  # key of the manifest: simulated steps by the digest of
 NOT_SIMULATED = (
     "variation of steps",
     "failures within a step",
-    "traffic of checkpoints beside that of steps",
+    "traffic of checkpoints to storage beside that of steps",
     "convergence after a corruption",
     "queues of other jobs",
 )
@@ -58,6 +58,8 @@ class Goodput(Struct, frozen=True, eq=False):
                 "nodes": step.nodes,
                 "replicas_less": [list(pair) for pair in step.fewer],
                 "slow_node_seconds": step.slow or None,
+                "half_link_seconds": step.half_link,
+                "copy_seconds": step.copy_stall,
             },
             "goodput": to_builtins(spread(outcome.goodput), str_keys=True),
             "effective": to_builtins(spread(outcome.effective), str_keys=True),

@@ -49,8 +49,9 @@ class Part(Struct, frozen=True):
     nodes: int = 0  # that a failure takes away
     detection: float = 0.0
     repair: float = 0.0
-    slows: bool = False  # steps are slower until the node is replaced
+    slow_step: float = 0.0  # length of steps until the node is replaced; 0: they stop
     corrupts: bool = False  # steps are worthless until it is detected
+    is_link: bool = False  # with a second port, steps would go on
 
 
 class Cycle(Struct, frozen=True):
@@ -85,7 +86,7 @@ class Setting(Struct, frozen=True):
     cycle: Cycle
     recovery: Recovery = Recovery()
     fewer: tuple[tuple[float, float], ...] = ()  # step and share of its tokens with 1, 2, … replicas less
-    slow_step: float = 0.0  # with a slow node
+    half_link_step: float = 0.0  # length of steps where a GPU has half of its bandwidth
     early_factor: float = 1.0
     early_decay: float = 1.0
     hot: int = 0

@@ -66,6 +66,11 @@ class RunOptions(Struct, frozen=True, kw_only=True):
         "what to record besides nodes: phases (of every chunk), messages, links (over time), path "
         "(causal events, for critical paths); several, separated by commas",
     ] = "nodes"
+    samples: Annotated[
+        int | None,
+        'also simulate so many samples of the step, with random times by "variation" of the system file',
+    ] = None
+    seed: Annotated[int | None, "seed of the samples (default: 0)"] = None
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -111,6 +116,7 @@ def machine_parts(given: Mapping[str, Any], machine: str | None) -> dict[str, An
     return parts
 
 
+FEWEST_SAMPLES, MOST_SAMPLES = 2, 100_000
 REQUIRED = ("system", "network")
 INSTEAD = ("when_full", "power")  # overrides of keys of the system
 MACHINE = ("system", "network", "memory", "groups")
@@ -119,6 +125,21 @@ HELP: dict[str, str] = {
     name: hint.__metadata__[0] for name, hint in get_type_hints(RunOptions, include_extras=True).items()
 }
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(RunOptions)}
+
+
+def check_samples(options: RunOptions) -> None:
+    """Refuse numbers of samples and seeds that have no meaning."""
+    samples, seed = options.samples, options.seed
+    if samples is None:
+        if seed is not None:
+            raise UsageError("--seed has no effect without --samples", remedy="give both, or neither")
+        return
+    if not FEWEST_SAMPLES <= samples <= MOST_SAMPLES:
+        raise UsageError(
+            f"--samples is {samples}", remedy=f"allowed: from {FEWEST_SAMPLES} to {MOST_SAMPLES:,}"
+        )
+    if seed is not None and not 0 <= seed < 1 << 63:
+        raise UsageError(f"--seed is {seed}", remedy="allowed: from 0 to 2^63 - 1")
 
 
 def described_for_python() -> str:

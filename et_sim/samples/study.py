@@ -18,14 +18,11 @@ from et_sim.engine.outcome import Outcome
 from et_sim.engine.stall import explain_stall
 from et_sim.machine.variation import Variation
 from et_sim.run.options import RunOptions
-from et_sim.run.simulation import Given, Watcher, prepare
+from et_sim.run.simulation import Given, Task, Watcher, prepare
 from et_sim.run.workers import in_order
 from et_sim.samples.blame import PathReader, PathTimes, blame
 from et_sim.samples.plans import SampledPlan
 from et_sim.timeline.recorded import RecordedRun
-
-MOST_SAMPLES = 100_000
-FEWEST_SAMPLES = 2
 
 
 class Sample(Struct, frozen=True):
@@ -47,6 +44,11 @@ class Study(Struct, frozen=True):
     stages: tuple[Any, ...]  # ranks of each program
     ranks: int
 
+    @property
+    def step_ns(self) -> Any:
+        """Return the time of the step in each sample (int64)."""
+        return np.array([sample.path.step_ns for sample in self.samples], np.int64)
+
     def columns(self) -> dict[str, Any]:
         """Return the columns of samples.arrow."""
         each = 1 + len(self.causes)
@@ -59,8 +61,7 @@ class Study(Struct, frozen=True):
 
     def summary(self) -> dict[str, Any]:
         """Return the figures of the samples, as in summary.json."""
-        steps = np.array([sample.path.step_ns for sample in self.samples])
-        last = self.samples[-1]
+        steps, last = self.step_ns, self.samples[-1]
         return {
             "samples": len(self.samples),
             "seed": self.seed,
@@ -86,27 +87,12 @@ class Study(Struct, frozen=True):
         }
 
 
-def check_samples(samples: int | None, seed: int | None) -> None:
-    """Refuse numbers of samples and seeds that have no meaning."""
-    if samples is None:
-        if seed is not None:
-            raise UsageError("--seed has no effect without --samples", remedy="give both, or neither")
-        return
-    if not FEWEST_SAMPLES <= samples <= MOST_SAMPLES:
-        raise UsageError(
-            f"--samples is {samples}", remedy=f"allowed: from {FEWEST_SAMPLES} to {MOST_SAMPLES:,}"
-        )
-    if seed is not None and not 0 <= seed < 1 << 63:
-        raise UsageError(f"--seed is {seed}", remedy="allowed: from 0 to 2^63 - 1")
-
-
 class Sampler:
     """Samples of one run, which other processes may share."""
 
-    def __init__(self, given: Given, options: RunOptions, seed: int) -> None:
+    def __init__(self, given: Given, options: RunOptions, task: Task) -> None:
         """Plan the samples; refuse a system without variation, and variation without effect."""
-        self._given, self._options, self._seed = given, options, seed
-        task = prepare(given, options)
+        self._given, self._options, self._seed = given, options, options.seed or 0
         if not task.machine.system.variation:
             raise UsageError(
                 '--samples has no effect: the system has no "variation"',
@@ -114,18 +100,20 @@ class Sampler:
             )
         self._given_workload = task.workload
         self.plan = SampledPlan(
-            task.workload, task.machine, task.network_model(), seed=seed, may_fold=options.fold
+            task.workload, task.machine, task.network_model(), seed=self._seed, may_fold=options.fold
         )
         self._reader = PathReader(self.plan)
 
-    def study(self, result: RecordedRun, samples: int, watch: Watcher) -> Study:
+    def study(self, result: RecordedRun, watch: Watcher) -> Study:
         """Return samples of a run that was simulated without variation."""
+        samples = self._options.samples
+        assert samples is not None
         if result.moved is not None and result.moved.is_any:
             raise UsageError(
                 "--samples has no effect on a run whose tensors move to remote memory",
                 remedy="give NPUs more memory, or leave --samples out",
             )
-        inputs, done = (self._given, self._options, self._seed), list[Sample]()
+        inputs, done = (self._given, self._options), list[Sample]()
         for sample in in_order(sampler, inputs, range(samples), do=self.sample, notify=watch.stage):
             done.append(sample)
             watch.stage(f"sample {len(done):,} of {samples:,}")
@@ -165,9 +153,9 @@ class Sampler:
         )
 
 
-def sampler(given: tuple[Given, RunOptions, int]) -> Callable[[int], Sample]:
+def sampler(inputs: tuple[Given, RunOptions]) -> Callable[[int], Sample]:
     """Return the function by which another process simulates steps."""
-    return Sampler(*given).sample
+    return Sampler(*inputs, prepare(*inputs)).sample
 
 
 def causes_of(entries: Sequence[Variation]) -> tuple[str, ...]:

@@ -16,11 +16,11 @@ from et_sim.machine import Machine, read_machine
 from et_sim.machine.model import System, WhenFull
 from et_sim.machine.presets import Preset, preset
 from et_sim.machine.system import peaks_of
+from et_sim.recipes.recipe import for_preset, is_language_model, model_of, plan_of_recipe
+from et_sim.recipes.servings import PLAN
 from et_sim.run.options import RunOptions
 from et_sim.sweeps.axes import Values
 from et_sim.sweeps.certificate import FullError
-from et_sim.sweeps.recipes import for_preset, is_language_model, model_of, plan_of_recipe
-from et_sim.sweeps.servings import PLAN
 from et_sim.sweeps.space import Inputs, Space
 from et_sim.sweeps.wires import wires_of
 from et_sim.tables.sweep_tables import OF_STEPS

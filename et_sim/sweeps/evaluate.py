@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from et_sim.basics.errors import EtSimError, InputError
+from et_sim.basics.errors import EtSimError, InputError, UsageError
+from et_sim.recipes.recipe import is_serving, read_serving
+from et_sim.recipes.servings import serve_point, serving_figures
 from et_sim.run.planning import KeptPlans, Planner
 from et_sim.run.workers import WorkerEndedError, WorkerPool, pickled
 from et_sim.sweeps.axes import Values
 from et_sim.sweeps.journal import Finished
-from et_sim.sweeps.recipes import is_serving, read_serving
-from et_sim.sweeps.servings import serve_point, serving_figures
-from et_sim.sweeps.space import Inputs, Space, Workshop
+from et_sim.sweeps.months import figures_of_months
+from et_sim.sweeps.space import GivenWorkload, Inputs, Space, Workshop
 from et_sim.tables.summary import Notice
-from et_sim.tables.sweep_tables import MADE_OF, OF_STEPS
+from et_sim.tables.sweep_tables import MADE_OF, OF_SAMPLES, OF_STEPS
 from et_sim.timeline.network_load import bottleneck
 
 if TYPE_CHECKING:
@@ -96,15 +97,23 @@ def evaluate(
     try:
         options = inputs.options
         if is_serving(inputs.workload):
+            if options.samples is not None or inputs.long_job is not None:
+                raise UsageError(
+                    '"samples" and "goodput" are of a step, and requests are served', remedy="leave them out"
+                )
             return _evaluate_serving(inputs, workshop, options, save)
         workload = workshop.workload(inputs)
         result = execute(workload, options, planner=planner)
+        row = figures(result)
+        if inputs.long_job is not None and result.is_complete:
+            recipe = None if isinstance(inputs.workload, GivenWorkload) else inputs.recipe
+            row |= figures_of_months(inputs.long_job, result, inputs.machine, recipe, workshop.folder)
     except EtSimError as error:
         return refused(error)
     if save is not None:
         Path(save).parent.mkdir(parents=True, exist_ok=True)
         result.save(save)
-    return figures(result)
+    return row
 
 
 def _evaluate_serving(
@@ -150,6 +159,9 @@ def figures(result: Result) -> dict[str, Any]:
     if taken:
         currency = None if taken["price"] is None else taken["currency"]
         row |= {"joules": taken["joules"], "price": taken["price"], "currency": currency}
+    if result.samples is not None:
+        found = result.samples.summary()["step"]
+        row |= {column.name: found[column.name.removesuffix("_ns")]["value_ns"] for column in OF_SAMPLES}
     return row | ({figure.name: done[figure.name] for figure in OF_STEPS} if done else {})
 
 

@@ -116,7 +116,7 @@ def _refuse_unknown_figure(name: str, known: Mapping[str, Any]) -> None:
         raise InputError(
             f"{name} is not known of these runs",
             place="search",
-            remedy="leave it out, or state it in the machine: local memory, costs, peaks of kernels",
+            remedy="leave it out, or state it: samples or goodput in base; memory, costs, peaks in machine",
         )
 
 

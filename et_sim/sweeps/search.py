@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import EtSimError, InputError, UsageError
+from et_sim.recipes.recipe import is_serving
 from et_sim.sweeps.axes import SweepAxis
 from et_sim.sweeps.bounds import Bound, PointBounds, bounds_of_points
 from et_sim.sweeps.certificate import FullError, gap_of, reasons
@@ -32,7 +33,6 @@ from et_sim.sweeps.goal import (
     least_dominated,
 )
 from et_sim.sweeps.journal import Journal, Point
-from et_sim.sweeps.recipes import is_serving
 from et_sim.sweeps.state import State, SweepPlan, SweepWatcher
 from et_sim.views.sweep.scales import quantity_named
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, InputError
@@ -23,12 +23,13 @@ from et_sim.machine.readers import check_profile, check_when_full
 from et_sim.machine.recognise import MachineFile
 from et_sim.machine.sources import Source, load
 from et_sim.network.registry import model_named
+from et_sim.recipes.recipe import MAKE, check_recipe, for_machine, make, recipe_keys
+from et_sim.recipes.servings import DECODE_PLAN, PLAN
 from et_sim.run.simulation import is_layer_file
 from et_sim.sweeps.axes import SweepAxis, Values
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
 from et_sim.sweeps.fields import WORDS, InputField, check_field, with_value
-from et_sim.sweeps.recipes import MAKE, check_recipe, for_machine, make, recipe_keys
-from et_sim.sweeps.servings import DECODE_PLAN, PLAN
+from et_sim.sweeps.months import LongJob, long_job_of
 from et_sim.sweeps.spec import Sweep
 from et_sim.trace import Workload, read_workload
 from et_sim.workloads.training.plan import Plan
@@ -55,6 +56,7 @@ class GivenWorkload(Struct, frozen=True, eq=False):
     digest: str
 
 
+Draws = tuple[int | None, int | None]  # samples of the step, and their seed
 Loaded = Source | GivenWorkload | dict[str, Any]  # the last: a recipe of a workload
 
 
@@ -67,6 +69,8 @@ class Inputs(Struct, frozen=True, eq=False):
     model: str | None
     profile: str | None
     when_full: str | None = None
+    draws: Draws = (None, None)
+    long_job: LongJob | None = None
 
     @property
     def options(self) -> RunOptions:
@@ -75,7 +79,8 @@ class Inputs(Struct, frozen=True, eq=False):
 
         parts: dict[str, Any] = dict(self.parts)
         words = {name: getattr(self, name) for name in ("machine", "model", "profile", "when_full")}
-        return RunOptions(**parts, **words)
+        samples, seed = self.draws
+        return RunOptions(**parts, **words, samples=samples, seed=seed)
 
     @property
     def machine_key(self) -> str:
@@ -99,6 +104,8 @@ class Space(Struct, frozen=True, eq=False):
     model: str | None
     profile: str | None
     when_full: str | None
+    draws: Draws
+    long_job: LongJob | None
     axes: tuple[SweepAxis, ...]
     loaded: Mapping[tuple[str, str], Loaded] = field(default_factory=dict)  # whole inputs that axes name
 
@@ -122,7 +129,7 @@ class Space(Struct, frozen=True, eq=False):
                 parts[root] = _changed(parts[root], axis.field, value)
         workload = parts.pop("workload")
         named = (words["machine"], model or words["model"], words["profile"], words["when-full"])
-        return Inputs(workload, parts, *named)
+        return Inputs(workload, parts, *named, self.draws, self.long_job)
 
     def digest(self, inputs: Inputs, files: NamedFiles) -> str:
         """Return a digest of everything that decides the row of a point."""
@@ -142,6 +149,8 @@ class Space(Struct, frozen=True, eq=False):
                 "model": inputs.model,
                 "profile": inputs.profile,
                 "when-full": inputs.when_full,
+                "draws": inputs.draws,
+                "long job": None if inputs.long_job is None else structs.asdict(inputs.long_job),
                 "files": files.of([contents, made]),
             }
         )
@@ -179,6 +188,8 @@ def open_space(sweep: Sweep) -> Space:
         named.model,
         named.profile,
         named.when_full,
+        (named.samples, named.seed),
+        long_job_of(sweep),
         sweep.axes,
         loaded,
     )

@@ -15,6 +15,7 @@ from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key, read, 
 from et_sim.documents.kinds import choice, count, of_type, section, text
 from et_sim.documents.kinds import number as real
 from et_sim.machine.texts import parse_yaml
+from et_sim.run.options import FEWEST_SAMPLES, MOST_SAMPLES
 from et_sim.sweeps.axes import METHODS, MOST_CANDIDATES, Range, SweepAxis, Values, admitted, grid, sample
 from et_sim.sweeps.expressions import Condition, parse_condition
 from et_sim.sweeps.fields import InputField, parse_field
@@ -58,6 +59,17 @@ def _texts(meaning: str, **more: Any) -> Any:
     return key(NAMES, meaning, (), becomes=list, **more)
 
 
+class MonthsSpec(Struct, frozen=True):
+    """Months of a long job whose step is that of a point."""
+
+    job: str | dict[str, Any] = key(
+        INPUT, "The job, as of et-sim goodput, without its step: a file, or its keys.", required=True
+    )
+    days: float = real("Days of each month.", 30.0, above_minimum=True, maximum=3660)
+    runs: int = count("Months to draw.", 100, minimum=1, maximum=1_000_000)
+    seed: int = count("The seed of the draws.", 0)
+
+
 class BaseSpec(Struct, frozen=True):
     """The run that axes change."""
 
@@ -70,6 +82,18 @@ class BaseSpec(Struct, frozen=True):
     model: str | None = text("The network model.", None)
     profile: str | None = text("The profile.", None)
     when_full: str | None = text("The treatment of a run that needs more memory than there is.", None)
+    samples: int | None = count(
+        "Samples of the step at each point, for `mean_ns`, `p50_ns` and `p99_ns`.",
+        None,
+        minimum=FEWEST_SAMPLES,
+        maximum=MOST_SAMPLES,
+    )
+    seed: int | None = count("The seed of the samples, which all points share.", None, needs="samples")
+    goodput: MonthsSpec | None = section(
+        "Months of a long job with the step of each point, for `goodput` and `kept_tokens`.",
+        None,
+        of=MonthsSpec,
+    )
 
 
 class AxisSpec(Struct, frozen=True):

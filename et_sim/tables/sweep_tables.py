@@ -63,6 +63,22 @@ OF_STEPS = _figures("""
     joules_per_million_tokens float64 (least): the energy of the step by its tokens, or of serving by
         its output tokens; null where the machine gives no power
 """)
+# For points with samples of the step.
+OF_SAMPLES = _figures("""
+    mean_ns float64 (least): the mean of the samples of the step, whose times vary
+    p50_ns float64 (least): the time that half of the samples do not exceed
+    p99_ns float64 (least): the same for 99 % of them
+""")
+# For points with months of a long job.
+OF_MONTHS = _figures("""
+    goodput float64 (most): time that kept steps would take on the healthy machine, by the time on the clock;
+        the mean over months
+    kept_tokens float64 (most): tokens of the kept steps of a month, in the mean
+    price_per_million_kept_tokens float64 (least): the price of GPUs and spares of a month by these tokens;
+        null without a price
+    finish_days float64 (least): days until the tokens of the job are processed, in the mean; null without
+        such a number
+""")
 # For points that serve requests.
 OF_SERVING = _figures("""
     output_tokens_per_s_per_rank float64 (most): output tokens of all requests, by the time from the first
@@ -95,6 +111,8 @@ FIGURES = (
         currency string: what prices are in; null where there are none
     """),
     *OF_STEPS,
+    *OF_SAMPLES,
+    *OF_MONTHS,
     *OF_SERVING,
     *_figures("""
         error string: why the point is not complete

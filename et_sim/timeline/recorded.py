@@ -167,6 +167,11 @@ def throughput(
 class SampledSteps(Protocol):
     """Samples of the step of a run."""
 
+    @property
+    def step_ns(self) -> Any:
+        """Return the time of the step in each sample (int64)."""
+        ...
+
     def columns(self) -> dict[str, Any]:
         """Return the columns of samples.arrow."""
         ...

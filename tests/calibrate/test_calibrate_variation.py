@@ -15,7 +15,7 @@ from et_sim.basics.errors import EtSimError
 from et_sim.calibrate.variation_families import chosen, distance, empirical, log_normal, mixture, quantiles_of
 from et_sim.calibrate.variation_fit import Comparison, FittedWork, compared, entry_of, fit_all
 from et_sim.calibrate.variation_sharing import with_sharing
-from et_sim.calibrate.variation_steps import StepTimes
+from et_sim.calibrate.variation_steps import StepTimes, step_times
 from et_sim.calibrate.varied_times import Recorded, Series, read_recorded
 from et_sim.cli import main
 from et_sim.machine.readers import read_system_alone
@@ -117,6 +117,22 @@ def fitted_job() -> tuple[list[FittedWork], list[Comparison]]:
     steps = range(len(found.steps))
     works = with_sharing(fit_all(found, steps[::2], "operation"))
     return works, compared(works, steps[::2], steps[1::2])
+
+
+@pytest.mark.deep
+def test_steps_of_a_real_job_are_in_the_band_of_samples_fitted_to_its_other_steps() -> None:
+    """Check that the half that is not fitted is as near as chance allows, and not near without variation."""
+    found = read_recorded([str(TABLE)])
+    assert found.table is not None
+    steps = range(len(found.steps))
+    works = with_sharing(fit_all(found, steps[::2], "operation"))
+    typical = [structs.replace(work, levels=()) for work in works]
+    varied, constant = (
+        step_times(found.table, fitted, steps[::2], steps[1::2]) for fitted in (works, typical)
+    )
+    assert len(varied.recorded) == 16
+    assert varied.ks <= varied.band == pytest.approx(1.36 / 4)
+    assert constant.ks > 2 * constant.band
 
 
 def test_times_of_a_real_job_are_near_the_fit_to_its_other_steps() -> None:

@@ -11,8 +11,8 @@ import et_sim
 from et_sim.basics.errors import UsageError
 from et_sim.cli import main
 from et_sim.machine.presets import names, preset
+from et_sim.recipes.recipe import for_machine, make
 from et_sim.sweeps.bounds import Bounder
-from et_sim.sweeps.recipes import for_machine, make
 from et_sim.sweeps.state import plan_sweep
 from et_sim.trace import read_workload
 from et_sim.workloads import Plan

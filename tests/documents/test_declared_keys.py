@@ -57,7 +57,7 @@ from et_sim.machine.system import PREFIX
 from et_sim.machine.topology.generators import GENERATORS
 from et_sim.machine.topology.graph_file import GraphFile, Import
 from et_sim.machine.topology.keys import NAME_OR_NAMES, NAMES, NUMBER_OR_NAMES, RATIO
-from et_sim.sweeps.recipes import BYTES, recipe_keys
+from et_sim.recipes.recipe import BYTES, recipe_keys
 from et_sim.sweeps.spec import AxisSpec, SweepSpec
 from et_sim.trace.manifest import Manifest
 from et_sim.workloads.software.description import WORDS, Software

@@ -11,14 +11,17 @@ import pyarrow as pa
 import pytest
 
 import et_sim
+from et_sim import TraceBuilder, Workload
 from et_sim.basics.errors import EtSimError
 from et_sim.cli import main
+from et_sim.goodput.copies import with_copies
 from et_sim.goodput.goodput import goodput
 from et_sim.goodput.job_file import seconds_of
 from et_sim.goodput.presets import DAY, PRESETS
 from et_sim.goodput.results import Goodput
 from et_sim.goodput.step import Simulator
-from et_sim.sweeps.recipes import make
+from et_sim.machine.presets import preset
+from et_sim.recipes.recipe import make
 from et_sim.views.drawing.months import shares_of_columns
 
 JOB: dict[str, Any] = {
@@ -188,6 +191,88 @@ def test_each_degraded_state_is_simulated_once_and_kept(monkeypatch: pytest.Monk
     again = goodput(job, days=1, runs=2, seed=1, known=simulator.known)
     assert again.known == first.known
     assert again.step == step
+
+
+def test_the_step_with_half_of_a_link_is_that_of_a_network_with_half_of_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    flap = {"name": "cable", "per-1000-node-days": 5, "effect": "halves-link"}
+    job = {"workload": SMALL, "machine": "h100-dgx:16", "failures": {"parts": [flap]}}
+    first = months_of(job, days=1, runs=2)
+    assert len(first.known) == 2
+    network = {**preset("h100-dgx:16").network}
+    ends = {"dimension": 1, "bandwidth": "200Gbps"}
+    network["links"] = [{**ends, "from": 0, "to": "switch"}, {**ends, "from": "switch", "to": 0}]
+    expected = et_sim.simulate(make(SMALL, tmp_path), machine="h100-dgx:16", network=network)
+    assert first.step.half_link == expected.makespan_ns / 1e9
+    assert first.step.seconds < first.step.half_link < 2 * first.step.seconds
+    assert not first.step.notes
+
+
+def test_copies_beside_a_step_share_its_network() -> None:
+    network = {"topology": ["Switch", "Switch"], "npus_count": [2, 2], "bandwidth": ["450GB/s", "50GB/s"]}
+    machine: dict[str, Any] = {"system": {}, "network": {**network, "latency": [100, 500]}, "model": "flow"}
+
+    def made(peer: int, *, copy: int) -> TraceBuilder:
+        build = TraceBuilder()
+        build.send(peer, 1 << 20, after=[])
+        build.receive(peer, 1 << 20, after=[])
+        build.compute("work", micros=200)
+        if copy:
+            build.send(peer, copy, 7, after=[])
+            build.receive(peer, copy, 7, after=[])
+        return build
+
+    alone = Workload((made(2, copy=0).build(),), np.zeros(4, np.int32), relative_peers=(True,))
+    times = []
+    for copy in (1 << 18, 1 << 26):
+        together = Workload.of([made((rank + 2) % 4, copy=copy).build() for rank in range(4)])
+        expected = et_sim.simulate(together, **machine).makespan_ns
+        assert et_sim.simulate(with_copies(alone, copy, 1, 2), **machine).makespan_ns == expected
+        times.append(expected)
+    assert times[0] == et_sim.simulate(alone, **machine).makespan_ns == 200_000
+    assert times[1] > ((1 << 26) + (1 << 20)) / 50
+
+
+@pytest.mark.deep
+def test_copies_in_memory_stand_still_for_the_time_by_which_they_lengthen_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    memory = {"interval": "1min", "load": "5s"}
+    checkpoints = {"how": "asynchronous", "bytes": "64GB", "memory": memory}
+    job = {**JOB, "workload": SMALL, "machine": "h100-dgx:16", "checkpoints": checkpoints}
+    job = {name: value for name, value in job.items() if name not in ("step", "tokens-of-step", "gpus")}
+    found = months_of(job)
+    workload = make(SMALL, tmp_path)
+    alone, beside = (
+        et_sim.simulate(made, machine="h100-dgx:16").makespan_ns
+        for made in (workload, with_copies(workload, 64_000_000_000 // 16, 1, 8))
+    )
+    assert 0.05 < found.step.copy_stall == pytest.approx((beside - alone) / 1e9)
+    stated = {**checkpoints, "memory": {**memory, "stall": found.step.copy_stall}}
+    same = months_of({**job, "checkpoints": stated})
+    assert same.outcome.goodput.tolist() == found.outcome.goodput.tolist()
+    assert found.outcome.setting.cycle.memory_stall == found.step.copy_stall
+    given = months_of({**JOB, "checkpoints": checkpoints}).summary()
+    assert given["notes"] == ["copies in memory were not simulated: they do not lengthen a step"]
+
+
+def test_a_second_port_is_worth_the_goodput_of_a_job_whose_links_are_halved() -> None:
+    cable = {"name": "cable", "per-1000-node-days": 300, "nodes": 1, "repair": "6h", "link": True}
+    job = JOB | {"failures": {"parts": [cable]}, "spares": {"hot": 4}}
+    one_port = months_of(job)
+    change = one_port.summary()["changes"][-1]
+    assert change["name"] == "a second port for each GPU"
+    interval = {"stall": "20s", "interval": one_port.summary()["checkpoints"]["interval_seconds"]}
+    halved = job | {"failures": {"parts": [{**cable, "effect": "halves-link"}]}, "checkpoints": interval}
+    two_ports = months_of(halved)
+    assert two_ports.step.half_link == 20
+    assert two_ports.outcome.goodput.mean() == pytest.approx(change["goodput"])
+    assert change["more"] == pytest.approx(change["goodput"] - one_port.outcome.goodput.mean())
+    assert change["more"] > 2 * change["error"] > 0
+    assert two_ports.summary()["changes"][-1]["name"] != change["name"]  # it has them already
 
 
 def test_the_command_writes_shows_and_draws_months(

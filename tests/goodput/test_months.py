@@ -150,9 +150,9 @@ def test_an_elastic_job_goes_on_with_fewer_replicas_until_the_node_returns() -> 
 
 
 def test_the_course_of_a_month_has_every_restart_and_no_gap_where_steps_become_slower() -> None:
-    part = Part("thermal", 1.0, nodes=1, detection=200.0, slows=True)
+    part = Part("thermal", 1.0, nodes=1, detection=200.0, slow_step=2.0)
     recovery = Recovery(start=7.0, write=3.0)
-    setting = Setting(1.0, (part,), Cycle(100, storage_stall=10.0), recovery, slow_step=2.0, hot=1)
+    setting = Setting(1.0, (part,), Cycle(100, storage_stall=10.0), recovery, hot=1)
     course = follow(setting, events_of([(160.0, 0, -1.0)]), 1000.0, record=True).course
     assert [begin for begin, _, _ in course] == [0.0, *(end for _, end, _ in course[:-1])]
     assert course[-1][1:] == (1000.0, -1)
@@ -182,10 +182,8 @@ def test_a_failure_that_goes_back_before_a_corruption_undoes_it() -> None:
 
 
 def test_a_slow_node_slows_steps_within_a_cycle_until_it_is_replaced() -> None:
-    part = Part("thermal", 1.0, nodes=1, detection=200.0, slows=True)
-    setting = Setting(
-        1.0, (part,), Cycle(100, storage_stall=10.0), Recovery(start=7.0, write=3.0), slow_step=2.0, hot=1
-    )
+    part = Part("thermal", 1.0, nodes=1, detection=200.0, slow_step=2.0)
+    setting = Setting(1.0, (part,), Cycle(100, storage_stall=10.0), Recovery(start=7.0, write=3.0), hot=1)
     months = follow(setting, events_of([(160.0, 0, -1.0)]), 1000.0)
     # 150 steps by 160 s; 50 more by 260 s, a checkpoint, 45 steps by 360 s; then a checkpoint of 3 s.
     assert months.lost[0, Loss.START] == 7.0
@@ -209,7 +207,7 @@ def _random_setting(draw: random.Random) -> Setting:
             nodes=draw.choice((0, 1, 1, 4)),
             detection=draw.uniform(1, 2000),
             repair=draw.uniform(1, 30000),
-            slows=kind == "slows",
+            slow_step=30.0 * (kind == "slows"),
             corrupts=kind == "corrupts",
         )
         for number, kind in enumerate(draw.sample(("", "", "slows", "corrupts"), 3))
@@ -229,7 +227,6 @@ def _random_setting(draw: random.Random) -> Setting:
         cycle,
         recovery,
         fewer=draw.choice(((), ((7.0, 0.9), (8.0, 0.8)))),
-        slow_step=30.0,
         early_factor=draw.choice((1.0, 4.0)),
         early_decay=2 * DAY,
         hot=draw.choice((0, 2)),
@@ -293,7 +290,7 @@ def test_months_of_many_settings_at_once_are_those_of_each() -> None:
 def _check_second_simulator(seed: int) -> None:
     draw = random.Random(seed)
     setting = replace(_random_setting(draw), fewer=(), hot=0, cold=0, every=0.0)
-    parts = tuple(replace(part, slows=False, corrupts=False) for part in setting.parts)
+    parts = tuple(replace(part, slow_step=0.0, corrupts=False) for part in setting.parts)
     setting = replace(setting, parts=parts)
     events = arrivals(setting, np.arange(4), 20 * DAY, seed)
     result = follow(setting, events, 20 * DAY)

@@ -125,7 +125,7 @@ def test_a_workload_is_made_once_although_it_varies_fastest(monkeypatch: pytest.
         made.append(str(named["size"]))
         return real(kind, **named)
 
-    monkeypatch.setattr("et_sim.sweeps.recipes.make_microbenchmark", counted)
+    monkeypatch.setattr("et_sim.recipes.recipe.make_microbenchmark", counted)
     sizes = [1024 * (number + 1) for number in range(9)]
     plan = plan_sweep(spec(axes={"network.bandwidth[0]": [25, 50, 100], "workload.bytes": sizes}))
     from et_sim.sweeps.sweep import SweepResult

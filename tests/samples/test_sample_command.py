@@ -11,6 +11,7 @@ import yaml
 from machines import ring
 from sampled_cases import VARIED, pipeline
 
+import et_sim
 from et_sim.cli import main
 from et_sim.trace import write_workload
 
@@ -46,6 +47,21 @@ def test_samples_leave_the_tables_of_the_run_as_they_are(files: list[str], capsy
     assert "p99" in printed
     assert main(["inspect", "varied", "samples", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == samples
+
+
+def test_python_gives_the_samples_of_the_command_line(files: list[str]) -> None:
+    assert main([*files, "--out", "command", "--samples", "6", "--seed", "3"]) == 0
+    inputs = {"system": "sys.json", "network": "net.yml"}
+    result = et_sim.simulate("job", **inputs, samples=6, seed=3, other_profile=True)  # as the command does
+    result.save("python")
+    for path in Path("command").iterdir():
+        if path.suffix == ".arrow":
+            assert path.read_bytes() == Path("python", path.name).read_bytes(), path.name
+    samples = json.loads(Path("command", "summary.json").read_text())["samples"]
+    assert result.samples is not None
+    assert result.samples.summary() == samples
+    assert result.samples.step_ns.tolist() == result.table("samples")["step_ns"].to_pylist()[::2]
+    assert et_sim.simulate("job", **inputs).samples is None
 
 
 def test_samples_can_be_queried(files: list[str], capsys: Any) -> None:

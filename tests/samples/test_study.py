@@ -12,8 +12,8 @@ from sampled_cases import VARIED, pipeline
 from et_sim.api import execute
 from et_sim.basics.estimates import mean_of, percentile_of, ranks_around, student_t
 from et_sim.run.options import RunOptions
-from et_sim.run.simulation import NoWatcher, prepare
-from et_sim.samples.study import Sampler, Study, causes_of, sampler
+from et_sim.run.simulation import prepare
+from et_sim.samples.study import Study, causes_of, sampler
 
 NANOS = [40_000, 50_000, 45_000, 42_000]
 SLOW = {
@@ -24,13 +24,15 @@ SLOW = {
 }
 
 
-def options(*entries: dict[str, Any]) -> RunOptions:
-    return RunOptions(system={"variation": [*entries]}, network=ring(len(NANOS)))
+def options(*entries: dict[str, Any], samples: int | None = None, seed: int | None = None) -> RunOptions:
+    system = {"variation": [*entries]}
+    return RunOptions(system=system, network=ring(len(NANOS)), samples=samples, seed=seed)
 
 
 def made(*entries: dict[str, Any], samples: int = 40, seed: int = 7) -> Study:
-    workload, given = pipeline(NANOS, 6), options(*entries)
-    return Sampler(workload, given, seed).study(execute(workload, given), samples, NoWatcher())
+    found = execute(pipeline(NANOS, 6), options(*entries, samples=samples, seed=seed)).samples
+    assert isinstance(found, Study)
+    return found
 
 
 def test_every_view_of_blame_adds_up_to_the_difference() -> None:
@@ -64,7 +66,7 @@ def test_the_times_on_a_path_add_up_to_the_step() -> None:
 
 
 def test_a_step_does_not_depend_on_the_steps_before_it() -> None:
-    inputs = (pipeline(NANOS, 6), options(VARIED, SLOW), 7)
+    inputs = (pipeline(NANOS, 6), options(VARIED, SLOW, seed=7))
     in_order = [sampler(inputs)(number) for number in range(4)]
     steps = sampler(inputs)
     assert [steps(number) for number in (3, 2, 1, 0)] == in_order[::-1]

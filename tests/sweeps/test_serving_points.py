@@ -153,7 +153,7 @@ def test_unknown_keys_and_engines_are_refused(recipe: dict[str, Any], refused: s
 
 
 def test_serving_makes_no_workload() -> None:
-    from et_sim.sweeps.recipes import make
+    from et_sim.recipes.recipe import make
 
     with pytest.raises(EtSimError, match="no workload"):
         make(RECIPE, Path())

@@ -10,8 +10,8 @@ from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, write
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.documents.keys import keys_of
+from et_sim.recipes.recipe import make
 from et_sim.sweeps.fields import ROOTS
-from et_sim.sweeps.recipes import make
 from et_sim.sweeps.space import open_space
 from et_sim.sweeps.spec import BaseSpec, read_spec
 from et_sim.sweeps.state import plan_sweep
@@ -96,7 +96,8 @@ def test_content_that_is_no_sweep_is_refused(content: str, tmp_path: Path) -> No
 
 
 def test_every_root_of_an_address_is_a_key_of_base() -> None:
-    assert {key.name for key in keys_of(BaseSpec)} == set(ROOTS)
+    drawn_alike = {"samples", "seed", "goodput"}  # at all points, which are then compared on equal draws
+    assert {key.name for key in keys_of(BaseSpec)} == set(ROOTS) | drawn_alike
 
 
 @pytest.mark.deep

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -18,10 +19,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from machines import RING_4
-from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, table_of, write
+from small_sweeps import AXES, SYSTEM, TEXT, WORKLOAD, spec, table_of, write
 
 import et_sim
 from et_sim.basics.errors import EtSimError, UsageError
+from et_sim.goodput.goodput import goodput
+from et_sim.recipes.recipe import make
 from et_sim.run.workers import ENDED
 from et_sim.sweeps import evaluate, journal, sweep
 from et_sim.sweeps.evaluate import Done, Evaluator, Finished, InProcess, OtherProcesses, PointTask
@@ -62,7 +65,7 @@ def test_every_row_has_the_figures_of_a_run(undisturbed: Path) -> None:
     for row in table:
         network = dict(RING_4, bandwidth=[row["bandwidth"]])
         system = dict(SYSTEM, **{"preferred-dataset-splits": row["splits"]})
-        workload = et_sim.sweeps.recipes.make(WORKLOAD, Path())  # type: ignore[attr-defined]
+        workload = et_sim.recipes.recipe.make(WORKLOAD, Path())  # type: ignore[attr-defined]
         run = et_sim.simulate(workload, system=system, network=network)
         assert row["makespan_ns"] == run.makespan_ns
         assert row["exposed_comm_ns"] == run.exposed_comm_ns.max()
@@ -217,6 +220,82 @@ def test_a_sweep_killed_again_and_again_ends_like_one_that_was_left_alone(tmp_pa
         carry_out(plan_sweep(path), tmp_path / name, workers=2)
     assert table_of(tmp_path / "killed") == table_of(tmp_path / "alone")
     assert _lines(tmp_path / "killed") == 240
+
+
+@pytest.mark.deep
+def test_samples_of_points_are_those_of_their_runs(tmp_path: Path) -> None:
+    varied = {**SYSTEM, "variation": [{"kind": "kernel", "level": "event", "family": "gamma", "spread": 0.5}]}
+    base = {"workload": {**WORKLOAD, "compute-us": 50}, "system": varied, "network": RING_4}
+    swept = {"base": {**base, "samples": 10, "seed": 3}, "axes": {"bandwidth": AXES["bandwidth"]}}
+    report = et_sim.sweep(swept, tmp_path / "out", workers=1)
+    workload = make(base["workload"], tmp_path)
+    for row in report.table.to_pylist():
+        network = {**RING_4, "bandwidth": [row["bandwidth"]]}
+        run = et_sim.simulate(workload, system=varied, network=network, samples=10, seed=3)
+        assert run.samples is not None
+        step = run.samples.summary()["step"]
+        assert row["makespan_ns"] == run.makespan_ns
+        for name in ("mean", "p50", "p99"):
+            assert row[f"{name}_ns"] == step[name]["value_ns"]
+        assert row["p50_ns"] < row["p99_ns"]
+    without = {"base": {**base, "seed": 3}, "axes": swept["axes"]}
+    with pytest.raises(EtSimError, match='"seed" has no effect without "samples"'):
+        et_sim.sweep(without, tmp_path / "other")
+
+
+SMALL_LLM = {
+    "make": "llm",
+    "model": "llama3-8b",
+    "layers": 1,
+    "sequence": 256,
+    "plan": {"tp": 8, "dp": 1, "global-batch": 4},
+}
+LONG: dict[str, Any] = {
+    "failures": {"parts": [{"name": "gpu", "per-1000-node-days": 500, "repair": "6h"}]},
+    "checkpoints": {"storage": "1GB/s"},
+    "tokens": 1e9,
+}
+
+
+@pytest.mark.deep
+def test_months_of_points_are_those_of_their_jobs(tmp_path: Path) -> None:
+    base = {"workload": SMALL_LLM, "goodput": {"job": LONG, "days": 20, "runs": 10, "seed": 2}}
+    axes = {"machine": ["h100-dgx:8", "a100-dgx-80gb:8"]}
+    result = et_sim.sweep({"base": base, "axes": axes}, tmp_path / "out", workers=1)
+    for row in result.table.to_pylist():
+        assert row["status"] == "complete", row["error"]
+        job = {**LONG, "workload": SMALL_LLM, "machine": row["machine"]}
+        months = goodput(job, days=20, runs=10, seed=2).summary()
+        assert months["step"]["seconds"] == row["makespan_ns"] / 1e9
+        assert row["goodput"] == months["goodput"]["mean"] < 1
+        assert row["kept_tokens"] == months["tokens"]["mean"]
+        assert row["finish_days"] == months["finish_days"]["mean"]
+        assert row["price_per_million_kept_tokens"] == months["costs"]["price_per_million_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ({**LONG, "step": "3s"}, 'the job has "step"'),
+        ({**LONG, "elastic": 1}, 'key "elastic" has fewer replicas, which is not simulated'),
+        ({**LONG, "checkpoints": {"memory": {"interval": "1min"}, "bytes": 1}}, 'without "stall"'),
+        ({**LONG, "spare": {}}, '"spare"'),
+        ("none.yml", "there is no such file"),
+    ],
+)
+def test_a_job_that_points_cannot_have_is_refused(job: Any, words: str, tmp_path: Path) -> None:
+    base = {"workload": SMALL_LLM, "machine": "h100-dgx:8", "goodput": {"job": job}}
+    axes = {"model": ["flow", "link"]}
+    with pytest.raises(EtSimError, match=re.escape(words)):
+        et_sim.sweep({"base": base, "axes": axes}, tmp_path / "out", workers=1)
+
+
+def test_a_point_without_tokens_has_no_goodput(tmp_path: Path) -> None:
+    described = spec()
+    described["base"]["goodput"] = {"job": LONG}
+    rows = et_sim.sweep(described, tmp_path / "out", workers=1).table.to_pylist()
+    assert {row["status"] for row in rows} == {"refused"}
+    assert "the workload has no tokens" in rows[0]["error"]
 
 
 def test_a_sweep_without_its_table_is_not_an_invalid_run(undisturbed: Path, tmp_path: Path) -> None:

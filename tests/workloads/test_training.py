@@ -18,7 +18,7 @@ from training_jobs import decoder, moved, rows_named, transformer, with_experts,
 from et_sim.api import run
 from et_sim.basics.errors import UsageError
 from et_sim.cli import main
-from et_sim.sweeps.recipes import model_and_plan
+from et_sim.recipes.recipe import model_and_plan
 from et_sim.trace import CollectiveKind, GroupRule, NodeKind, Trace, Workload
 from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import find_problems

@@ -70,6 +70,22 @@ RESOURCES = (
     ),
     SweepQuantity("joules_per_million_tokens", "energy per million tokens", format_joules),
 )
+SAMPLED = (
+    SweepQuantity("mean_ns", "mean step", format_ns),
+    SweepQuantity("p50_ns", "p50 of the step", format_ns),
+    SweepQuantity("p99_ns", "p99 of the step", format_ns),
+)
+OF_MONTHS = (
+    SweepQuantity("goodput", "goodput", lambda value: f"{value:.2%}"),
+    SweepQuantity("kept_tokens", "tokens of a month", lambda value: f"{value:.5g}"),
+    SweepQuantity(
+        "price_per_million_kept_tokens",
+        "price per million kept tokens",
+        lambda value: f"{value:.6g}",
+        is_price=True,
+    ),
+    SweepQuantity("finish_days", "days to finish", lambda value: f"{value:.4g} d"),
+)
 LATENCIES = (
     SweepQuantity("ttft_p50_ns", "p50 to first token", format_ns),
     SweepQuantity("ttft_p99_ns", "p99 to first token", format_ns),
@@ -91,7 +107,8 @@ RATES = (
 
 def quantity_named(column: str) -> SweepQuantity:
     """Return the quantity of a column that is an objective of searches."""
-    return next(of for of in (MAKESPAN, EXPOSED, *RESOURCES, *RATES) if of.column == column)
+    every = (MAKESPAN, EXPOSED, *SAMPLED, *OF_MONTHS, *RESOURCES, *LATENCIES, *RATES)
+    return next(of for of in every if of.column == column)
 
 
 def are_numbers(rows: Sequence[Mapping[str, Any]], axis: str) -> bool:

@@ -22,15 +22,12 @@ from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.next_best import NOTE, certificate, lost_text, next_best_lines
 from et_sim.views.sweep.scales import (
-    EXPOSED,
-    LATENCIES,
     MAKESPAN,
-    RATES,
-    RESOURCES,
     SweepQuantity,
     are_numbers,
     band_note,
     band_of_points,
+    quantity_named,
     shown,
 )
 from et_sim.views.text import increase, not_shown, share, terminal_width
@@ -349,9 +346,8 @@ def objectives_of(sweep: SweepDirectory) -> tuple[SweepQuantity, ...]:
     """Return the objectives of a search; empty if there was none."""
     if sweep.search is None:
         return ()
-    known = {quantity.column: quantity for quantity in (MAKESPAN, EXPOSED, *RESOURCES, *LATENCIES, *RATES)}
     return tuple(
-        known[name].of(sweep.table) for key in ("minimise", "maximise") for name in sweep.search[key]
+        quantity_named(name).of(sweep.table) for key in ("minimise", "maximise") for name in sweep.search[key]
     )
 
 

@@ -18,8 +18,6 @@ import et_sim
 from et_sim.api import execute
 from et_sim.basics.units import format_ns
 from et_sim.run.options import RunOptions
-from et_sim.run.simulation import NoWatcher
-from et_sim.samples.study import Sampler
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CAUSES, CriticalPath
@@ -99,10 +97,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def _sampled(folder: Path) -> Path:
     """Write a run of two stages with twenty samples."""
     workload = transformer(tensor=2, pipeline=2, data=2)
-    options = RunOptions(system=FIFO_RING | {"variation": [VARIED]}, network=ring(workload.ranks))
-    result = execute(workload, options)
-    result.samples = Sampler(workload, options, 1).study(result, 20, NoWatcher())
-    write_run(result, folder)
+    options = RunOptions(system=FIFO_RING | {"variation": [VARIED]}, network=ring(workload.ranks), samples=20)
+    write_run(execute(workload, options), folder)
     return folder
 
 

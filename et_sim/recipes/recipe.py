@@ -1,4 +1,4 @@
-"""Workloads that a sweep makes for its points: `make: llm` with a model and a plan, or a microbenchmark.
+"""Workloads by their options: `make: llm` with a model and a plan, or a microbenchmark.
 
 The keys are the options of `et-sim make`, without the leading hyphens.
 """
@@ -28,7 +28,7 @@ from et_sim.documents.keys import (
 )
 from et_sim.documents.kinds import SIZE, count, text
 from et_sim.machine.presets import Preset, preset
-from et_sim.sweeps.servings import DECODE_PLAN, PLAN, PLANNED, SERVING, ServingRecipe, beside
+from et_sim.recipes.servings import DECODE_PLAN, PLAN, PLANNED, SERVING, ServingRecipe, beside
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 from et_sim.workloads.training.plan import Plan, naming_fields, plan_of
 from et_sim.workloads.training.value_types import fields_of_machine

@@ -1,4 +1,4 @@
-"""Points of a sweep that serve requests: `make: serving` with a model, a load, an engine and a plan.
+"""Requests to serve by their options: `make: serving` with a model, a load, an engine and a plan.
 
 The keys are the options of `et-sim serve`, without the leading hyphens; `decode-plan` has those of the plan
 that decode replicas have apart.
