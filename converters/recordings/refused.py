@@ -29,11 +29,6 @@ INFRAGRAPH = _Known(
     "it describes machines, and no job",
     "et-sim machine from FILE --out DIR makes the network file",
 )
-XPLANE = _Known(
-    "an XPlane profile of JAX or TensorFlow",
-    "its HLO, which has the groups of collectives, is not read yet",
-    "record PyTorch with Kineto, or export a trace of the same step with Nsight Systems",
-)
 ROCPD = _Known(
     "a database of rocprofv3 (rocpd)",
     "its tables are not read",
@@ -58,7 +53,7 @@ def known_kind(path: Path, begin: bytes) -> _Known | None:
         return MLPERF
     if begin.startswith(SIGN) and has_table(path, "rocpd_"):
         return ROCPD
-    return XPLANE if path.name.endswith((".xplane.pb", ".xplane.pb.gz")) else None
+    return None
 
 
 def _recognises(path: Path, begin: bytes) -> bool:
