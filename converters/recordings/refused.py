@@ -9,7 +9,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from converters.recordings.format import REFUSED, RecordingFormat, RecordingTask
-from converters.recordings.sqlite_tables import SIGN, has_table
 from et_sim.basics.errors import InputError
 
 
@@ -29,11 +28,6 @@ INFRAGRAPH = _Known(
     "it describes machines, and no job",
     "et-sim machine from FILE --out DIR makes the network file",
 )
-ROCPD = _Known(
-    "a database of rocprofv3 (rocpd)",
-    "its tables are not read",
-    "record with rocprofv3 --output-format json",
-)
 MLPERF = _Known(
     "a log of MLPerf Training",
     "it has the times of blocks of steps, and no work",
@@ -51,8 +45,6 @@ def known_kind(path: Path, begin: bytes) -> _Known | None:
         return INFRAGRAPH
     if _MLLOG.search(begin):
         return MLPERF
-    if begin.startswith(SIGN) and has_table(path, "rocpd_"):
-        return ROCPD
     return None
 
 
