@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,9 +30,9 @@ INFRAGRAPH = _Known(
 MLPERF = _Known(
     "a log of MLPerf Training",
     "it has the times of blocks of steps, and no work",
-    "compare its step with a prediction: et-sim validate",
+    "compare its step with a prediction: et-sim validate FILE",
 )
-_MLLOG = re.compile(rb"^:::MLLOG \{", re.MULTILINE)
+_MLLOG = b":::MLLOG {"
 
 
 def known_kind(path: Path, begin: bytes) -> _Known | None:
@@ -43,7 +42,7 @@ def known_kind(path: Path, begin: bytes) -> _Known | None:
         return TOPOLOGY
     if path.suffix in (".yaml", ".yml", ".json") and b"components" in begin and b"infrastructure" in begin:
         return INFRAGRAPH
-    if _MLLOG.search(begin):
+    if _MLLOG in begin:
         return MLPERF
     return None
 
