@@ -27,12 +27,18 @@ INFRAGRAPH = _Known(
     "it describes machines, and no job",
     "et-sim machine from FILE --out DIR makes the network file",
 )
+STRAGGLERS = _Known(
+    "a result of StragglerAnalysis",
+    "it has figures of an analysis, and no operations",
+    "name the recording that it is about: et-convert steps TRACE.parquet",
+)
 MLPERF = _Known(
     "a log of MLPerf Training",
     "it has the times of blocks of steps, and no work",
     "compare its step with a prediction: et-sim validate FILE",
 )
 _MLLOG = b":::MLLOG {"
+_JOB_META, _TREM, _TIDEAL = b'"step_t_nodelay"', b'"trem"', b'"tideal"'
 
 
 def known_kind(path: Path, begin: bytes) -> _Known | None:
@@ -42,6 +48,8 @@ def known_kind(path: Path, begin: bytes) -> _Known | None:
         return TOPOLOGY
     if path.suffix in (".yaml", ".yml", ".json") and b"components" in begin and b"infrastructure" in begin:
         return INFRAGRAPH
+    if text.startswith(b"{") and (_JOB_META in begin or (_TREM in begin and _TIDEAL in begin)):
+        return STRAGGLERS
     if _MLLOG in begin:
         return MLPERF
     return None
