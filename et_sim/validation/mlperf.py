@@ -2,8 +2,8 @@
 
 A log has lines `:::MLLOG {json}`. The step of a run follows from its blocks, without evaluations: the first
 block is left out if there are others, as it warms up. Runs in one folder with the same benchmark, batch and
-length are one row, with the mean of their steps and its 95 % interval. A fact that no log states is named with
-the option that gives it.
+length are one row, with the mean of their steps and its 95 % interval. Facts that no log states are
+named with the option that gives them.
 """
 
 from __future__ import annotations
