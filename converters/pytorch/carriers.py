@@ -178,9 +178,10 @@ class _Search(Struct):
         device, work = self.records.device, self.work
         kind = [rules().kernel(name) for name in device.names]
         communicates = np.array([kind_name is not None for kind_name in kind], np.bool_)
-        communicating = (
-            np.flatnonzero(communicates[device.name[work.row]]) if len(work) else np.zeros(0, np.int64)
-        )
+        communicating = np.zeros(0, np.int64)
+        if len(work):
+            described = [row for row in self.records.row_of_event if self.records.of_event(row) is not None]
+            communicating = np.flatnonzero(communicates[device.name[work.row]] | np.isin(work.row, described))
         # in the order of launching, so that messages of a common kernel are assigned to the first one
         launched = device.ts_ns[
             np.where(work.launch[communicating] != NONE, work.launch[communicating], work.row[communicating])

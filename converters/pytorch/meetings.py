@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
+from converters.pytorch.clocks import Clocks, fit_clocks
 from converters.pytorch.columns import NONE
 from converters.pytorch.graph import Column, RunPart
 from converters.pytorch.rank import ConvertedRank
@@ -151,21 +152,41 @@ def _find_starts(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_
         return
     offset = _offsets(ends, len(ranks))
     apart, apart_raw = _disagreement(ends, offset), _disagreement(ends, np.zeros_like(offset))
+    begins, clocks = np.array([rank.begin_ns for rank in ranks], np.int64), None
     if apart_raw <= _CLEAR * apart:
         offset, apart = np.zeros_like(offset), apart_raw
+    else:
+        clocks = fit_clocks(ends, offset)
+    if clocks is not None and clocks.drifts:
+        offset = -np.rint(clocks.ahead_ns(begins)).astype(np.int64)
+        without = [
+            (positions, values - np.rint(clocks.ahead_ns(values, positions)).astype(np.int64))
+            for positions, values in ends
+        ]
+        apart = _disagreement(without, np.zeros_like(offset))
     if apart > _VAGUE * min(rank.end_ns - rank.begin_ns for rank in ranks):
         settled.starts_text = f"not known: ends of collectives that are one disagree by {format_ns(apart)}"
         return
-    starts = np.array([rank.begin_ns for rank in ranks], np.int64) + offset
+    starts = begins + offset
     starts -= starts.min()
     settled.start_ns = starts.tolist()
     count = sum(values.shape[1] for _, values in ends)
     noun = "collectives" if len(ends) == collectives else "collectives and messages"
     moved = f", after clocks are set by up to {format_ns(int(np.abs(offset).max()))}" if offset.any() else ""
+    if clocks is not None:
+        moved += _precision(clocks, begins)
     settled.starts_text = (
         f"ranks begin up to {format_ns(int(starts.max()))} apart; the ends of {count:,} {noun} agree "
         f"within {format_ns(apart)}{moved}"
     )
+
+
+def _precision(clocks: Clocks, begins: Any) -> str:
+    """Return drifts and the error of the clocks in words."""
+    parts_per_million = 1e6 * float(np.abs(clocks.drift).max())
+    drift = f", with drifts of up to {parts_per_million:.3g} ppm" if clocks.drifts else ""
+    error = format_ns(max(round(float(clocks.error_ns(begins).max())), 1))
+    return f"{drift}; their error is {error} (95 %)"
 
 
 def _compared(ends: Sequence[tuple[list[int], Any]]) -> set[int]:

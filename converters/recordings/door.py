@@ -83,7 +83,12 @@ def read_recording(path: Path, output: str, *, as_json: bool) -> Iterator[str]:
 def _files(path: Path) -> list[Path]:
     if not is_folder(path):
         return [path]
-    files = sorted(child for child in path.iterdir() if child.is_file())
+    children = sorted(path.iterdir())
+    files = [child for child in children if child.is_file()]
+    if not files:  # a folder for each rank
+        files = [
+            file for child in children if child.is_dir() for file in sorted(child.iterdir()) if file.is_file()
+        ]
     if len(files) > MOST_FILES:
         cause = f"the folder has {len(files):,} files"
         raise InputError(cause, place=str(path), remedy=f"the limit is {MOST_FILES:,}")

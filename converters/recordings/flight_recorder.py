@@ -1,4 +1,4 @@
-"""Flight-recorder dumps of PyTorch, one per rank: the report on a hang."""
+"""Flight-recorder dumps of PyTorch, one per rank: the report on a hang, or with -o the job without it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,32 @@ def _convert(task: RecordingTask) -> Iterator[str]:
     from converters.recordings.flight.dumps import read_dumps
     from converters.recordings.flight.report import explain
 
-    task.refuse_output("dumps hold the operations of a hang, and no work", "leave -o out for the report")
+    if task.output:
+        yield from _job(task)
+        return
     report = explain(read_dumps(task.files))
     yield from [json.dumps(report.as_dict(), indent=2)] if task.as_json else report.lines()
+
+
+def _job(task: RecordingTask) -> Iterator[str]:
+    """Write the programs of all ranks, and report."""
+    from collections import Counter
+
+    from converters.files import trace_path, write_files
+    from converters.recordings.flight.dumps import read_dumps
+    from converters.recordings.flight.job import job_of
+    from converters.report import ConversionReport, Converted, report_lines
+    from et_sim.trace.encode import encode_several
+
+    job = job_of(read_dumps(task.files), str(task.path))
+    paths = [trace_path(task.output, rank) for rank in range(len(job.traces))]
+    write_files(task.files, paths, zip(paths, encode_several(job.traces), strict=True), task.output)
+    nodes = Counter[str]()
+    for trace in job.traces:
+        nodes.update(trace.kind_counts)
+    report = ConversionReport(dict(nodes), {}, tuple(job.notes()), is_total=True)
+    converted = Converted(str(task.path), "dumps", tuple(map(str, paths)), report)
+    yield from report_lines([converted], as_json=task.as_json)
 
 
 FORMAT = RecordingFormat(

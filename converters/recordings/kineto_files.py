@@ -87,15 +87,17 @@ def _micros(time_ns: int) -> bytes:
     return b"%s%d.%03d" % (sign, whole, rest)
 
 
-def convert_timelines(timelines: Iterable[RankTimeline], task: RecordingTask) -> Iterator[str]:
-    """Convert the timelines of all ranks, and yield the lines of the report."""
+def convert_timelines(
+    timelines: Iterable[RankTimeline], task: RecordingTask, ranks: int = 0
+) -> Iterator[str]:
+    """Convert the timelines of all ranks, of which there are at least so many, and yield the report."""
     from converters.pytorch.converting import ConversionJob
     from converters.pytorch.folders import convert_all
     from converters.pytorch.report import lines_of_ranks
     from et_sim.basics.command_line import processors
 
     chosen = list(timelines)
-    world = max([len(chosen), *(timeline.rank + 1 for timeline in chosen)])
+    world = max([ranks, len(chosen), *(timeline.rank + 1 for timeline in chosen)])
     with tempfile.TemporaryDirectory(prefix="et-convert-") as folder:
         jobs = []
         for timeline in chosen:

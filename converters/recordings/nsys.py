@@ -1,4 +1,4 @@
-"""Reports of Nsight Systems, exported to SQLite: kernels, copies, calls of CUDA, ranges of NVTX, by process.
+"""Reports of Nsight Systems, exported to SQLite or Parquet: kernels, copies, calls, ranges, by process.
 
 A table exists only if it has rows, and columns differ from version to version. A process with kernels is a
 rank. Waits of streams for events carry no record of the event: the converter concludes them from the order of
@@ -14,6 +14,7 @@ from typing import Any
 
 from converters.recordings.format import RecordingFormat, RecordingTask
 from converters.recordings.kineto_files import DeviceEvent, RankTimeline, convert_timelines, ranks_of_names
+from converters.recordings.parquet_tables import SUFFIX, ParquetTables
 from converters.recordings.sqlite_tables import SIGN, SqliteTables, has_table, whole
 from et_sim.basics.errors import InputError
 
@@ -25,6 +26,7 @@ PUSH_POP, START_END = 59, 60
 COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 SYNCS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 REMEDY = "export again: nsys export --type sqlite REPORT.nsys-rep"
+_Tables = SqliteTables | ParquetTables
 _VERSION = re.compile(r"_v\d+$")
 
 TIMES = {"start": ("start",), "end": ("end",)}
@@ -38,23 +40,31 @@ WORK = {
 
 
 def _recognises(path: Path, begin: bytes) -> bool:
+    if begin.startswith(b"PAR1"):
+        return any((path.parent / f"{table}{SUFFIX}").is_file() for table in (KERNEL, RUNTIME, NVTX, START))
     return begin.startswith(SIGN) and has_table(path, "CUPTI_ACTIVITY_KIND", "TARGET_INFO_SESSION")
 
 
 def _convert(task: RecordingTask) -> Iterator[str]:
     timelines, notes = [], list[str]()
-    processes = [(path, process) for path in task.files for process in _processes(path)]
-    named = ranks_of_names(task.files) if len(processes) == len(task.files) else []
+    reports = list(dict.fromkeys(path.parent if path.suffix == SUFFIX else path for path in task.files))
+    processes = [(path, process) for path in reports for process in _processes(path)]
+    named = ranks_of_names(reports) if len(processes) == len(reports) else []
     for at, (path, process) in enumerate(processes):
         rank = named[at] if named else at
         timelines.append(RankTimeline(rank, path, _epoch(path), _events(path, process)))
-    for path in task.files:
+    for path in reports:
         notes += _notes(path)
     if len(processes) > 1 and not named:
         notes.append("ranks are numbered by file, then by process and device: no file states them")
     yield from convert_timelines(timelines, task)
     if not task.as_json:
         yield from (f"note: {note}" for note in dict.fromkeys(notes))
+
+
+def _tables(path: Path) -> _Tables:
+    """Return the tables of a report: a file of SQLite, or a folder of Parquet files."""
+    return ParquetTables(path) if path.is_dir() else SqliteTables(path)
 
 
 def pid_of(number: int) -> int:
@@ -64,7 +74,7 @@ def pid_of(number: int) -> int:
 
 def _processes(path: Path) -> list[int]:
     """Return the processes with kernels, in the order of their devices."""
-    with SqliteTables(path) as tables:
+    with _tables(path) as tables:
         for table in (KERNEL, GRAPH):
             if table in tables.columns:
                 tables.require(table, ("start", "end", "streamId"), REMEDY)
@@ -79,13 +89,13 @@ def _processes(path: Path) -> list[int]:
 
 
 def _epoch(path: Path) -> int:
-    with SqliteTables(path) as tables:
+    with _tables(path) as tables:
         return max((whole(value, 0) for (value,) in tables.rows(START, {"time": ("utcEpochNs",)})), default=0)
 
 
 def _notes(path: Path) -> Iterator[str]:
     """Yield what the report cannot show."""
-    with SqliteTables(path) as tables:
+    with _tables(path) as tables:
         if GRAPH in tables.columns:
             yield "CUDA graphs are one block each: record with --cuda-graph-trace=node for their kernels"
         if RUNTIME not in tables.columns:
@@ -97,7 +107,7 @@ def _notes(path: Path) -> Iterator[str]:
 
 def _events(path: Path, process: int) -> Iterator[DeviceEvent]:
     """Yield the events of a process."""
-    with SqliteTables(path) as tables:
+    with _tables(path) as tables:
         texts = {
             whole(number): str(text)
             for number, text in tables.rows("StringIds", {"id": ("id",), "value": ("value",)})
@@ -107,7 +117,7 @@ def _events(path: Path, process: int) -> Iterator[DeviceEvent]:
         yield from _ranges(tables, process, texts)
 
 
-def _work(tables: SqliteTables, process: int, texts: dict[int, str]) -> Iterator[DeviceEvent]:
+def _work(tables: _Tables, process: int, texts: dict[int, str]) -> Iterator[DeviceEvent]:
     """Yield kernels, graphs, copies, memsets and synchronisations."""
     further = {"name": ("demangledName", "shortName", "graphId", "copyKind", "syncType"), "size": ("bytes",)}
     categories = {
@@ -144,7 +154,7 @@ def _work(tables: SqliteTables, process: int, texts: dict[int, str]) -> Iterator
             yield DeviceEvent(category, name, args["device"], args["stream"], start, end, args)
 
 
-def _calls(tables: SqliteTables, process: int, texts: dict[int, str]) -> Iterator[DeviceEvent]:
+def _calls(tables: _Tables, process: int, texts: dict[int, str]) -> Iterator[DeviceEvent]:
     """Yield calls of CUDA."""
     names = {**TIMES, "thread": ("globalTid",), "correlation": ("correlationId",), "name": ("nameId",)}
     for start, end, thread, correlation, code in tables.rows(RUNTIME, names, "start"):
@@ -156,7 +166,7 @@ def _calls(tables: SqliteTables, process: int, texts: dict[int, str]) -> Iterato
         yield DeviceEvent("cuda_runtime", name, process, number & 0xFFFFFF, start, end, args)
 
 
-def _ranges(tables: SqliteTables, process: int, texts: dict[int, str]) -> Iterator[DeviceEvent]:
+def _ranges(tables: _Tables, process: int, texts: dict[int, str]) -> Iterator[DeviceEvent]:
     """Yield ranges of NVTX."""
     names = {
         **TIMES,
@@ -178,5 +188,5 @@ def _is_sound(start: object, end: object) -> bool:
 
 
 FORMAT = RecordingFormat(
-    "reports of Nsight Systems, exported to SQLite", recognises=_recognises, convert=_convert
+    "reports of Nsight Systems, exported to SQLite or Parquet", recognises=_recognises, convert=_convert
 )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
 from converters.recordings.format import REFUSED, RecordingFormat, RecordingTask
-from converters.recordings.sqlite_tables import SIGN, has_table
 from et_sim.basics.errors import InputError
 
 
@@ -29,22 +27,18 @@ INFRAGRAPH = _Known(
     "it describes machines, and no job",
     "et-sim machine from FILE --out DIR makes the network file",
 )
-XPLANE = _Known(
-    "an XPlane profile of JAX or TensorFlow",
-    "its HLO, which has the groups of collectives, is not read yet",
-    "record PyTorch with Kineto, or export a trace of the same step with Nsight Systems",
-)
-ROCPD = _Known(
-    "a database of rocprofv3 (rocpd)",
-    "its tables are not read",
-    "record with rocprofv3 --output-format json",
+STRAGGLERS = _Known(
+    "a result of StragglerAnalysis",
+    "it has figures of an analysis, and no operations",
+    "name the recording that it is about: et-convert steps TRACE.parquet",
 )
 MLPERF = _Known(
     "a log of MLPerf Training",
     "it has the times of blocks of steps, and no work",
-    "compare its step with a prediction: et-sim validate",
+    "compare its step with a prediction: et-sim validate FILE",
 )
-_MLLOG = re.compile(rb"^:::MLLOG \{", re.MULTILINE)
+_MLLOG = b":::MLLOG {"
+_JOB_META, _TREM, _TIDEAL = b'"step_t_nodelay"', b'"trem"', b'"tideal"'
 
 
 def known_kind(path: Path, begin: bytes) -> _Known | None:
@@ -54,11 +48,11 @@ def known_kind(path: Path, begin: bytes) -> _Known | None:
         return TOPOLOGY
     if path.suffix in (".yaml", ".yml", ".json") and b"components" in begin and b"infrastructure" in begin:
         return INFRAGRAPH
-    if _MLLOG.search(begin):
+    if text.startswith(b"{") and (_JOB_META in begin or (_TREM in begin and _TIDEAL in begin)):
+        return STRAGGLERS
+    if _MLLOG in begin:
         return MLPERF
-    if begin.startswith(SIGN) and has_table(path, "rocpd_"):
-        return ROCPD
-    return XPLANE if path.name.endswith((".xplane.pb", ".xplane.pb.gz")) else None
+    return None
 
 
 def _recognises(path: Path, begin: bytes) -> bool:

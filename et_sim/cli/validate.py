@@ -26,7 +26,8 @@ class Options(Command):
 
     file: Annotated[
         Path | None,
-        "tables.json, kernels.csv, iterations.json, steps.csv or serving.csv; without it, those of et-sim",
+        "tables.json, kernels.csv, iterations.json, steps.csv, serving.csv, or a log or folder of logs of"
+        " MLPerf Training; without it, those of et-sim",
         "FILE",
         Argument(),
     ] = None
@@ -38,6 +39,11 @@ class Options(Command):
         "what the host takes to launch a kernel or collective of an iteration, such as 10us",
         "TIME",
     ] = None
+    model: Annotated[str | None, "of logs of MLPerf: the model, if the benchmark is not one", "NAME"] = None
+    plan: Annotated[str | None, "of logs of MLPerf: ranks of each axis, as 'tp1 pp1 dp8 zero1'", "TEXT"] = (
+        None
+    )
+    precision: Annotated[str | None, "of logs of MLPerf: the datatype of products, as bf16", "NAME"] = None
     json: Annotated[bool, "print every row, and the errors, as JSON"] = False
 
 
@@ -72,7 +78,7 @@ def _rows(options: Options) -> list[Row]:
     from et_sim.validation.rows import measured_rows, shipped
 
     paths = [options.file] if options.file else shipped()
-    rows = [row for path in paths for row in measured_rows(path)]
+    rows = _of_logs(options) or [row for path in paths for row in measured_rows(path)]
     if not options.table:
         return rows
     known = tuple(dict.fromkeys(row.table for row in rows))
@@ -81,6 +87,21 @@ def _rows(options: Options) -> list[Row]:
             remedy = did_you_mean(name, known) or f"its tables: {', '.join(known)}"
             raise UsageError(f"{options.file or 'et-sim'} has no table {name!r}", remedy=remedy)
     return [row for row in rows if row.table in options.table]
+
+
+def _of_logs(options: Options) -> list[Row]:
+    """Return the rows of logs of MLPerf; none for other files."""
+    from et_sim.basics.errors import UsageError
+    from et_sim.validation.mlperf import StepOptions, is_mlperf, read_mlperf
+
+    given = {"model": options.model, "plan": options.plan, "precision": options.precision}
+    stated = {name: value for name, value in given.items() if value is not None}
+    if options.file is not None and is_mlperf(options.file):
+        return read_mlperf(options.file, StepOptions(**stated))
+    if stated:
+        remedy = "leave it out, or name logs of MLPerf: other files state it"
+        raise UsageError(f"--{next(iter(stated))} describes logs of MLPerf Training", remedy=remedy)
+    return []
 
 
 def _printed(predictions: Iterable[Prediction], count: int) -> Iterator[Prediction]:
@@ -116,6 +137,8 @@ def _as_row(prediction: Prediction) -> dict[str, Any]:
         "hardware": prediction.row.hardware,
         "machine": prediction.machine,
         "measured_us": prediction.row.measured_us,
+        "measured_low_us": prediction.row.interval_us and prediction.row.interval_us[0],
+        "measured_high_us": prediction.row.interval_us and prediction.row.interval_us[1],
         "predicted_us": prediction.predicted_us,
         "low_us": prediction.band_us and prediction.band_us[0],
         "high_us": prediction.band_us and prediction.band_us[1],

@@ -80,6 +80,7 @@ class Row(Struct, frozen=True):
     why: str = ""
     machine: str = ""  # a preset, if the file names one
     remarks: tuple[str, ...] = ()  # parts of the description that the prediction does not use
+    interval_us: tuple[float, float] | None = None  # of the measured time, 95 %; None: not known
 
 
 def refused(table: str, number: int, why: str, hardware: str = "") -> Row:

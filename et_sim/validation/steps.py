@@ -57,13 +57,14 @@ def read_steps(path: Path, text: str) -> Iterator[Row]:
     """Yield a row for each line; one that cannot be predicted has a reason."""
     for number, (at, line) in enumerate(csv_rows(text, str(path)), 1):
         try:
-            yield _step(path, number, line)
+            yield step_of(path, number, line)
         except (EtSimError, KeyError, TypeError, ValueError, ArithmeticError) as error:
             why = f"{path.name}: line {at}: {reason(error)}"
             yield refused(path.stem, number, why, str(line.get("hardware") or ""))
 
 
-def _step(path: Path, number: int, line: Mapping[str, Any]) -> Row:
+def step_of(path: Path, number: int, line: Mapping[str, Any]) -> Row:
+    """Return the row of a line; raise an error for one that cannot be predicted."""
     if None in line or None in line.values():
         raise ValueError(f"the line has {'more' if None in line else 'fewer'} values than the first one")
     stated, source = line.get("software", ""), line.get("source", "")
@@ -132,7 +133,7 @@ def _plan(
     if line["precision"] not in known:
         raise ValueError(f"precision is {line['precision']!r} (known: {', '.join(known)})")
     stated = {
-        **_axes(line["plan"]),
+        **axes_of_plan(line["plan"]),
         "batch": _count(line, "micro_batch"),
         "micro_batches": _count(line, "micro_batches"),
         "products": known[line["precision"]],
@@ -154,7 +155,7 @@ def _plan(
     return plan, (f"ep is {plan.expert}, but {ranks} in the published recipe of this batch",)
 
 
-def _axes(text: str) -> dict[str, Any]:
+def axes_of_plan(text: str) -> dict[str, Any]:
     """Return the fields of a plan that the text of a plan gives."""
     values: dict[str, Any] = {}
     for word in text.split():

@@ -107,3 +107,20 @@ def nsys_file(
             base.executemany(f"INSERT INTO {table} VALUES ({marks})", values)
     base.close()
     return path
+
+
+def nsys_folder(report: Path, folder: Path) -> Path:
+    """Write the tables of an SQLite file as Parquet files."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder.mkdir(parents=True)
+    with sqlite3.connect(report) as base:
+        for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            cursor = base.execute(f"SELECT * FROM {name}")
+            columns = [described[0] for described in cursor.description]
+            rows = cursor.fetchall()
+            values = {column: [row[at] for row in rows] for at, column in enumerate(columns)}
+            pq.write_table(pa.table(values), folder / f"{name}.parquet")
+    base.close()
+    return folder

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nsys_files import PROCESS, device_events, kineto_file, nsys_file
+from nsys_files import PROCESS, device_events, kineto_file, nsys_file, nsys_folder
 
 from converters.cli import main
 from et_sim.trace import read_trace
@@ -144,3 +144,37 @@ def test_a_report_whose_tables_are_empty_is_refused(
     path = nsys_file([], tmp_path / "report.sqlite")
     assert main(["recording", str(path), "-o", str(tmp_path / "job")]) == 2
     assert "the report has no kernels (record with --trace=cuda)" in capsys.readouterr().err
+
+
+def test_a_folder_of_parquet_tables_becomes_what_the_sqlite_file_becomes(
+    events: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = nsys_file(events, tmp_path / "report.sqlite")
+    folder = nsys_folder(report, tmp_path / "report_pqtdir")
+    (folder / "ANALYSIS_DETAILS.parquet").write_bytes((folder / "StringIds.parquet").read_bytes())
+    (rank,) = converted(folder, str(tmp_path / "p"), capsys)["ranks"]
+    assert rank["time"]["replayed_ns"] == rank["time"]["measured_ns"]
+    converted(report, str(tmp_path / "s"), capsys)
+    assert (tmp_path / "p.0.et").read_bytes() == (tmp_path / "s.0.et").read_bytes()
+
+
+def test_a_folder_of_parquet_folders_has_a_rank_in_each(
+    events: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rank in (4, 2):
+        report = nsys_file(events[:-rank], tmp_path / f"{rank}.sqlite")
+        nsys_folder(report, tmp_path / "all" / f"rank_{rank}_pqtdir")
+    ranks = [rank["rank"] for rank in converted(tmp_path / "all", str(tmp_path / "job"), capsys)["ranks"]]
+    assert sorted(ranks) == [2, 4]
+
+
+def test_a_damaged_table_of_parquet_is_named(
+    events: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = nsys_folder(nsys_file(events, tmp_path / "report.sqlite"), tmp_path / "report")
+    table = folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
+    table.write_bytes(table.read_bytes()[:-9])
+    assert main(["recording", str(folder), "-o", str(tmp_path / "job")]) == 2
+    refusal = capsys.readouterr().err
+    assert "the table is damaged" in refusal
+    assert "KERNEL.parquet" in refusal

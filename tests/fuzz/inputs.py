@@ -14,6 +14,7 @@ from typing import NamedTuple
 from hosts import INFRASTRUCTURE, ROCPROF, TOPOLOGY
 from mutations import Damage, damage_bytes, damage_json, damage_nodes, damage_words
 from nsys_files import device_events, nsys_file
+from xplane_files import small_profile
 
 from converters.cli import main as converter
 from et_sim.cli import main
@@ -165,6 +166,7 @@ def _write_recordings(folder: Path) -> None:
     (folder / "inspector.log").write_text(json.dumps(record) + "\n" + json.dumps(record) + "\n")
     nsys_file(device_events(RECORDINGS / "device_only" / "event_sync.json.gz"), folder / "report.sqlite")
     (folder / "rocprof.json").write_text(json.dumps(ROCPROF))
+    (folder / "host.xplane.pb").write_bytes(small_profile())
     (folder / "host.xml").write_text(TOPOLOGY)
     (folder / "infrastructure.json").write_text(json.dumps(INFRASTRUCTURE))
 
@@ -257,6 +259,7 @@ CASES = {
     "dump as JSON": Case("hang_json/trace_rank_1.json", damage_json, (convert("recording", "hang_json"),)),
     "Inspector": Case("inspector.log", damage_bytes, (convert("recording", "inspector.log"),)),
     "report of nsys": Case("report.sqlite", damage_bytes, (recording("report.sqlite"),)),
+    "XPlane": Case("host.xplane.pb", damage_bytes, (recording("host.xplane.pb"),)),
     "results of rocprof": Case("rocprof.json", damage_json, (recording("rocprof.json"),)),
     "host of NCCL": Case("host.xml", damage_words, (("et-sim", "machine", "from", "host.xml"),)),
     "InfraGraph": Case(

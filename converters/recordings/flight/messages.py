@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -37,16 +37,23 @@ class Unanswered(Struct, frozen=True):
         return f"rank {self.peer} never {half} the message {self.number} of rank {self.rank} in {self.label}"
 
 
+def ends_of(entry: Entry, members: Mapping[str, Collection[int]]) -> tuple[str, int] | None:
+    """Return `send` or `recv`, and the rank at the other end; None if an entry is no message."""
+    ends = _ENDS.search(entry.profiling_name) if entry.is_p2p else None
+    if ends is None:
+        return None
+    return ends[1], _rank_of(int(ends[3]), sorted(members.get(entry.process_group[0], ())))
+
+
 def unanswered(dumps: Sequence[Dump], groups: Sequence[Operations]) -> list[Unanswered]:
     """Return the messages that are not over and whose other half was never issued."""
-    members = {group.name: sorted(group.members) for group in groups}
+    members = {group.name: group.members for group in groups}
     open_ends: dict[tuple[str, int, int, str], list[tuple[Dump, Entry]]] = {}
     for dump in dumps:
         for entry in dump.entries:
-            ends = _ENDS.search(entry.profiling_name) if entry.is_p2p and not entry.is_over else None
+            ends = None if entry.is_over else ends_of(entry, members)
             if ends is not None:
-                peer = _rank_of(int(ends[3]), members.get(entry.process_group[0], []))
-                key = (entry.process_group[0], dump.rank, peer, ends[1])
+                key = (entry.process_group[0], dump.rank, ends[1], ends[0])
                 open_ends.setdefault(key, []).append((dump, entry))
     lost = []
     for (name, rank, peer, kind), waiting in open_ends.items():

@@ -1,0 +1,1 @@
+"""XPlane profiles of JAX and TensorFlow: planes of devices and of the host, and the HLO of the programs."""
