@@ -106,6 +106,7 @@ def is_loggops(content: Mapping[str, Any]) -> bool:
 
 
 NS3_FIRST = re.compile(r"\s*\d+\s+\d+\s+\d+\s*$")
+NS3_KEY = re.compile(r"^(CC_MODE|PACKET_PAYLOAD_SIZE|KMAX_MAP)\s", re.MULTILINE)
 GARNET_FIRST = re.compile(r"^\s*num-npus\s*:", re.MULTILINE)
 NCCL_FIRST = re.compile(r"<system\b")
 HTSIM_FIRST = re.compile(r"nodes\s+\d+\s*$", re.IGNORECASE)

@@ -23,6 +23,7 @@ from et_sim.documents.keys import Section
 from et_sim.documents.reading import MOST_DIGITS, TOO_MANY_DIGITS, read_bounded
 from et_sim.machine.recognise import (
     FORMATS,
+    NS3_KEY,
     Imported,
     MachineFile,
     format_of,
@@ -217,6 +218,9 @@ def _from_file(path: Path, role: MachineFile) -> Source:
     content = parse_yaml(text, place) if role is MachineFile.NETWORK else _json_object(text, place, role)
     if not isinstance(content, dict):
         shape = "is empty" if content is None else f"holds {_noun(content)} at its top level"
+        if role is MachineFile.NETWORK and NS3_KEY.search(text):
+            remedy = f"name it in a network file: protocol: {{ file: {path.name} }}"
+            raise MachineError("this is ns-3's key file, not a network file", place=place, remedy=remedy)
         raise MachineError(
             f"the {role} file {shape}", place=place, remedy='expected keys with values, "key": value'
         )

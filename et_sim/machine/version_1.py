@@ -49,6 +49,12 @@ _SCALARS = (
 )
 _LISTS = keys_of(Level)
 LEVEL_KEYS = (*_SCALARS, *_LISTS)
+_OF_2020 = {  # topologies of the files of 2020, as dimensions
+    "Ring": '["Ring"]',
+    "Switch": '["Switch"]',
+    "AllToAll": '["FullyConnected"]',
+    "Torus2D": '["Ring", "Ring"]',
+}
 
 
 def read_hierarchy(
@@ -56,6 +62,7 @@ def read_hierarchy(
 ) -> Network:
     """Read the network of a source; `overrides` are lists that replace the file's."""
     changed = Section(overrides_place, dict(overrides))
+    _refuse_files_of_2020(source)
     check_names(source, LEVEL_KEYS, remarks)
     given = {
         key.name: Slot(key, source, remarks).value(source.content[key.name])
@@ -78,6 +85,15 @@ def read_hierarchy(
         cause = f'key "units-count" is {show(columns["units-count"])}'
         raise counts_in.fault(cause, f"allowed: at most {MOST_RANKS} NPUs in all")
     return Network.of_levels(levels)
+
+
+def _refuse_files_of_2020(source: Section) -> None:
+    name = source.content.get("topology-name")
+    if isinstance(name, str) and name in _OF_2020:
+        dimensions = f'"topologies-per-dim": {_OF_2020[name]}, with sizes in "units-count"'
+        raise source.fault(
+            f'key "topology-name" is "{name}", as in files of 2020', f'write "Hierarchical", and {dimensions}'
+        )
 
 
 def _column(key: Key, section: Section, count: int, remarks: Remarks) -> list[Any]:

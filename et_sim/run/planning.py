@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from et_sim.basics.errors import EtSimError
 from et_sim.engine.start import KeptStart
 from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.fold import fold as fold_ranks
@@ -210,12 +211,15 @@ class KeptPlans(Planner):
     def _without_reads(
         self, case: _Case, machine: Machine, model: NetworkModel, how: dict[str, Any]
     ) -> Plan | None:
-        """Return the plan on a machine with unreadable figures; None if it depends on one of them."""
+        """Return the plan on a machine with unreadable figures; None if it depends on one of them.
+
+        Functions of C, such as those of regular expressions, refuse such a figure without a read.
+        """
         before = case.reads.count
         try:
             plan = checked_plan(case.workload, machine, model, **how)
-        except (FigureReadError, Exception):
-            if case.reads.count == before:
+        except (FigureReadError, Exception) as error:
+            if case.reads.count == before and isinstance(error, EtSimError):
                 raise
             return None
         if case.reads.count != before:

@@ -134,6 +134,10 @@ def test_spellings_on_which_yaml_readers_differ_are_no_numbers(entry: str, tmp_p
         ("[" * 100_000, "the content is nested too deeply"),
         ("- Ring\n", "the network file holds a list at its top level"),
         ("Ring\n", "the network file holds a text at its top level"),
+        (
+            "ENABLE_QCN 1\nCC_MODE 12\n",
+            "this is ns-3's key file, not a network file (name it in a network file: protocol: {",
+        ),
         ("", "the network file is empty"),
         ("# nothing\n", "the network file is empty"),
     ],

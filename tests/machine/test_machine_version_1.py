@@ -138,6 +138,7 @@ def test_a_wrong_system_file_is_refused_with_its_place(text: str, cause: str, tm
         ({"link-bandwidth": [50, 0]}, 'key "link-bandwidth" index 1 is 0'),
         ({"topologies-per-dim": ["Ring", "Mesh"]}, 'key "topologies-per-dim" index 1 is "Mesh"'),
         ({"hbm-scale": [1, 1], "hbm-bandwidth": [0, 1]}, 'key "hbm-bandwidth" index 0 is 0'),
+        ({"topology-name": "Torus2D"}, 'write "Hierarchical", and "topologies-per-dim": ["Ring", "Ring"]'),
         ({"units-count": [2**20, 2**20], "links-count": [2, 2**21]}, "at most 2147483647 NPUs in all"),
     ],
 )

@@ -106,6 +106,12 @@ def test_points_with_other_bandwidths_and_latencies_share_a_plan(model: str) -> 
     assert made <= 3  # for the first point, for all latencies, and for all bandwidths
 
 
+def test_algorithms_are_planned_for_each() -> None:
+    names = ["ring", "direct", "halvingDoubling"]
+    rows, made = rows_and_plans({"system.all-reduce-implementation[0]": names})
+    assert len({row["makespan_ns"] for row in rows}) == made == 3
+
+
 def test_orders_by_bandwidth_are_planned_for_each_bandwidth() -> None:
     greedy = {"inter-dimension-scheduling": "offlineGreedy", "preferred-dataset-splits": 8}
     machine = {
