@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import Argument, Option, OptionGroup
 from et_sim.basics.errors import UsageError
+from et_sim.basics.units import parse_time_ns
+from et_sim.cli.jobs import flag_of, whole_numbers
 from et_sim.cli.options import parse_share
 from et_sim.cli.sweep import KEPT, EvaluationOptions, evaluate
 
 if TYPE_CHECKING:
     from et_sim.sweeps.plan_space import PlanSearch
+    from et_sim.sweeps.serving_space import ServingSearch
 
 PLANS = OptionGroup("all plans of a language model, in place of SPEC")
+SERVING = OptionGroup("all fleets that serve requests, with --model and --machine")
 OF_PLANS = ("machine", "objective", "global_batch", "sequence", "software", "within", "budget")
+OF_TRAINING = ("objective", "global_batch", "sequence", "software", "within")
+OF_SERVING = ("serve", "engine", "concurrency", "ttft", "tpot", "good_share")
 WITHIN = (
     "end when bounds show that no other plan is better by more than this share (default: 10%%; 0: the best of"
     " all)"
@@ -25,7 +31,8 @@ WITHIN = (
 class Options(EvaluationOptions):
     """Find the points of a sweep with the least time, memory, energy, price or ranks, the most tokens per
     second or MFU, or the best compromises of several of these; or, with --model and --machine, the best plan
-    of all that spread the training of a language model over a machine. Plans that bounds rule out are not
+    of all that spread the training of a language model over a machine, or with --serve the replicas that give
+    the most tokens per second to an NPU, and to a user. Plans that bounds rule out are not
     simulated; without bounds, Optuna chooses the points. Points that a directory already holds are not
     simulated again. Exit status 1: no point meets the goal.
     """
@@ -54,6 +61,43 @@ class Options(EvaluationOptions):
     software: Annotated[str | None, "software of the step, as in et-sim make", PLANS] = None
     within: Annotated[float | None, WITHIN, Option(parse=parse_share), "SHARE", PLANS] = None
     budget: Annotated[int | None, "the most plans that are simulated", Option(least=1), PLANS] = None
+    serve: Annotated[
+        str | None,
+        "requests, as et-sim serve takes them: the search is for replicas that serve them",
+        "REQUESTS",
+        SERVING,
+    ] = None
+    engine: Annotated[
+        str | None, "engine, as in et-sim serve (default: each of them in turn)", "NAME", SERVING
+    ] = None
+    concurrency: Annotated[
+        tuple[int, ...] | None,
+        "requests under way at a time, as in 16,64,256, each a point (default: as they arrive)",
+        Option(parse=whole_numbers),
+        "N",
+        SERVING,
+    ] = None
+    ttft: Annotated[
+        float | None,
+        "the longest time to first token of a good request",
+        Option(parse=parse_time_ns, least=1),
+        "TIME",
+        SERVING,
+    ] = None
+    tpot: Annotated[
+        float | None,
+        "the longest time per output token of a good request",
+        Option(parse=parse_time_ns, least=1),
+        "TIME",
+        SERVING,
+    ] = None
+    good_share: Annotated[
+        float | None,
+        "with --ttft or --tpot: share of requests that must be good (default: 0.99)",
+        Option(parse=parse_share),
+        "SHARE",
+        SERVING,
+    ] = None
 
 
 def run(options: Options) -> int:
@@ -66,7 +110,7 @@ def run(options: Options) -> int:
             f"--model {options.model} and {options.spec} are given",
             remedy="leave one of them out: the file names its own model",
         )
-    search = _plan_search(options)
+    search = _plan_search(options) if options.serve is None else _serving_search(options)
     print(f"et-sim: {search.assumed}", file=sys.stderr)
     name = Path(search.named).name.removesuffix(".json")
     folder = Path(f"{name}-{search.machine.replace(':', '-')}.search")
@@ -75,10 +119,10 @@ def run(options: Options) -> int:
 
 def _check_spec(options: Options) -> None:
     """Refuse options of plans without a model, and neither a file nor a model."""
-    for name in OF_PLANS:
+    for name in (*OF_PLANS, *OF_SERVING):
         if getattr(options, name) is not None:
             raise UsageError(
-                f"--{name.replace('_', '-')} belongs to --model",
+                f"{flag_of(name)} belongs to --model",
                 remedy="add --model, such as --model llama3-70b",
             )
     if options.spec is None:
@@ -93,13 +137,53 @@ def _plan_search(options: Options) -> PlanSearch:
     from et_sim.sweeps.plan_space import PlanSearch
     from et_sim.workloads.models.configuration import read_model, remark_on_sequence
 
-    assert options.model is not None
-    if options.machine is None:
-        raise UsageError("--model requires --machine", remedy="add it, as in --machine h100-dgx:64")
-    model = read_model(options.model)
+    for name in OF_SERVING:
+        if getattr(options, name) is not None:
+            raise UsageError(
+                f"{flag_of(name)} belongs to --serve",
+                remedy="add --serve, such as --serve poisson:10,200,1024,100",
+            )
+    named, _ = _named(options)
+    model = read_model(named)
     remark = remark_on_sequence(model)
     if remark and options.sequence is None:
         raise UsageError(remark, remedy="add --sequence, such as --sequence 8192")
     given: dict[str, Any] = {name: getattr(options, name) for name in OF_PLANS}
     chosen = {name: value for name, value in given.items() if value is not None}
-    return PlanSearch(model, options.model, **chosen)
+    return PlanSearch(model, named, **chosen)
+
+
+def _serving_search(options: Options) -> ServingSearch:
+    """Return the search for fleets that the options describe."""
+    from et_sim.sweeps.serving_space import ServingSearch
+    from et_sim.workloads.models.configuration import read_model
+
+    for name in OF_TRAINING:
+        if getattr(options, name) is not None:
+            raise UsageError(
+                f"{flag_of(name)} is about training, and --serve is given", remedy="leave it out"
+            )
+    if options.good_share is not None and options.ttft is None and options.tpot is None:
+        raise UsageError("--good-share requires --ttft or --tpot", remedy="give one of them, or leave it out")
+    named, machine = _named(options)
+    assert options.serve is not None
+    return ServingSearch(
+        read_model(named),
+        named,
+        machine,
+        options.serve,
+        options.engine,
+        options.concurrency or (),
+        options.ttft,
+        options.tpot,
+        options.good_share,
+        options.budget,
+    )
+
+
+def _named(options: Options) -> tuple[str, str]:
+    """Return the names of the model and of the machine."""
+    assert options.model is not None
+    if options.machine is None:
+        raise UsageError("--model requires --machine", remedy="add it, as in --machine h100-dgx:64")
+    return options.model, options.machine

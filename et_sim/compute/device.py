@@ -241,11 +241,9 @@ class Device(Struct, frozen=True, eq=False):
 
     def _kind_of(self, operation: Operation) -> str:
         """Return the kind by which constants are found: its own one, if the device has some of it."""
-        return operation.form if operation.form in self._with_own_constants else operation.kind
-
-    @property
-    def _with_own_constants(self) -> set[str]:
-        return {kind.partition(" ")[0] for kind in self.device.kinds}
+        form = operation.form
+        has_own = any(kind == form or kind.startswith(f"{form} ") for kind in self.device.kinds)
+        return form if has_own else operation.kind
 
     def _as_found(self, kind: str, datatype: int) -> RooflineDevice:
         if (kind, datatype) not in self._devices:

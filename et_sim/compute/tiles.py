@@ -38,8 +38,8 @@ def waste(device: RooflineDevice, operations: Sequence[Operation]) -> tuple[Floa
     products = [at for at, operation in enumerate(operations) if operation.kind in PRODUCTS]
     if device.tiles and products:
         columns = _Products.of([operations[at].products for at in products])
-        powers = range(device.split_k.bit_length())
-        ratios = np.stack([columns.operations(device, 1 << power) for power in powers]) / columns.own
+        parts = [1 << power for power in range(device.split_k.bit_length())]
+        ratios = columns.operations(device, parts) / columns.own
         whole[products], split[products] = ratios[0], ratios.min(axis=0)
     for at, operation in enumerate(operations):
         if operation.kind in ATTENTION:
@@ -94,16 +94,18 @@ class _Products(Struct, frozen=True):
             np.array([float(sum(p.operations for p in products)) for products in operations]),
         )
 
-    def operations(self, device: RooflineDevice, parts: int) -> FloatColumn:
-        """Return the operations with the best tile, with the inner side split into `parts`."""
-        best = np.full(len(self.inner), math.inf)
-        for tile in device.tiles:
-            steps = -(-self.inner // (parts * tile.step))
-            of_product = -(-self.rows // tile.rows) * -(-self.columns // tile.columns) * self.count
-            tiles = parts * np.add.reduceat(of_product, self.first)
-            each = 2 * tile.rows * tile.columns * tile.step * (steps + device.prologue) / tile.part
-            is_possible = (parts == 1) | (self.inner >= parts * LEAST_STEPS * tile.step)
-            best = np.minimum(best, np.where(is_possible, _waves(device, tiles) * each, math.inf))
+    def operations(self, device: RooflineDevice, parts: Sequence[int]) -> FloatColumn:
+        """Return the operations with the best tile, a row for each number of parts of the inner side."""
+        split, inner = np.array(parts)[:, None, None], self.inner
+        sizes = np.array([(tile.rows, tile.columns, tile.step) for tile in device.tiles], np.int64)
+        rows, columns, step = sizes.T[:, :, None]
+        part = np.array([tile.part for tile in device.tiles])[:, None]
+        of_product = -(-self.rows // rows) * -(-self.columns // columns) * self.count
+        tiles = split * np.add.reduceat(of_product, self.first, axis=1)
+        steps = -(-inner // (split * step))
+        each = 2 * rows * columns * step * (steps + device.prologue) / part
+        is_possible = (split == 1) | (inner >= split * LEAST_STEPS * step)
+        best: FloatColumn = np.where(is_possible, _waves(device, tiles) * each, math.inf).min(axis=1)
         return best
 
 

@@ -6,7 +6,6 @@ that decode replicas have apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
     from et_sim.serving.replicas import MachineTimes
     from et_sim.serving.results import Serving
+    from et_sim.serving.serve import Setup
+    from et_sim.workloads.models.model import Model
 
 SERVING, PLAN, DECODE_PLAN = "serving", "plan", "decode-plan"
 SECOND = 10**9
@@ -92,22 +93,28 @@ class ServingRecipe(Struct, frozen=True):
 
 def serve_point(recipe: ServingRecipe, folder: Path, options: RunOptions, shared: MachineTimes) -> Serving:
     """Serve the load of a point; its files are looked up in the folder first."""
-    from et_sim.serving.described import ServingChoices, setup_of
     from et_sim.serving.rates import RateGoal, serve_at_largest_rate
     from et_sim.serving.serve import serve
     from et_sim.workloads.models.configuration import read_model
-    from et_sim.workloads.training.plan import plan_of
 
-    names = {field.name for field in fields(ServingChoices)} - {"decode"}
-    given = {name: getattr(recipe, name) for name in names}
-    given["engine"] = beside(recipe.engine, folder)
     model, requests = read_model(beside(recipe.model, folder)), beside(recipe.requests, folder)
-    setup = setup_of(ServingChoices(**given, decode=recipe.decode_plan), plan_of(recipe.plan), model)
+    setup = setup_of_recipe(recipe, folder, model)
     goal = {"share": recipe.good_share, "tolerance": recipe.tolerance}
     if not recipe.find_rate:
         return serve(requests, model, setup, options, shared=shared)
     found = RateGoal(**{name: value for name, value in goal.items() if value is not None})
     return serve_at_largest_rate(requests, model, setup, options, found, shared=shared)
+
+
+def setup_of_recipe(recipe: ServingRecipe, folder: Path, model: Model) -> Setup:
+    """Return the setup of a point that serves a model."""
+    from et_sim.serving.described import ServingChoices, setup_of
+    from et_sim.workloads.training.plan import plan_of
+
+    names = {field.name for field in fields(ServingChoices)} - {"decode"}
+    given = {name: getattr(recipe, name) for name in names}
+    given["engine"] = beside(recipe.engine, folder)
+    return setup_of(ServingChoices(**given, decode=recipe.decode_plan), plan_of(recipe.plan), model)
 
 
 def beside(name: str, folder: Path) -> str:
@@ -119,7 +126,9 @@ def beside(name: str, folder: Path) -> str:
 
 def serving_figures(serving: Serving) -> dict[str, Any]:
     """Return the figures of a row."""
-    summary: Mapping[str, Any] = serving.summary()
+    from et_sim.serving.rates import keeps_up
+
+    summary = serving.summary()
     costs, each = summary["costs"] or {}, summary["tpot_ns"]
     npus = sum(pool["replicas"] * pool["ranks_of_replica"] for pool in summary["pools"])
     joules = costs.get("most_joules_per_million_output_tokens")
@@ -142,6 +151,7 @@ def serving_figures(serving: Serving) -> dict[str, Any]:
         "tokens_per_s_per_user": None if each is None else SECOND / each["mean"],
         "requests_per_s": summary["requests_per_s"],
         "good_share": None if good is None else good["share"],
+        "keeps_up": int(keeps_up(serving, summary) is not False),
         **spreads,
         "price_per_million_tokens": price,
         "joules_per_million_tokens": joules,

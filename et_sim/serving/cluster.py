@@ -31,6 +31,7 @@ from et_sim.serving.prefixes import HeldBlocks
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import NONE, Request
 from et_sim.serving.sequences import ServedSequence as Served
+from et_sim.serving.speculation import Speculation
 from et_sim.serving.steady import SteadyPasses, is_steady
 from et_sim.serving.transfers import Transfer, Transfers, Window
 from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
@@ -120,7 +121,6 @@ class ServingCluster(Struct):
         In a closed loop, so many are under way at a time: the next one arrives when another one has ended.
         Those that warm up end before the others begin.
         """
-        self._check(requests)
         self._turns = {request.after: request for request in requests if request.after != NONE}
         now = 0
         parts = (requests[:warm_up], requests[warm_up:]) if concurrency else (requests,)
@@ -149,17 +149,6 @@ class ServingCluster(Struct):
             self._begin(now)
             self.report(now, self._done)
         return now + round(self.engine.host.after_ns)
-
-    def _check(self, requests: Sequence[Request]) -> None:
-        for request in requests:
-            for replica in self.replicas:
-                further = 0 if replica.pool.work == PREFILL else request.output - 1
-                if not replica.batcher.fits(request.prompt + further):
-                    raise UsageError(
-                        f"request {request.number} needs a cache of {request.prompt + further:,} tokens, but"
-                        f" a replica has {replica.pool.tokens(self.policy.block):,}",
-                        remedy="give more ranks to a replica, or more memory, or shorten the request",
-                    )
 
     def _least(self, sequence: Served, *works: str) -> Replica:
         """Return the replica with the least left to do of pools for these works.
@@ -342,6 +331,26 @@ class ServingCluster(Struct):
     def _push(self, time_ns: int, kind: int, *arguments: Any) -> None:
         self._count += 1
         heapq.heappush(self._events, (time_ns, kind, self._count, *arguments))
+
+
+def check_requests(
+    requests: Sequence[Request],
+    pools: Sequence[CachePool],
+    policy: Policy,
+    speculation: Speculation | None = None,
+) -> None:
+    """Refuse a request that would never fit the cache of a replica."""
+    for pool in pools:
+        drafts = None if pool.work == PREFILL else speculation
+        batcher = Batcher(policy, pool.blocks, pool.units, speculation=drafts)
+        for request in requests:
+            further = 0 if pool.work == PREFILL else request.output - 1
+            if not batcher.fits(request.prompt + further):
+                raise UsageError(
+                    f"request {request.number} needs a cache of {request.prompt + further:,} tokens, but"
+                    f" a replica has {pool.tokens(policy.block):,}",
+                    remedy="give more ranks to a replica, or more memory, or shorten the request",
+                )
 
 
 def _segments(shares: Sequence[Share]) -> list[Segment]:

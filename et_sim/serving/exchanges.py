@@ -4,7 +4,7 @@ Exchanges of many sizes are simulated in one run, one after the other. All ranks
 time, so that they begin the next one together. Messages of many sizes are sent long after each other.
 
 Sizes are multiples of a unit, the bytes of a token. A run has a block of multiples around those that are
-needed, since a run of many takes little longer than a run of one.
+needed, since a run of many takes little longer than a run of one. Where many blocks are needed, they grow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from et_sim.workloads.rank import Rank, make_workload
 BEGIN_NS = 1_000
 GAP_NS = 100_000_000  # between messages
 LEAD_NS = 20_000  # a receive that waits for so long does not delay its message
-BLOCK = 64  # multiples of the unit that are simulated together
+BLOCK = 64  # multiples of the unit that are simulated together, at first
+DOUBLED_AFTER, MOST_DOUBLINGS = 3, 4  # blocks of a size, and how often the size doubles
 MOST_UNFOLDED = 8  # ranks; the search for equal ones takes longer than their simulation
 
 Ranks = tuple[int, ...]
@@ -58,6 +59,7 @@ class ExchangeTimes:
         self._known = known or KnownExchanges()
         self._groups: dict[tuple[Ranks, tuple[str, ...]], Groups] = {}
         self._units: dict[tuple[Any, ...], int] = {}  # common divisors of the bytes of steps
+        self._blocks: dict[tuple[Any, ...], int] = {}  # simulated for the same steps
 
     def ns(self, program: CountedProgram, step: ExchangeStep) -> int:
         """Return the time of an exchange that was added."""
@@ -103,8 +105,10 @@ class ExchangeTimes:
     def _block(self, key: tuple[Any, ...], size: int) -> list[int]:
         """Return a block of sizes around one."""
         unit = self._units[key] = gcd(self._units.get(key, 0), size)
-        first = size // unit // BLOCK * BLOCK
-        sizes = [multiple * unit for multiple in range(max(first, 1), first + BLOCK)]
+        before = self._blocks[key] = self._blocks.get(key, -1) + 1
+        block = BLOCK << min(before // DOUBLED_AFTER, MOST_DOUBLINGS)
+        first = size // unit // block * block
+        sizes = [multiple * unit for multiple in range(max(first, 1), first + block)]
         return [size] if unit == size else sizes
 
     def _add_exchanges(self, program: CountedProgram, steps: Iterable[ExchangeStep]) -> None:

@@ -115,7 +115,7 @@ def _bracket(begin: float, is_good: Callable[[float], bool], lowest: float) -> t
 def point_of(rate: float, serving: Serving, goal: RateGoal) -> RatePoint:
     """Return the figures at a rate: it is good if enough requests are, and if the replicas keep up."""
     summary = serving.summary()
-    good, keeps_up = summary["goodput"], _keeps_up(serving, summary)
+    good, holds = summary["goodput"], keeps_up(serving, summary)
     assert good is not None
     return {
         "requests_per_s": rate,
@@ -123,12 +123,12 @@ def point_of(rate: float, serving: Serving, goal: RateGoal) -> RatePoint:
         "good_share": good["share"],
         "ttft_ns": summary["ttft_ns"],
         "tpot_ns": summary["tpot_ns"],
-        "keeps_up": keeps_up,
-        "is_good": good["share"] >= goal.share and keeps_up is not False,
+        "keeps_up": holds,
+        "is_good": good["share"] >= goal.share and holds is not False,
     }
 
 
-def _keeps_up(serving: Serving, summary: ServingSummary) -> bool | None:
+def keeps_up(serving: Serving, summary: ServingSummary) -> bool | None:
     """Return whether requests do not pile up; None: they are too few to decide.
 
     With both limits, requests pile up before their first tokens: afterwards, a limit of theirs would break.

@@ -19,7 +19,7 @@ from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import Policy
 from et_sim.serving.caching import Caching
 from et_sim.serving.clients import Client, read_traffic
-from et_sim.serving.cluster import ServingCluster
+from et_sim.serving.cluster import ServingCluster, check_requests
 from et_sim.serving.drafting import Drafting
 from et_sim.serving.engines.description import FREE_OF_COST, Engine
 from et_sim.serving.replicas import (
@@ -137,23 +137,14 @@ def serve(
     """
     traffic = read_traffic(given, setup.client)
     requests = traffic.requests
-    check(model, setup.plan)
-    for request in requests:
-        check_length(model, request.prompt + request.output, f"request {request.number}")
     machine = read_machine(**options.parts, profile=options.profile)
     if machine.network.failures or machine.slow:
         raise UsageError(
             'the machine has "failures" at times of a run, and passes of a server are simulated one by one',
             remedy='leave the key out, or give slower "links" or "stragglers"',
         )
-    setup = replace(
-        setup,
-        plan=_on_machine(model, setup.plan, machine, options),
-        decode_plan=setup.decode_plan and _on_machine(model, setup.decode_plan, machine, options),
-    )
+    setup, pools = pools_of(requests, model, setup, machine, options)
     npus = machine.network.ranks
-    pools = _pools(model, setup, machine)
-    check_pools(pools, npus)
     _check_caching(setup, model, machine)
     shared = shared or MachineTimes()
     times = times_of(model, options, npus, exchanges=setup.engine.exchanges, shared=shared)
@@ -213,6 +204,24 @@ def serve(
         setup.caching,
         setup.engine.errors,
     )
+
+
+def pools_of(
+    requests: Sequence[Request], model: Model, setup: Setup, machine: Machine, options: RunOptions
+) -> tuple[Setup, tuple[CachePool, ...]]:
+    """Return the setup on a machine, and its replicas; refuse what does not fit the model, or memory."""
+    check(model, setup.plan)
+    for request in requests:
+        check_length(model, request.prompt + request.output, f"request {request.number}")
+    setup = replace(
+        setup,
+        plan=_on_machine(model, setup.plan, machine, options),
+        decode_plan=setup.decode_plan and _on_machine(model, setup.decode_plan, machine, options),
+    )
+    pools = _pools(model, setup, machine)
+    check_pools(pools, machine.network.ranks)
+    check_requests(requests, pools, setup.policy, setup.speculation)
+    return setup, pools
 
 
 def _facts_of(speculation: Speculation | None) -> dict[str, Any]:

@@ -16,9 +16,17 @@ from et_sim.machine import Machine, read_machine
 from et_sim.machine.model import System, WhenFull
 from et_sim.machine.presets import Preset, preset
 from et_sim.machine.system import peaks_of
-from et_sim.recipes.recipe import for_preset, is_language_model, model_of, plan_of_recipe
-from et_sim.recipes.servings import PLAN
+from et_sim.recipes.recipe import (
+    for_preset,
+    is_language_model,
+    is_serving,
+    model_of,
+    plan_of_recipe,
+    read_serving,
+)
+from et_sim.recipes.servings import PLAN, beside, setup_of_recipe
 from et_sim.run.options import RunOptions
+from et_sim.serving.clients import Traffic, read_traffic
 from et_sim.sweeps.axes import Values
 from et_sim.sweeps.certificate import FullError
 from et_sim.sweeps.space import Inputs, Space
@@ -47,10 +55,14 @@ class Bounder(Struct):
     _bounders: dict[Any, PlanBounder] = field(default_factory=dict)
     _presets: dict[str | None, Preset | None] = field(default_factory=dict)
     _models: dict[str, Model] = field(default_factory=dict)
+    _loads: dict[Any, Traffic] = field(default_factory=dict)
 
     def of(self, values: Values, number: int = 0) -> Bound | None:
         """Return the bounds of a point; None: there are none. Refuse a point that cannot be simulated."""
         inputs = self.space.inputs(values)
+        if is_serving(inputs.workload):
+            self._check_serving(inputs)
+            return None
         if not isinstance(inputs.workload, Mapping) or not is_language_model(inputs.workload):
             return None
         machine = _machine_key(inputs)
@@ -64,9 +76,7 @@ class Bounder(Struct):
 
     def _find(self, inputs: Inputs, known_as: Any) -> tuple[Bound, PlanBounds | None]:
         model, plan = self._model_and_plan(inputs)
-        if known_as not in self._machines:
-            self._machines[known_as] = _machine(inputs)
-        machine = self._machines[known_as]
+        machine = self._machine(inputs, known_as)
         system = machine.system
         if not PlanBounder.can_bound(plan):
             bounds = bounds_of(model, plan, _kernel_times(system, plan.ranks))
@@ -79,6 +89,28 @@ class Bounder(Struct):
         _refuse_full(system, bounder.memory_bytes(plan))
         parts = bounder.of(plan)
         return _columns(parts.bounds, model, plan, system), parts
+
+    def _machine(self, inputs: Inputs, known_as: Any) -> Machine:
+        if known_as not in self._machines:
+            self._machines[known_as] = _machine(inputs)
+        return self._machines[known_as]
+
+    @naming_fields()
+    def _check_serving(self, inputs: Inputs) -> None:
+        """Refuse replicas that lack the memory for the weights, or for the cache of a request."""
+        from et_sim.serving.serve import pools_of
+        from et_sim.workloads.models.configuration import read_model
+
+        recipe, folder = read_serving(inputs.recipe), self.space.folder
+        name, load = beside(recipe.model, folder), beside(recipe.requests, folder)
+        if name not in self._models:
+            self._models[name] = read_model(name)
+        setup = setup_of_recipe(recipe, folder, self._models[name])
+        key = load, setup.client
+        if key not in self._loads:
+            self._loads[key] = read_traffic(*key)
+        machine = self._machine(inputs, _machine_key(inputs))
+        pools_of(self._loads[key].requests, self._models[name], setup, machine, inputs.options)
 
     @naming_fields()
     def _model_and_plan(self, inputs: Inputs) -> tuple[Model, Plan]:

@@ -87,6 +87,7 @@ OF_SERVING = _figures("""
         the mean time per output token
     requests_per_s float64 (most): requests by the time from the first arrival to the last token
     good_share float64 (most): share of requests that meet `ttft` and `tpot`; null without such limits
+    keeps_up int64 (most): 0 if requests pile up, so that longer traffic would have longer times; else 1
     ttft_p50_ns int64 (least): time to the first token that half of the requests do not exceed
     ttft_p99_ns int64 (least): the same for 99 % of them
     tpot_p50_ns int64 (least): time per output token that half of the requests do not exceed

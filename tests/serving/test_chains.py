@@ -12,6 +12,7 @@ from training_jobs import decoder, with_experts, with_latent_attention
 from et_sim.run.options import RunOptions
 from et_sim.serving import exchanges
 from et_sim.serving.chains import trials
+from et_sim.serving.exchanges import MOST_DOUBLINGS, ExchangeTimes
 from et_sim.serving.replicas import BOTH, CachePool, SimulatedTimes
 from et_sim.workloads import Batch, Model, Plan, Segment, read_model
 from et_sim.workloads.axes import Axes
@@ -190,3 +191,27 @@ def test_operations_that_wait_for_the_last_are_counted() -> None:
 def test_operations_that_wait_for_another_are_refused(wrong: str) -> None:
     with pytest.raises(NoChainError):
         counted("k", "e", wrong)
+
+
+@pytest.mark.deep
+def test_blocks_of_sizes_grow_where_many_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Serve prompts of 1 to 2,000 tokens: blocks of 2 sizes alone would need 1,000 runs."""
+    runs: list[int] = []
+    simulate = ExchangeTimes._exchanged
+
+    def counted(self: ExchangeTimes, program: CountedProgram, steps: Any) -> Any:
+        runs.append(len(steps))
+        return simulate(self, program, steps)
+
+    monkeypatch.setattr(ExchangeTimes, "_exchanged", counted)
+    model, plan, options = decoder(sequence=4096, layers=1), Plan(tensor=2), RunOptions(**PRESET)
+    times, reference = (SimulatedTimes(model, options, 8) for _ in range(2))
+    pool = CachePool(BOTH, plan, 1, 0, 10**6, 1)
+    for tokens in range(1, 2000, 25):
+        batch = Batch.of([Segment(tokens)])
+        took = times.pass_ns(pool, batch)
+        if tokens % 500 == 1:
+            assert took == reference._simulated(make_replica(model, plan, batch, first=0, ranks=8))
+    assert runs[0] <= 4
+    assert max(runs) == 2 << MOST_DOUBLINGS
+    assert len(runs) < 80
