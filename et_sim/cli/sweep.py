@@ -70,7 +70,8 @@ def evaluate(
     `described` is a description in place of the file, and the usual directory.
     """
     from et_sim.cli.inspect import show
-    from et_sim.network.registry import as_named
+    from et_sim.machine.readers import check_when_full
+    from et_sim.network.registry import as_named, model_named
     from et_sim.sweeps.journal import check_folder
     from et_sim.sweeps.state import SweepProgress, plan_sweep
     from et_sim.sweeps.sweep import carry_out
@@ -80,6 +81,10 @@ def evaluate(
     if options.dask is not None and options.workers is not None:
         raise UsageError("--dask and --workers cannot be combined", remedy="leave one of them out")
     model = as_named(options.network_model)
+    if model is not None:
+        model_named(model)
+    if options.when_full is not None:
+        check_when_full(options.when_full)
     given: Any = options.spec if described is None else described[0]
     plan = plan_sweep(
         given,
@@ -123,7 +128,7 @@ def _resumable(folder: Path) -> Iterator[None]:
 
 def _report(report: SweepReport, folder: Path) -> None:
     """Print to stderr the points that were evaluated before, and warnings."""
-    if report.known and report.search is None:
+    if report.known:
         was = "was" if report.known == 1 else "were"
         known = "all points were" if report.known == report.points else f"{report.known:,} of them {was}"
         print(f"et-sim: {report.points:,} points; {known} evaluated before, in {folder}", file=sys.stderr)
