@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
@@ -40,6 +40,13 @@ class EvaluationOptions(Command):
     json: bool
 
 
+class Further(NamedTuple):
+    """Results that are printed after those of a search: lines of text, and keys of the JSON."""
+
+    lines: list[str]
+    content: dict[str, Any]
+
+
 class Options(EvaluationOptions):
     """Simulate a run at every point of some axes, each of which varies a field of its inputs, and write one
     table of all points. Points that a directory already holds are not simulated again, so an interrupted
@@ -64,10 +71,12 @@ def evaluate(
     may_be_large: bool,
     searches: bool = False,
     described: tuple[Mapping[str, Any], Path] | None = None,
+    then: Callable[[Path], Further] | None = None,
 ) -> int:
     """Evaluate the points, write the tables, and print them.
 
-    `described` is a description in place of the file, and the usual directory.
+    `described` is a description in place of the file, and the usual directory; `then` returns what is printed
+    after the points that were found.
     """
     from et_sim.cli.inspect import show
     from et_sim.machine.readers import check_when_full
@@ -103,11 +112,12 @@ def evaluate(
         )
     _report(report, folder)
     is_success = report.complete if report.search is None else report.search.front
+    further = then(folder) if then is not None and is_success else Further([], {})
     with printing(0 if is_success else 1):
         if options.json:
-            print(sweep_json(open_sweep(folder)))
+            print(sweep_json(open_sweep(folder), more=further.content))
         else:
-            show(sweep_text(open_sweep(folder)))
+            show("\n".join([sweep_text(open_sweep(folder)), *further.lines]))
             print(f"\nwritten to {folder}; look closer with: et-sim inspect {in_shell(folder)}")
     return 0 if is_success else 1
 

@@ -97,8 +97,9 @@ def _refuse_other_base(plan: SweepPlan, folder: Path) -> None:
     first, others = names[0], names[1:]
     more = f"; and so {'differs' if len(others) == 1 else 'differ'} {', '.join(others)}" if others else ""
     values = (str(run.get(first, "not given")) for run in (before, now))
+    differs = f"{first} is {next(values)} there, and {next(values)} here{more}"
     raise UsageError(
-        f"{folder} holds points of another run: {first} is {next(values)} there, and {next(values)} here{more}",
+        f"{folder} holds points of another run: {differs}",
         remedy="choose another directory with --out; nothing was overwritten",
     )
 
