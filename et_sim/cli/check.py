@@ -146,14 +146,14 @@ def _warn_of_full_memory(problems: list[Problem], machine: Machine, lowering: Lo
 
 def _plan(workload: Workload, machine: Machine, options: Options, problems: list[Problem]) -> None:
     """Add the problems of the plan: refusals, remarks and stalls."""
-    from et_sim.network.registry import choose_model, model_of
+    from et_sim.network.registry import choose_model, machine_for, model_of
     from et_sim.plan.lowering import Lowering, assemble
     from et_sim.plan.members import Actors
     from et_sim.plan.mismatches import find_renumbered
 
-    chosen = model_of(
-        choose_model(options.network_model, machine, is_preset=options.machine is not None), machine
-    )
+    choice = choose_model(options.network_model, machine, is_preset=options.machine is not None)
+    machine = machine_for(choice, machine)
+    chosen = model_of(choice, machine)
     lowering = Lowering(workload, machine)
     remarks = tuple(chosen.remarks(machine.network))
     _warn_of_full_memory(problems, machine, lowering)

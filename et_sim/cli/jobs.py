@@ -19,6 +19,7 @@ from et_sim.basics.declared_options import Command, Count, Option, OptionGroup, 
 from et_sim.basics.engine_names import ENGINES
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
+from et_sim.cli.idle_options import refuse_idle
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload
@@ -414,7 +415,10 @@ def read_model(options: Command, plan: Plan, *, trains: bool = False) -> Model:
     on_sequence = configuration.remark_on_sequence(model)
     if on_sequence and trains and "sequence" not in numbers:
         print(f"et-sim: warning: {on_sequence}", file=sys.stderr)
-    return replace(model, **numbers)
+    model = replace(model, **numbers)
+    if trains:
+        refuse_idle(given(options, plan_options()), plan, model)
+    return model
 
 
 def _of_numbers(numbers: dict[str, int], tensor: int) -> Model:

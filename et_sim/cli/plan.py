@@ -125,6 +125,11 @@ def _planned(options: Options, system: System | None) -> tuple[PlanFigures, dict
     from et_sim.compute import compute_model, kernel_times
     from et_sim.workloads.training.figures import figures, figures_of_replicas
 
+    for name in jobs.given(options, ("tflops", "memory_gbps")) if system is not None else ():
+        raise UsageError(
+            f"--{name.replace('_', '-')} has no effect with --machine, which times kernels",
+            remedy="leave one of them out",
+        )
     times = None if system is None else kernel_times(compute_model(system))
     if options.kind == jobs.LLM:
         jobs.refuse_others(options, options.kind)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +13,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.basics.units import parse_time_ns
 from et_sim.cli.jobs import flag_of, whole_numbers
 from et_sim.cli.options import parse_share
-from et_sim.cli.sweep import KEPT, EvaluationOptions, evaluate
+from et_sim.cli.sweep import KEPT, EvaluationOptions, Further, evaluate
 
 if TYPE_CHECKING:
     from et_sim.sweeps.plan_space import PlanSearch
@@ -22,6 +24,10 @@ SERVING = OptionGroup("all fleets that serve requests, with --model and --machin
 OF_PLANS = ("machine", "objective", "global_batch", "sequence", "software", "within", "budget")
 OF_TRAINING = ("objective", "global_batch", "sequence", "software", "within")
 OF_SERVING = ("serve", "engine", "concurrency", "ttft", "tpot", "good_share")
+MACHINE = (
+    "a preset machine, such as h100-dgx:2048; if several are named, as in h100-dgx:64,b200-dgx, plans of the"
+    " first one are searched, and the best is simulated on each"
+)
 WITHIN = (
     "end when bounds show that no other plan is better by more than this share (default: 10%%; 0: the best of"
     " all)"
@@ -42,7 +48,7 @@ class Options(EvaluationOptions):
     keep: Annotated[str, KEPT.format("best:3 of those found, all that were evaluated"), "WHICH"] = "none"
     json: Annotated[bool, "print the search as et-sim inspect --json does"] = False
     model: Annotated[str | None, "a preset, such as llama3-70b, or a config.json", "NAME", PLANS] = None
-    machine: Annotated[str | None, "a preset machine, such as h100-dgx:2048", "NAME:NPUS", PLANS] = None
+    machine: Annotated[str | None, MACHINE, "NAME:NPUS[,…]", PLANS] = None
     objective: Annotated[
         str | None,
         "tokens per second, price or energy of a token (default: tokens)",
@@ -110,11 +116,48 @@ def run(options: Options) -> int:
             f"--model {options.model} and {options.spec} are given",
             remedy="leave one of them out: the file names its own model",
         )
-    search = _plan_search(options) if options.serve is None else _serving_search(options)
+    machines = _machines(options)
+    if options.serve is None:
+        search: PlanSearch | ServingSearch = _plan_search(options, machines[0])
+    elif len(machines) > 1:
+        raise UsageError(
+            f"--machine is {options.machine}, and fleets that serve are searched on one machine",
+            remedy=f"give one, such as --machine {machines[0]}",
+        )
+    else:
+        search = _serving_search(options, machines[0])
     print(f"et-sim: {search.assumed}", file=sys.stderr)
     name = Path(search.named).name.removesuffix(".json")
     folder = Path(f"{name}-{search.machine.replace(':', '-')}.search")
-    return evaluate(options, may_be_large=True, searches=True, described=(search.description(), folder))
+    description = search.description()
+    then = partial(_on_machines, options, description, machines) if len(machines) > 1 else None
+    return evaluate(options, may_be_large=True, searches=True, described=(description, folder), then=then)
+
+
+def _on_machines(
+    options: Options, search: Mapping[str, Any], machines: Sequence[str], folder: Path
+) -> Further:
+    """Simulate the best plan that a search found on several machines."""
+    from et_sim.network.registry import as_named
+    from et_sim.sweeps.same_plan import FOLDER, on_machines, price_source
+    from et_sim.sweeps.state import SweepProgress, plan_sweep
+    from et_sim.sweeps.sweep import carry_out
+    from et_sim.tables.sweep_tables import NUMBER
+    from et_sim.views.sweep.directory import open_sweep
+    from et_sim.views.sweep.machines import machine_lines, machine_rows
+    from et_sim.views.text import terminal_width
+
+    found = open_sweep(folder)
+    assert found.search is not None
+    rows = {row[NUMBER]: row for row in found.table.to_pylist()}
+    description = on_machines(search, found.axes, rows[found.search["front"][0]], machines)
+    plan = plan_sweep(description, model=as_named(options.network_model), when_full=options.when_full)
+    with SweepProgress() as progress:
+        carry_out(plan, folder / FOLDER, workers=1, watch=progress)
+    sweep = open_sweep(folder / FOLDER)
+    sources = {name: price_source(name) for name in machines}
+    lines = machine_lines(sweep, sources, terminal_width())
+    return Further(["", *lines], {"machines": machine_rows(sweep, sources)})
 
 
 def _check_spec(options: Options) -> None:
@@ -132,8 +175,17 @@ def _check_spec(options: Options) -> None:
         )
 
 
-def _plan_search(options: Options) -> PlanSearch:
-    """Return the search for plans that the options describe."""
+def _machines(options: Options) -> list[str]:
+    """Return the machines, of which the first one is searched."""
+    from et_sim.sweeps.same_plan import machines_of
+
+    if options.machine is None:
+        raise UsageError("--model requires --machine", remedy="add it, as in --machine h100-dgx:64")
+    return machines_of(options.machine)
+
+
+def _plan_search(options: Options, machine: str) -> PlanSearch:
+    """Return the search for plans on a machine that the options describe."""
     from et_sim.sweeps.plan_space import PlanSearch
     from et_sim.workloads.models.configuration import read_model, remark_on_sequence
 
@@ -143,17 +195,17 @@ def _plan_search(options: Options) -> PlanSearch:
                 f"{flag_of(name)} belongs to --serve",
                 remedy="add --serve, such as --serve poisson:10,200,1024,100",
             )
-    named, _ = _named(options)
-    model = read_model(named)
+    assert options.model is not None
+    model = read_model(options.model)
     remark = remark_on_sequence(model)
     if remark and options.sequence is None:
         raise UsageError(remark, remedy="add --sequence, such as --sequence 8192")
     given: dict[str, Any] = {name: getattr(options, name) for name in OF_PLANS}
-    chosen = {name: value for name, value in given.items() if value is not None}
-    return PlanSearch(model, named, **chosen)
+    chosen = {name: value for name, value in given.items() if value is not None} | {"machine": machine}
+    return PlanSearch(model, options.model, **chosen)
 
 
-def _serving_search(options: Options) -> ServingSearch:
+def _serving_search(options: Options, machine: str) -> ServingSearch:
     """Return the search for fleets that the options describe."""
     from et_sim.sweeps.serving_space import ServingSearch
     from et_sim.workloads.models.configuration import read_model
@@ -165,11 +217,11 @@ def _serving_search(options: Options) -> ServingSearch:
             )
     if options.good_share is not None and options.ttft is None and options.tpot is None:
         raise UsageError("--good-share requires --ttft or --tpot", remedy="give one of them, or leave it out")
-    named, machine = _named(options)
+    assert options.model is not None
     assert options.serve is not None
     return ServingSearch(
-        read_model(named),
-        named,
+        read_model(options.model),
+        options.model,
         machine,
         options.serve,
         options.engine,
@@ -179,11 +231,3 @@ def _serving_search(options: Options) -> ServingSearch:
         options.good_share,
         options.budget,
     )
-
-
-def _named(options: Options) -> tuple[str, str]:
-    """Return the names of the model and of the machine."""
-    assert options.model is not None
-    if options.machine is None:
-        raise UsageError("--model requires --machine", remedy="add it, as in --machine h100-dgx:64")
-    return options.model, options.machine

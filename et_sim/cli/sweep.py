@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
@@ -40,6 +40,13 @@ class EvaluationOptions(Command):
     json: bool
 
 
+class Further(NamedTuple):
+    """Results that are printed after those of a search: lines of text, and keys of the JSON."""
+
+    lines: list[str]
+    content: dict[str, Any]
+
+
 class Options(EvaluationOptions):
     """Simulate a run at every point of some axes, each of which varies a field of its inputs, and write one
     table of all points. Points that a directory already holds are not simulated again, so an interrupted
@@ -64,13 +71,16 @@ def evaluate(
     may_be_large: bool,
     searches: bool = False,
     described: tuple[Mapping[str, Any], Path] | None = None,
+    then: Callable[[Path], Further] | None = None,
 ) -> int:
     """Evaluate the points, write the tables, and print them.
 
-    `described` is a description in place of the file, and the usual directory.
+    `described` is a description in place of the file, and the usual directory; `then` returns what is printed
+    after the points that were found.
     """
     from et_sim.cli.inspect import show
-    from et_sim.network.registry import as_named
+    from et_sim.machine.readers import check_when_full
+    from et_sim.network.registry import as_named, model_named
     from et_sim.sweeps.journal import check_folder
     from et_sim.sweeps.state import SweepProgress, plan_sweep
     from et_sim.sweeps.sweep import carry_out
@@ -80,6 +90,10 @@ def evaluate(
     if options.dask is not None and options.workers is not None:
         raise UsageError("--dask and --workers cannot be combined", remedy="leave one of them out")
     model = as_named(options.network_model)
+    if model is not None:
+        model_named(model)
+    if options.when_full is not None:
+        check_when_full(options.when_full)
     given: Any = options.spec if described is None else described[0]
     plan = plan_sweep(
         given,
@@ -98,11 +112,12 @@ def evaluate(
         )
     _report(report, folder)
     is_success = report.complete if report.search is None else report.search.front
+    further = then(folder) if then is not None and is_success else Further([], {})
     with printing(0 if is_success else 1):
         if options.json:
-            print(sweep_json(open_sweep(folder)))
+            print(sweep_json(open_sweep(folder), more=further.content))
         else:
-            show(sweep_text(open_sweep(folder)))
+            show("\n".join([sweep_text(open_sweep(folder)), *further.lines]))
             print(f"\nwritten to {folder}; look closer with: et-sim inspect {in_shell(folder)}")
     return 0 if is_success else 1
 
@@ -123,7 +138,7 @@ def _resumable(folder: Path) -> Iterator[None]:
 
 def _report(report: SweepReport, folder: Path) -> None:
     """Print to stderr the points that were evaluated before, and warnings."""
-    if report.known and report.search is None:
+    if report.known:
         was = "was" if report.known == 1 else "were"
         known = "all points were" if report.known == report.points else f"{report.known:,} of them {was}"
         print(f"et-sim: {report.points:,} points; {known} evaluated before, in {folder}", file=sys.stderr)

@@ -11,6 +11,8 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from msgspec.structs import replace
+
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.own_modules import module_in_file
 
@@ -27,6 +29,7 @@ MODELS = {
     "loggops": "et_sim.network.loggops.model",
 }
 DEFAULT = "analytical"
+ON_LINKS = ("link", "flow", "packet")
 MOST_RANKS_ON_FLOW = 1 << 16  # without an explicit model
 PACKETS = "packets, queues, losses, congestion control"
 FAIRLY = "messages share links fairly"
@@ -111,6 +114,15 @@ def choose_model(name: str | None, machine: Machine, *, is_preset: bool) -> Mode
     its_own = Scope(f"messages as {name} models them", "all else")
     scope = next((SCOPES[kind] for kind in kinds if kind in SCOPES), its_own)
     return ModelChoice(name, scope.note if has_ports else "", scope)
+
+
+def machine_for(model: ModelChoice, machine: Machine) -> Machine:
+    """Return the machine with links in place of the bundles of ASTRA-sim 1.0 for models that share links."""
+    if not machine.network.levels or model.name not in ON_LINKS:
+        return machine
+    from et_sim.network.without_levels import without_levels
+
+    return replace(machine, network=without_levels(machine.network, model.name))
 
 
 def check_model(name: str | None) -> None:

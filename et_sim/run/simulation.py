@@ -23,7 +23,7 @@ from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.model import LayerSettings, TimeFactors, WhenFull, WorkKind
 from et_sim.machine.sources import Source
 from et_sim.machine.system_parts import CAPACITY, RESERVED, TRACKS
-from et_sim.network.registry import ModelChoice, choose_model, model_of
+from et_sim.network.registry import ModelChoice, choose_model, machine_for, model_of
 from et_sim.plan.host import KEY as HOST_TIME
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.mismatches import refuse_mismatches
@@ -136,6 +136,7 @@ def prepare(
             layer_file = LayerFileRun(workload, change(_named(machine, options, tracks=False)))
             machine = layer_file.machine
             model = choose_model(options.model, machine, is_preset=options.machine is not None)
+            machine = machine_for(model, machine)
             return Task(layer_file.workload, machine, layer_file, profile, named_by, model, workload)
         if options.alone:
             from et_sim.run.other_inputs import read_alone
@@ -167,7 +168,7 @@ def prepare(
         refuse_without_times(workload)
         machine = machine_alone(machine, workload.ranks)
     model = choose_model(options.model, machine, is_preset=options.machine is not None)
-    return Task(workload, machine, None, profile, named_by, model, given_workload)
+    return Task(workload, machine_for(model, machine), None, profile, named_by, model, given_workload)
 
 
 def _with_exchanges(machine: Machine, workload: Workload) -> Machine:

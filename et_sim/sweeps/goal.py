@@ -28,6 +28,7 @@ BOUNDS, OPTUNA, ALL = "bounds", "optuna", "all"
 METHODS = (BOUNDS, OPTUNA, ALL)
 KEYS = {Best.LEAST: "minimise", Best.MOST: "maximise"}
 LIMITING = {Best.LEAST: (ast.LtE, ast.Lt), Best.MOST: (ast.GtE, ast.Gt)}
+USED_BY = {"seed": (OPTUNA,), "within": (BOUNDS,)}  # keys that other methods do not read
 USUAL_KEEP = 8
 _QUANTITY = re.compile(
     r"(?<![\w.])(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?) ?([kKMGTP]i?B|B|ns|us|ms|s)(?!\w)", re.ASCII
@@ -145,6 +146,12 @@ def goal_of(sweep: Sweep) -> Goal:
         if spec.method is not None and spec.method not in METHODS:
             remedy = did_you_mean(spec.method, METHODS) or f"known: {', '.join(METHODS)}"
             raise InputError(f"there is no method {spec.method!r}", remedy=remedy)
+        for at, methods in USED_BY.items():
+            if at in sweep.section.content["search"] and spec.method not in (None, *methods):
+                raise InputError(
+                    f"`{at}` has no effect with method {spec.method}",
+                    remedy=f"leave it out, or take method {methods[0]}",
+                )
         at = "keep"
         if spec.keep is not None and len(ladder) == 1:
             raise InputError("`keep` requires a ladder", remedy="leave it out")

@@ -24,12 +24,10 @@ from et_sim.basics.files import exists, is_folder
 from et_sim.sweeps.axes import SweepAxis, Values
 from et_sim.tables.sweep_tables import (
     ABOUT,
-    DESCRIPTION,
     FIGURES,
     FILES,
     JOURNAL,
     NUMBER,
-    SEARCH,
     TABLE,
     TIMES,
 )
@@ -211,12 +209,11 @@ def table_of(
     axes: Sequence[SweepAxis],
     points: Sequence[Point],
     finished: Mapping[str, Finished],
-    search: Mapping[str, Any] | None = None,
-    description: str | None = None,
+    about: Mapping[str, Any],
 ) -> Any:
     """Return the rows of the finished points, as a pyarrow.Table.
 
-    `search` is the result of a search, and `description` the name of the file.
+    `about` is added to its metadata.
     """
     import pyarrow as pa
 
@@ -230,14 +227,13 @@ def table_of(
     types = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
     for figure in FIGURES:
         columns[figure.name] = pa.array([row.get(figure.name) for row in rows], types[figure.kind])
-    about = {
+    metadata = {
         "et_sim": __version__,
         "points": len(points),
         "axes": [{"name": axis.name, "field": str(axis.field)} for axis in axes],
-        **({} if description is None else {DESCRIPTION: description}),
-        **({} if search is None else {SEARCH: search}),
+        **about,
     }
-    return pa.table(columns).replace_schema_metadata({ABOUT: json.dumps(about, ensure_ascii=False)})
+    return pa.table(columns).replace_schema_metadata({ABOUT: json.dumps(metadata, ensure_ascii=False)})
 
 
 def times_of(finished: Mapping[str, Finished]) -> Any:

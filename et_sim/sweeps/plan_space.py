@@ -15,6 +15,7 @@ from msgspec import Struct
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.machine.presets import Preset, preset
 from et_sim.workloads.models.model import Model
+from et_sim.workloads.software.reading import read_software
 
 OBJECTIVES = MappingProxyType(
     {
@@ -91,6 +92,8 @@ class PlanSearch(Struct, frozen=True):
         if self.objective not in OBJECTIVES:
             remedy = did_you_mean(self.objective, tuple(OBJECTIVES)) or f"known: {', '.join(OBJECTIVES)}"
             raise UsageError(f"there is no objective {self.objective!r}", remedy=remedy)
+        if self.software:
+            read_software(self.software)  # raises if there is none
         cuts = list(self._cuts())
         if not cuts:
             raise self._impossible()

@@ -6,6 +6,7 @@ Progress is silent for the first second, then a line or a bar that is kept up to
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.files import exists
@@ -29,7 +30,7 @@ from et_sim.sweeps.goal import Goal, Values, goal_of
 from et_sim.sweeps.journal import Finished, Journal, Point, table_of, times_of, write_tables
 from et_sim.sweeps.space import Space, open_space
 from et_sim.sweeps.spec import NAMELESS, Given, Sweep, read_spec
-from et_sim.tables.sweep_tables import FILES, RUNS, TABLE
+from et_sim.tables.sweep_tables import BASE, DESCRIPTION, FILES, RUNS, SEARCH, TABLE
 
 MOST_UNCONFIRMED = 10_000  # points
 NOTHING, ALL, BEST = "none", "all", "best"
@@ -83,10 +84,12 @@ class SweepPlan(Struct, frozen=True):
         return dict(zip((axis.name for axis in self.sweep.axes), point.values, strict=True))
 
     @property
-    def description(self) -> str | None:
-        """Return the name of its file, if it has one."""
+    def about(self) -> dict[str, Any]:
+        """Return what the table records of its description: the name of the file, if any, and the base."""
         place = self.sweep.section.place
-        return None if place == NAMELESS else Path(place).name
+        named = {} if place == NAMELESS else {DESCRIPTION: Path(place).name}
+        base = {name: value for name, value in asdict(self.sweep.base).items() if value is not None}
+        return {**named, BASE: json.loads(json.dumps(base, default=str))}
 
     def on_model(self, model: str | None, points: Iterable[Point]) -> SweepPlan:
         """Return some of its points with another network model; None: that of the sweep."""
@@ -239,7 +242,8 @@ class State(Struct):
     def write(self, search: Mapping[str, Any] | None = None) -> Any:
         """Write the tables; `search` is the result of a search."""
         self.journal.sync()
-        table = table_of(self.plan.sweep.axes, self.plan.points, self.known(), search, self.plan.description)
+        about = {**self.plan.about, **({} if search is None else {SEARCH: search})}
+        table = table_of(self.plan.sweep.axes, self.plan.points, self.known(), about)
         write_tables(self.folder, table, times_of(self.journal.finished))
         return table
 

@@ -5,7 +5,7 @@ A search is a sweep that evaluates only the points that may be best.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +32,7 @@ from et_sim.sweeps.state import (
     parse_keep,
     plan_sweep,
 )
+from et_sim.tables.sweep_tables import BASE
 from et_sim.views.sweep.directory import open_sweep
 
 
@@ -61,6 +62,8 @@ def carry_out(
     """
     watch = watch or NoSweepWatcher()
     kept = parse_keep(keep, len(plan.points))
+    if plan.goal is not None:
+        _refuse_other_base(plan, folder)
     goal = None if plan.goal else _goal_of_folder(plan, folder)
     with runners(plan.space, workers, dask) as (runner, local), Journal(folder) as journal:
         before = set(journal.finished)
@@ -77,6 +80,39 @@ def carry_out(
         state.evaluate(local, state.tasks(state.to_keep(kept, best), saves=True), "keeping runs", watch)
     known = sum(point.digest in before for point in plan.points)
     return SweepReport(table, len(plan.points), known, table["status"].to_pylist().count(COMPLETE), findings)
+
+
+def _refuse_other_base(plan: SweepPlan, folder: Path) -> None:
+    """Refuse a directory that holds points of another run than that of a search."""
+    try:
+        there = open_sweep(folder).base
+    except UsageError:  # there is no table yet, or none that can be read
+        return
+    if there is None:
+        return
+    before, now = dict(_leaves(there)), dict(_leaves(plan.about[BASE]))
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    if not names:
+        return
+    first, others = names[0], names[1:]
+    more = f"; and so {'differs' if len(others) == 1 else 'differ'} {', '.join(others)}" if others else ""
+    values = (str(run.get(first, "not given")) for run in (before, now))
+    differs = f"{first} is {next(values)} there, and {next(values)} here{more}"
+    raise UsageError(
+        f"{folder} holds points of another run: {differs}",
+        remedy="choose another directory with --out; nothing was overwritten",
+    )
+
+
+def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the values in an object, with the keys that lead to each."""
+    left = [("", content)]
+    while left:
+        name, value = left.pop(0)
+        if isinstance(value, Mapping):
+            left += [(f"{name}.{key}".lstrip("."), entry) for key, entry in value.items()]
+        else:
+            yield name, value
 
 
 def _goal_of_folder(plan: SweepPlan, folder: Path) -> Goal | None:

@@ -43,6 +43,7 @@ def _figures(text: str) -> tuple[SweepColumn, ...]:
 
 
 DESCRIPTION = "description"  # in the metadata: the name of the sweep's file
+BASE = "base"  # in the metadata: the run that axes change, as the description states it
 MADE_OF = "made_of"
 SEARCH = "search"  # in the metadata: the objective of the search, and the best points
 # For runs whose workload has its tokens and model operations (`et_sim.trace.workload`).

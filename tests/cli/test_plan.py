@@ -94,6 +94,14 @@ def test_a_machine_times_the_plan_as_it_times_the_run(
             ["--tp=2", "--sequence-parallel", "--tensor-overlap=2", "--no-overlap-tensor"],
             "leave --no-overlap-tensor out",
         ),
+        (["--dp=2", "--prefetch=2"], "--prefetch has no effect without --zero 3 (give --zero 3, or leave it"),
+        (["--dp=2", "--context-balance=none"], "--context-balance has no effect without --cp, 2 or more"),
+        (["--model=gpt2", "--unfused-routing"], "gpt2 has no experts (leave --unfused-routing out)"),
+        (["--tflops=9", "--machine=h100-dgx"], "--tflops has no effect with --machine, which times kernels"),
+        (
+            ["--model=mixtral-8x7b", "--dp=2", "--ep=2", "--node-ranks=4"],
+            "--node-ranks has no effect without --expert-exchange, hierarchical or deepep",
+        ),
         (["--hidden", "100", "--heads", "3"], "--hidden is 100, not a multiple of the 3 heads"),
     ],
 )

@@ -133,6 +133,12 @@ def test_no_point_is_simulated_where_none_can_be_found(
         (TEXT + SEARCH, [], "no bounds are known of these points, so the search needs a limit"),
         (TEXT + SEARCH + "  method: optuna\n", [], "optuna rules no point out, so the search needs"),
         (TEXT + SEARCH, ["--keep", "9"], "--keep names point 9"),
+        (
+            TEXT + SEARCH + "  method: all\n  within: 0.1\n",
+            [],
+            "search: `within` has no effect with method all (leave it out, or take method bounds)",
+        ),
+        (TEXT + SEARCH + "  method: bounds\n  seed: 1\n", [], "`seed` has no effect with method bounds"),
         (TEXT + SEARCH, ["--dask", "x", "--workers", "2"], "cannot be combined"),
         (
             TEXT.replace("base:", "base:\n  profile: corected") + SEARCH,

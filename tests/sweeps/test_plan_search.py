@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -245,6 +246,10 @@ REFUSED = [
     (["--machine", "h100-dgx:8"], "--machine belongs to --model"),
     ([], "nothing is given to search (give --model and --machine"),
     (["plans.yml", "--model", "llama3-8b", "--machine", "h100-dgx:8"], "leave one of them out"),
+    (
+        ["--model", "gpt2", "--machine", "h100-dgx:8", "--software", "megatron-24"],
+        "there is no software called 'megatron-24' (did you mean 'megatron-2023'",
+    ),
     (["--model", "llama3-1", "--machine", "h100-dgx:8"], "llama3-1"),
     (["--model", "gpt-oss-20b", "--machine", "h100-dgx:8"], "add --sequence, such as --sequence 8192"),
     (
@@ -252,6 +257,28 @@ REFUSED = [
         "give --global-batch a multiple of 64, such as 64",
     ),
 ]
+
+
+OTHER = [
+    ({"global_batch": 2}, "workload.plan.global-batch is 1 there, and 2 here (choose another"),
+    ({"sequence": 32}, "workload.sequence is 64 there, and 32 here (choose another"),
+    (
+        {"machine": "h100-dgx:1", "software": "torchtitan"},
+        "machine is h100-dgx:2 there, and h100-dgx:1 here; and so differs workload.plan.software (choose",
+    ),
+]
+
+
+@pytest.mark.usefixtures("_interpreted")
+def test_a_directory_of_another_question_is_refused(tmp_path: Path) -> None:
+    _searched(_search(tmp_path, FEW, budget=1), tmp_path / "out")
+    before = (tmp_path / "out" / "sweep.arrow").read_bytes()
+    for other, words in OTHER:
+        with pytest.raises(UsageError, match=re.escape(f"out holds points of another run: {words}")):
+            _searched(_search(tmp_path, FEW, **other), tmp_path / "out")
+    assert (tmp_path / "out" / "sweep.arrow").read_bytes() == before
+    more = _searched(_search(tmp_path, FEW, budget=2, objective="energy"), tmp_path / "out")
+    assert (more.known, more.search.evaluated) == (1, 2)
 
 
 @pytest.mark.parametrize(("words", "sentence"), REFUSED)

@@ -1,11 +1,12 @@
 """Options of a machine by name: `h100-dgx:64,node=4,cards=2x200Gbps,network=efa`.
 
-They set the NPUs of a node, its network cards with the ports and rate of each, and the kind of network
-between nodes.
+They set the NPUs of a node, its network cards with the ports and rate of each, the kind of network
+between nodes, and the price of an hour of an NPU (`price=7.4`).
 """
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -13,7 +14,8 @@ from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import parse_bandwidth
 from et_sim.machine.collective_library.between import KINDS
 
-NODE, CARDS, NETWORK = OPTIONS = ("node", "cards", "network")
+NODE, CARDS, NETWORK, PRICE = OPTIONS = ("node", "cards", "network", "price")
+PRICE_KEY = "price-per-hour"  # of the costs of a machine
 OUTER_BANDWIDTH = "bandwidth of dimension 1"  # as sources name it
 _CARDS_FORM = re.compile(r"([0-9]{1,9})(?:(?:x([0-9]{1,3}))?x([0-9.]+[A-Za-z/]+))?", re.ASCII)
 
@@ -27,6 +29,9 @@ def with_options(name: str, machine: dict[str, Any], text: str) -> dict[str, Any
                 f"machines have no option {option!r}",
                 remedy=f"known: {', '.join(OPTIONS[:-1])} and {OPTIONS[-1]}",
             )
+    if PRICE in given:
+        costs = {**machine["costs"], PRICE_KEY: _price(given.pop(PRICE), text)}
+        machine = {**machine, "costs": costs}
     if not given:
         return machine
     node = _whole_number(given[NODE], text) if NODE in given else 0
@@ -51,7 +56,7 @@ def with_options(name: str, machine: dict[str, Any], text: str) -> dict[str, Any
 
 def without_replaced(sources: dict[str, str], text: str) -> dict[str, str]:
     """Return sources without those of figures that the options replace."""
-    replaced = {CARDS: OUTER_BANDWIDTH, NODE: "node"}
+    replaced = {CARDS: OUTER_BANDWIDTH, NODE: "node", PRICE: PRICE_KEY}
     gone = {replaced[option] for option in _given(text) if option in replaced}
     return {subject: source for subject, source in sources.items() if subject not in gone}
 
@@ -65,6 +70,16 @@ def _whole_number(text: str, options: str) -> int:
     if not text.isdecimal() or len(text) > 9:
         raise UsageError(f"{options[1:]}: {text!r} is not a number of NPUs", remedy="write it as in node=4")
     return int(text)
+
+
+def _price(text: str, options: str) -> float:
+    try:
+        price = float(text)
+    except ValueError:
+        price = math.nan
+    if not 0 <= price < math.inf:
+        raise UsageError(f"{options[1:]}: {text!r} is not a price", remedy="write it as in price=7.4")
+    return price
 
 
 def _cards(text: str, options: str, node: int, rate: float) -> tuple[int, float]:

@@ -11,7 +11,17 @@ from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import is_file
-from et_sim.tables.sweep_tables import ABOUT, DESCRIPTION, FIGURES, FILES, NUMBER, OBJECTIVES, SEARCH, TABLE
+from et_sim.tables.sweep_tables import (
+    ABOUT,
+    BASE,
+    DESCRIPTION,
+    FIGURES,
+    FILES,
+    NUMBER,
+    OBJECTIVES,
+    SEARCH,
+    TABLE,
+)
 
 AGAIN = "sweep again with et-sim sweep"
 COMPLETE = "complete"  # status of a point with all figures
@@ -28,6 +38,7 @@ class SweepDirectory(Struct, frozen=True):
     version: str = ""  # version of et-sim that wrote it
     search: Mapping[str, Any] | None = None  # result of a search, if it was one
     description: str = "DESCRIPTION.yml"  # name of its file
+    base: Mapping[str, Any] | None = None  # the run that axes change; None: not recorded
 
     @property
     def spec(self) -> str:
@@ -53,7 +64,7 @@ def open_sweep(path: str | Path) -> SweepDirectory:
         about = json.loads((table.schema.metadata or {})[ABOUT.encode()])
         axes, points = tuple(str(axis["name"]) for axis in about["axes"]), int(about["points"])
         search = _checked(about.get(SEARCH))
-        description = str(about.get(DESCRIPTION, "DESCRIPTION.yml"))
+        description, base = str(about.get(DESCRIPTION, "DESCRIPTION.yml")), about.get(BASE)
     except (KeyError, TypeError, ValueError):
         raise UsageError(
             "has no description of the sweep", place=str(folder / FILES[TABLE]), remedy=AGAIN
@@ -64,7 +75,8 @@ def open_sweep(path: str | Path) -> SweepDirectory:
             f"column {sorted(missing)[0]!r} is missing", place=str(folder / FILES[TABLE]), remedy=AGAIN
         )
     _check(table, str(folder / FILES[TABLE]))
-    return SweepDirectory(folder, table, axes, points, str(about.get("et_sim", "")), search, description)
+    version = str(about.get("et_sim", ""))
+    return SweepDirectory(folder, table, axes, points, version, search, description, base)
 
 
 def _check(table: Any, place: str) -> None:

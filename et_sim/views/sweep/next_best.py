@@ -10,7 +10,7 @@ from et_sim.basics.units import format_bytes
 from et_sim.tables.sweep_tables import NUMBER
 from et_sim.views.bands import ALIKE, BAND, band_text, contains_none
 from et_sim.views.sheet import Sheet, SheetColumn
-from et_sim.views.sweep.scales import SweepQuantity, band_of_points, shown
+from et_sim.views.sweep.scales import SweepQuantity, band_of_points, quantity_named, shown
 from et_sim.views.text import increase
 
 Row = Mapping[str, Any]
@@ -90,9 +90,17 @@ def certificate(search: Mapping[str, Any]) -> str:
     gap = search.get("gap")
     if gap is None:
         return ""
+    (column,) = search["minimise"] or search["maximise"]
+    title = quantity_named(column).title
+    if search["maximise"]:
+        limit = f" than the best one by over {gap:.1%}" if gap else ""
+        return f"Certain: no plan of the space has more {title}{limit}, by their bounds."
     if not gap:
-        return "Certain: no plan of the space is better, by their bounds."
-    return f"Certain: no plan of the space is better by more than {gap:.1%}, by their bounds."
+        return f"Certain: no plan of the space has less {title}, by their bounds."
+    return (
+        f"Certain: the {title} of the best one is at most {gap:.1%} above that of any plan of the space, by"
+        " their bounds."
+    )
 
 
 def lost_text(search: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from textwrap import wrap
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -134,8 +135,10 @@ def sweep_text(sweep: SweepDirectory, top: int | None = None) -> str:
     return "\n".join(lines)
 
 
-def sweep_json(sweep: SweepDirectory, top: int | None = None) -> str:
-    """Return the results as JSON; without `top`, all points."""
+def sweep_json(
+    sweep: SweepDirectory, top: int | None = None, more: Mapping[str, Any] = MappingProxyType({})
+) -> str:
+    """Return the results as JSON, with the keys of `more`; without `top`, all points."""
     rows = sweep.table.to_pylist()
     done = complete(rows)
     best, in_order = done if top is None else done[: _top(top)], _in_order(done)
@@ -153,6 +156,7 @@ def sweep_json(sweep: SweepDirectory, top: int | None = None) -> str:
             for row in rows
             if row["status"] != COMPLETE
         ],
+        **more,
     }
     return json.dumps(content, indent=2, ensure_ascii=False)
 
