@@ -90,6 +90,16 @@ def test_tensors_in_circles_of_objects_end_at_the_same_node_on_every_rank(tmp_pa
     assert recording.report["roles"] == {"0": "0-7"}
 
 
+def test_modules_that_are_gone_give_no_names_to_later_ones(tmp_path: Path) -> None:
+    recording = record(tmp_path, "common.py", "short", world=8, options=("--ranks", "0,5"))
+    trace = recording.workload.templates[0]
+    products = [
+        trace.node_name(row).split()[3:-1] for row in range(len(trace)) if "mm" in trace.node_name(row)
+    ]
+    assert products == [["0"], ["1"], []] * 20
+    assert recording.report["ranks"][0]["weights"] == 20 * 3 * (16 * 16 + 16)
+
+
 def test_ranks_of_a_large_ring_are_one_role(tmp_path: Path) -> None:
     recording = record(tmp_path, "common.py", "ring", world=128)
     assert recording.report["roles"] == {"0": "0-127"}

@@ -98,6 +98,15 @@ def cycles():
         [[] for _ in range(300 * rank)]
 
 
+def short():
+    """Call modules in the memory of others that are gone."""
+    data = torch.randn(4, 16, device=device)
+    for _ in range(20):
+        nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16)).to(device)(data)
+        nn.Linear(16, 16).to(device)(data)
+        torch.optim.SGD([nn.Parameter(data)], lr=0.1).step()
+
+
 def sparse():
     nn.Embedding(100, 16, sparse=True).to(device)(torch.zeros(4, dtype=torch.int64, device=device))
 
