@@ -21,6 +21,15 @@ def ddp():
     model(torch.randn(8, 64)).square().mean().backward()
 
 
+def offload():
+    from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel
+
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+    options = {"cpu_offload": CPUOffload(offload_params=True), "device_id": local, "use_orig_params": True}
+    model = FullyShardedDataParallel(model, **options)
+    model(torch.randn(8, 64, device=device)).square().mean().backward()
+
+
 def settings():
     sent = [{"seed": 7, "text": "x" * 200}] if rank == 0 else [None]
     dist.broadcast_object_list(sent, src=0)
