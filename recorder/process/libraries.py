@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from recorder.process.operators import RecordingError
+from recorder.process.redirect import here
 from recorder.process.tape import user_place
 
 
@@ -45,6 +46,12 @@ class _Pieces(Sequence[torch.Tensor]):
 
 def _fsdp(module: ModuleType) -> None:
     vars(module)["_chunk_with_empty"] = _Pieces
+
+
+def _fsdp_of_modules(module: ModuleType) -> None:
+    """Make the device that FSDP1 gets as a number the recording one, on any rank."""
+    find = module._get_device_from_device_id
+    vars(module)["_get_device_from_device_id"] = lambda *given: here(find(*given))
 
 
 def _attention(module: ModuleType) -> None:
@@ -83,6 +90,7 @@ _ADJUSTMENTS: dict[str, Callable[[ModuleType], None]] = {
     "torch.nn.attention.flex_attention": _flexible_attention,
     "torch.distributed.pipelining._backward": _pipelining,
     "torch.distributed.fsdp._fully_shard._fsdp_param": _fsdp,
+    "torch.distributed.fsdp._init_utils": _fsdp_of_modules,
 }
 
 

@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -61,10 +62,12 @@ def main(arguments: list[str]) -> int:
     adjust_libraries()
     torch.manual_seed(0)
     random.seed(0)
+    np.random.seed(0)
     status = 0
     # Python would collect circles of objects, which hold tensors, at other nodes in every process.
     gc.freeze()
     gc.disable()
+    vars(gc).update(enable=lambda: None, set_threshold=lambda *_: None)
     with (
         torch.autograd.set_multithreading_enabled(False),
         fake,

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
+from torch.utils.weak import WeakIdKeyDictionary
 
 from recorder.process.storages import Storages
 from recorder.process.tape import Tape
@@ -25,17 +27,17 @@ class TapePhases:
 
     def __init__(self, tape: Tape, storages: Storages) -> None:
         self._tape, self._storages = tape, storages
-        self._names: dict[int, str] = {}
+        self._names = WeakIdKeyDictionary()  # of modules: another may get the address of one that is gone
         self._stack: list[str] = []
         # module and call of a compiled region, by number of the node of autograd
         self._of_node: dict[int, tuple[str, int]] = {}
         self._regions: list[int] = []
         self._in_optimizer = 0
         self._in_backward = 0  # also set after the last node of autograd has run
-        self._leader: int | None = None  # the optimizer whose steps count
+        self._leader: Any = None  # a reference to the optimizer whose steps count
         self._step = 0
         self.weights = 0  # elements of all modules that were called
-        self._counted: set[int] = set()  # weights by id: modules live as long as the program
+        self._counted = WeakIdKeyDictionary()  # weights
 
     def install(self) -> None:
         """Register hooks of modules and optimizers permanently: the process belongs to the program."""
@@ -86,11 +88,11 @@ class TapePhases:
 
     def _enter(self, module: torch.nn.Module, _: Any) -> None:
         if not self._stack:
-            if id(module) not in self._names:
+            if module not in self._names:
                 self._learn(module)
             if not self._in_backward:
                 self._tape.step = self._step
-        self._stack.append(self._names.get(id(module), type(module).__name__))
+        self._stack.append(self._names.get(module, type(module).__name__))
 
     def _leave(self, *_: Any) -> None:
         if self._stack:
@@ -98,17 +100,17 @@ class TapePhases:
 
     def _learn(self, root: torch.nn.Module) -> None:
         for name, module in root.named_modules():
-            self._names.setdefault(id(module), name.removeprefix("module.").replace("_orig_mod.", ""))
+            self._names.setdefault(module, name.removeprefix("module.").replace("_orig_mod.", ""))
         weights = list(root.parameters())
         for weight in weights:
             self._storages.label(_local(weight), "weights")
-            if id(weight) not in self._counted:
-                self._counted.add(id(weight))
+            if weight not in self._counted:
+                self._counted[weight] = True
                 self.weights += weight.numel()
 
     def _begin_update(self, optimizer: Any, *_: Any) -> None:
-        if self._leader is None:
-            self._leader = id(optimizer)
+        if self._leader is None or self._leader() is None:
+            self._leader = weakref.ref(optimizer)
         self._in_optimizer += 1
         for group in optimizer.param_groups:
             for weight in group["params"]:
@@ -118,7 +120,7 @@ class TapePhases:
 
     def _end_update(self, optimizer: Any, *_: Any) -> None:
         self._in_optimizer -= 1
-        if id(optimizer) == self._leader:
+        if self._leader is not None and self._leader() is optimizer:
             self._step += 1
             self._tape.recorded.steps = self._step
             gc.collect()  # cycles would keep storages alive that are freed on a device with memory of its own

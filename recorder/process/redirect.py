@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from recorder.process.streams import NAME
+from recorder.process.values import set_value, value_of
 
 CUDA = "cuda"
 INSIDE = (str(Path(torch.__file__).parent), str(Path(__file__).parent))  # files that are not the program's
@@ -49,6 +50,11 @@ class Redirect(TorchFunctionMode):
             device = kwargs["device"]
             kwargs = {**kwargs, "device": torch.device(NAME, 0) if isinstance(device, int) else here(device)}
         return func(*args, **kwargs)
+
+
+def _device(first: Any, *rest: Any, **named: Any) -> torch.device:
+    """Make a device, which stays "cuda" for comparisons in programs; it is rewritten where it is used."""
+    return torch.device(CUDA, first) if isinstance(first, int) else torch.device(first, *rest, **named)
 
 
 def _to_device(tensor: torch.Tensor, *_: Any, non_blocking: bool = False, **__: Any) -> torch.Tensor:
@@ -161,13 +167,27 @@ def swap(first: torch.Tensor, second: torch.Tensor) -> None:
 
 def _set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
     """Set the data of a tensor, which PyTorch refuses between the host and a device of this kind."""
-    if tensor.device == value.device:
+    if isinstance(tensor, FakeTensor) and not isinstance(value, FakeTensor):
+        mode = tensor.fake_mode
+        value = mode.fake_tensor_converter.from_real_tensor(mode, value)
+    if torch._has_compatible_shallow_copy_type(tensor, value):
         torch.Tensor.data.__set__(tensor, value)
+    elif isinstance(tensor, FakeTensor) and isinstance(value, FakeTensor):
+        # PyTorch compares the backends of dispatch keys: they stay, as do gradient, hooks and attributes.
+        is_ours = torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.PrivateUse1)
+        alias = torch.Tensor._make_subclass(
+            FakeTensor,
+            value.detach(),
+            dispatch_device=True,
+            device_for_backend_keys=torch.device(NAME if is_ours else "cpu", 0 if is_ours else None),
+        )
+        torch.Tensor.data.__set__(tensor, alias)
+        set_value(tensor, value_of(value))
+    else:
+        swap(tensor, value.detach())
         return
-    moved = value.detach()
-    if isinstance(tensor, torch.nn.Parameter):
-        moved = torch.nn.Parameter(moved, requires_grad=tensor.requires_grad)
-    swap(tensor, moved)
+    if isinstance(tensor, FakeTensor):
+        tensor.fake_device = value.fake_device
 
 
 def _address(tensor: torch.Tensor) -> int:
@@ -178,7 +198,7 @@ def _address(tensor: torch.Tensor) -> int:
 
 
 _SPECIAL: dict[Any, Callable[..., Any]] = {
-    torch.device: torch.device,  # stays "cuda" for comparisons in programs; it is rewritten where it is used
+    torch.device: _device,
     torch.Tensor.cuda: _to_device,
     torch.Tensor.device.__get__: lambda tensor: reported_device(tensor.device, sys._getframe(2)),
     torch.Tensor.__format__: _format,

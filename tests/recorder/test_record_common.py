@@ -14,7 +14,7 @@ from recorder.cli import main
 
 needs_torch()
 
-PARTS = "ddp,settings,mask,empty,save,recurrent,batch,ctc,graph"
+PARTS = "ddp,offload,settings,mask,empty,save,recurrent,batch,ctc,graph"
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,15 @@ def test_a_rank_on_any_device_does_the_same_as_the_first(common: Recording) -> N
     assert (first["rank"], other["rank"]) == (0, 5)
     assert first["nodes"] == other["nodes"]
     assert first["collectives"] == other["collectives"]
+
+
+def test_weights_of_fsdp1_that_rest_on_the_host_are_gathered_and_gradients_scattered(
+    common: Recording,
+) -> None:
+    weights, statistics = 2 * (64 * 64 + 64), 2 * 8 + 1  # of the normalised batch
+    moved = [(*row[:1], *row[2:]) for row in common.counted()]
+    assert ("forward", "all_gather", 2, 4 * weights // 8 + 4 * statistics) in moved
+    assert ("backward", "reduce_scatter", 1, 4 * weights) in moved
 
 
 def test_choices_of_a_router_are_even_in_every_count(common: Recording) -> None:
@@ -88,6 +97,16 @@ def test_a_member_without_its_root_names_the_ranks_to_record(
 def test_tensors_in_circles_of_objects_end_at_the_same_node_on_every_rank(tmp_path: Path) -> None:
     recording = record(tmp_path, "common.py", "cycles", world=8, options=("--ranks", "0,5"))
     assert recording.report["roles"] == {"0": "0-7"}
+
+
+def test_modules_that_are_gone_give_no_names_to_later_ones(tmp_path: Path) -> None:
+    recording = record(tmp_path, "common.py", "short", world=8, options=("--ranks", "0,5"))
+    trace = recording.workload.templates[0]
+    products = [
+        trace.node_name(row).split()[3:-1] for row in range(len(trace)) if "mm" in trace.node_name(row)
+    ]
+    assert products == [["0"], ["1"], []] * 20
+    assert recording.report["ranks"][0]["weights"] == 20 * 3 * (16 * 16 + 16)
 
 
 def test_ranks_of_a_large_ring_are_one_role(tmp_path: Path) -> None:

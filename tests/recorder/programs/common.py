@@ -21,6 +21,15 @@ def ddp():
     model(torch.randn(8, 64)).square().mean().backward()
 
 
+def offload():
+    from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel
+
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+    options = {"cpu_offload": CPUOffload(offload_params=True), "device_id": local, "use_orig_params": True}
+    model = FullyShardedDataParallel(model, **options)
+    model(torch.randn(8, 64, device=device)).square().mean().backward()
+
+
 def settings():
     sent = [{"seed": 7, "text": "x" * 200}] if rank == 0 else [None]
     dist.broadcast_object_list(sent, src=0)
@@ -96,6 +105,15 @@ def cycles():
         held.append(held)
         del held
         [[] for _ in range(300 * rank)]
+
+
+def short():
+    """Call modules in the memory of others that are gone."""
+    data = torch.randn(4, 16, device=device)
+    for _ in range(20):
+        nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16)).to(device)(data)
+        nn.Linear(16, 16).to(device)(data)
+        torch.optim.SGD([nn.Parameter(data)], lr=0.1).step()
 
 
 def sparse():
