@@ -55,8 +55,8 @@ def link_states(network: Network) -> list[TrunkState]:
     fabric, alone = network.fabric, network
     if isinstance(fabric, GraphFabric) and fabric.routing is Routing.SPREAD:
         alone = replace(network, fabric=replace(fabric, routing=Routing.ECMP))  # without trunks
-    states = outages.link_states(alone)
-    of_link = merged(network).fabric.trunks.of_link if _is_graph(fabric) else np.arange(len(states[0].left))
+    states, whole = outages.link_states(alone), merged(network).fabric
+    of_link = whole.trunks.of_link if isinstance(whole, GraphFabric) else np.arange(len(states[0].left))
     found, before = [], np.ones(len(of_link))
     for state in states:
         found.append(_by_trunk(state, of_link, (state.left == 0) & (before > 0)))
