@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PLANS = OptionGroup("all plans of a language model, in place of SPEC")
 SERVING = OptionGroup("all fleets that serve requests, with --model and --machine")
 OF_PLANS = ("machine", "objective", "global_batch", "sequence", "software", "within", "budget")
-OF_TRAINING = ("objective", "global_batch", "sequence", "software", "within")
+OF_TRAINING = ("global_batch", "sequence", "software", "within")
 OF_SERVING = ("serve", "engine", "concurrency", "ttft", "tpot", "good_share")
 WITHIN = (
     "end when bounds show that no other plan is better by more than this share (default: 10%%; 0: the best of"
@@ -45,8 +45,9 @@ class Options(EvaluationOptions):
     machine: Annotated[str | None, "a preset machine, such as h100-dgx:2048", "NAME:NPUS", PLANS] = None
     objective: Annotated[
         str | None,
-        "tokens per second, price or energy of a token (default: tokens)",
-        Option(choices=("tokens", "price", "energy")),
+        "tokens per second, price or energy of a token (default: tokens); with --serve also npus, the"
+        " fewest that serve the requests (default: tokens per second of an NPU, and of a user)",
+        Option(choices=("tokens", "price", "energy", "npus")),
         PLANS,
     ] = None
     global_batch: Annotated[
@@ -172,6 +173,7 @@ def _serving_search(options: Options) -> ServingSearch:
         named,
         machine,
         options.serve,
+        options.objective,
         options.engine,
         options.concurrency or (),
         options.ttft,
