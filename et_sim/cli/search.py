@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from et_sim.basics.declared_options import Argument, Option, OptionGroup
+from et_sim.basics.declared_options import Argument, Option, OptionGroup, flag_of
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import parse_time_ns
-from et_sim.cli.jobs import flag_of, whole_numbers
+from et_sim.cli.jobs import whole_numbers
 from et_sim.cli.options import parse_share
 from et_sim.cli.sweep import KEPT, EvaluationOptions, evaluate
 
