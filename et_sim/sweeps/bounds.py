@@ -97,6 +97,7 @@ class Bounder(Struct):
     @naming_fields()
     def _of_serving(self, inputs: Inputs) -> Bound:
         """Return the NPUs of replicas; refuse those that lack memory for the weights or a request's cache."""
+        from et_sim.serving.cluster import check_requests
         from et_sim.serving.serve import pools_of
         from et_sim.workloads.models.configuration import read_model
 
@@ -110,7 +111,8 @@ class Bounder(Struct):
             self._loads[key] = read_traffic(*key)
         machine = self._machine(inputs, _machine_key(inputs))
         requests = self._loads[key].requests
-        _, pools = pools_of(requests, self._models[name], setup, machine, inputs.options)
+        setup, pools = pools_of(requests, self._models[name], setup, machine, inputs.options)
+        check_requests(requests, pools, setup.policy, setup.speculation)
         return {"ranks": sum(pool.replicas * pool.ranks for pool in pools)}
 
     @naming_fields()
