@@ -125,7 +125,7 @@ def described(declared: type[Command], name: str, hint: Any) -> Described:
     usual = Argument() if default is MISSING else Option()
     (form,) = (*_of_type((Argument, Option), hint), usual)[:1]
     flags = form.flags.split() if isinstance(form, Option) else []
-    flag = _flag(f"no-{name}" if kind is bool and default else name)
+    flag = flag_of(f"no-{name}" if kind is bool and default else name)
     text = (*_of_type(str, hint), "")[0]
     return Described(flags[-1] if flags else flag, kind, several, form, text)
 
@@ -136,7 +136,7 @@ def _add_argument_settings(name: str, hint: Any, default: Any) -> tuple[Sequence
     kind, several = _kind(hint.__origin__)
     if kind is bool:
         flag, action = (f"no-{name}", "store_false") if default else (name, "store_true")
-        return [_flag(flag)], {"dest": name, "action": action, "help": text}
+        return [flag_of(flag)], {"dest": name, "action": action, "help": text}
     is_required = default is MISSING
     usual = Argument() if is_required else Option()
     (form,) = (*_of_type((Argument, Option), hint), usual)[:1]
@@ -146,7 +146,7 @@ def _add_argument_settings(name: str, hint: Any, default: Any) -> tuple[Sequence
         words = ("+" if several else None) if is_required else ("*" if several else "?")
         value = partial(_read, Option(), kind, metavar == PREFIX, metavar or name)
         return [name], settings | {"nargs": form.words or words, "type": value}
-    flags = form.flags.split() or [_flag(name)]
+    flags = form.flags.split() or [flag_of(name)]
     settings |= {
         "dest": name,
         "required": is_required,
@@ -187,7 +187,8 @@ def _read(option: Option, kind: Any, is_prefix: bool, name: str, text: str) -> A
     return value
 
 
-def _flag(name: str) -> str:
+def flag_of(name: str) -> str:
+    """Return the option for a value of this name."""
     return f"--{name.replace('_', '-')}"
 
 

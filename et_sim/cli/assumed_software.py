@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from et_sim.basics.declared_options import Command, fields_of
+from et_sim.basics.declared_options import Command, fields_of, flag_of
 from et_sim.basics.errors import EtSimError
-from et_sim.cli.jobs import flag_of, read_plan
+from et_sim.cli.jobs import read_plan
 from et_sim.trace.manifest import ENDING
 from et_sim.workloads.software import DEFAULT, read_software
 

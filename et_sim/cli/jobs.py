@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.declared_options import Command, Count, Option, OptionGroup, fields_of
+from et_sim.basics.declared_options import Command, Count, Option, OptionGroup, fields_of, flag_of
 from et_sim.basics.engine_names import ENGINES
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
@@ -184,11 +184,6 @@ class InferenceOptions(JobOptions):
         PASSES,
         Of(INFERENCE),
     ] = False
-
-
-def flag_of(name: str) -> str:
-    """Return the option for a value of this name."""
-    return f"--{name.replace('_', '-')}"
 
 
 def given(options: Command, names: Iterable[str]) -> dict[str, Any]:

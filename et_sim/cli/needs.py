@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from et_sim.basics.declared_options import Command
+from et_sim.basics.declared_options import Command, flag_of
 from et_sim.basics.errors import UsageError
-from et_sim.cli.jobs import flag_of
 from et_sim.workloads.exchange_names import ALL_TO_ALL
 
 if TYPE_CHECKING:

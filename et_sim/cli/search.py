@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from et_sim.basics.declared_options import Argument, Option, OptionGroup
+from et_sim.basics.declared_options import Argument, Option, OptionGroup, flag_of
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import parse_time_ns
-from et_sim.cli.jobs import flag_of, whole_numbers
+from et_sim.cli.jobs import whole_numbers
 from et_sim.cli.options import parse_share
 from et_sim.cli.sweep import KEPT, EvaluationOptions, Further, evaluate
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PLANS = OptionGroup("all plans of a language model, in place of SPEC")
 SERVING = OptionGroup("all fleets that serve requests, with --model and --machine")
 OF_PLANS = ("machine", "objective", "global_batch", "sequence", "software", "within", "budget")
-OF_TRAINING = ("objective", "global_batch", "sequence", "software", "within")
+OF_TRAINING = ("global_batch", "sequence", "software", "within")
 OF_SERVING = ("serve", "engine", "concurrency", "ttft", "tpot", "good_share")
 MACHINE = (
     "a preset machine, such as h100-dgx:2048; if several are named, as in h100-dgx:64,b200-dgx, plans of the"
@@ -51,8 +51,9 @@ class Options(EvaluationOptions):
     machine: Annotated[str | None, MACHINE, "NAME:NPUS[,…]", PLANS] = None
     objective: Annotated[
         str | None,
-        "tokens per second, price or energy of a token (default: tokens)",
-        Option(choices=("tokens", "price", "energy")),
+        "tokens per second, price or energy of a token (default: tokens); with --serve also npus, the"
+        " fewest that serve the requests (default: tokens per second of an NPU, and of a user)",
+        Option(choices=("tokens", "price", "energy", "npus")),
         PLANS,
     ] = None
     global_batch: Annotated[
@@ -224,6 +225,7 @@ def _serving_search(options: Options, machine: str) -> ServingSearch:
         options.model,
         machine,
         options.serve,
+        options.objective,
         options.engine,
         options.concurrency or (),
         options.ttft,

@@ -6,6 +6,7 @@ that decode replicas have apart.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +129,8 @@ def serving_figures(serving: Serving) -> dict[str, Any]:
     """Return the figures of a row."""
     from et_sim.serving.rates import keeps_up
 
-    summary = serving.summary()
+    of = serving.summary()
+    summary: Mapping[str, Any] = of
     costs, each = summary["costs"] or {}, summary["tpot_ns"]
     npus = sum(pool["replicas"] * pool["ranks_of_replica"] for pool in summary["pools"])
     joules = costs.get("most_joules_per_million_output_tokens")
@@ -151,7 +153,7 @@ def serving_figures(serving: Serving) -> dict[str, Any]:
         "tokens_per_s_per_user": None if each is None else SECOND / each["mean"],
         "requests_per_s": summary["requests_per_s"],
         "good_share": None if good is None else good["share"],
-        "keeps_up": int(keeps_up(serving, summary) is not False),
+        "keeps_up": int(keeps_up(serving, of) is not False),
         **spreads,
         "price_per_million_tokens": price,
         "joules_per_million_tokens": joules,

@@ -121,6 +121,8 @@ class ServingCluster(Struct):
         In a closed loop, so many are under way at a time: the next one arrives when another one has ended.
         Those that warm up end before the others begin.
         """
+        speculation = None if self.drafting is None else self.drafting.speculation
+        check_requests(requests, self.pools, self.policy, speculation)
         self._turns = {request.after: request for request in requests if request.after != NONE}
         now = 0
         parts = (requests[:warm_up], requests[warm_up:]) if concurrency else (requests,)

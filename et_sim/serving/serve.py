@@ -19,7 +19,7 @@ from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import Policy
 from et_sim.serving.caching import Caching
 from et_sim.serving.clients import Client, read_traffic
-from et_sim.serving.cluster import ServingCluster, check_requests
+from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.drafting import Drafting
 from et_sim.serving.engines.description import FREE_OF_COST, Engine
 from et_sim.serving.replicas import (
@@ -209,7 +209,7 @@ def serve(
 def pools_of(
     requests: Sequence[Request], model: Model, setup: Setup, machine: Machine, options: RunOptions
 ) -> tuple[Setup, tuple[CachePool, ...]]:
-    """Return the setup on a machine, and its replicas; refuse what does not fit the model, or memory."""
+    """Return the setup on a machine, and its replicas; refuse those that do not fit the model, or memory."""
     check(model, setup.plan)
     for request in requests:
         check_length(model, request.prompt + request.output, f"request {request.number}")
@@ -220,7 +220,6 @@ def pools_of(
     )
     pools = _pools(model, setup, machine)
     check_pools(pools, machine.network.ranks)
-    check_requests(requests, pools, setup.policy, setup.speculation)
     return setup, pools
 
 

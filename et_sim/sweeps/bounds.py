@@ -61,8 +61,7 @@ class Bounder(Struct):
         """Return the bounds of a point; None: there are none. Refuse a point that cannot be simulated."""
         inputs = self.space.inputs(values)
         if is_serving(inputs.workload):
-            self._check_serving(inputs)
-            return None
+            return self._of_serving(inputs)
         if not isinstance(inputs.workload, Mapping) or not is_language_model(inputs.workload):
             return None
         machine = _machine_key(inputs)
@@ -96,8 +95,9 @@ class Bounder(Struct):
         return self._machines[known_as]
 
     @naming_fields()
-    def _check_serving(self, inputs: Inputs) -> None:
-        """Refuse replicas that lack the memory for the weights, or for the cache of a request."""
+    def _of_serving(self, inputs: Inputs) -> Bound:
+        """Return the NPUs of replicas; refuse those that lack memory for the weights or a request's cache."""
+        from et_sim.serving.cluster import check_requests
         from et_sim.serving.serve import pools_of
         from et_sim.workloads.models.configuration import read_model
 
@@ -110,7 +110,10 @@ class Bounder(Struct):
         if key not in self._loads:
             self._loads[key] = read_traffic(*key)
         machine = self._machine(inputs, _machine_key(inputs))
-        pools_of(self._loads[key].requests, self._models[name], setup, machine, inputs.options)
+        requests = self._loads[key].requests
+        setup, pools = pools_of(requests, self._models[name], setup, machine, inputs.options)
+        check_requests(requests, pools, setup.policy, setup.speculation)
+        return {"ranks": sum(pool.replicas * pool.ranks for pool in pools)}
 
     @naming_fields()
     def _model_and_plan(self, inputs: Inputs) -> tuple[Model, Plan]:

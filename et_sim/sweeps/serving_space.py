@@ -8,6 +8,7 @@ then spread over all its ranks; without groups, the ranks share each expert or h
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -22,7 +23,15 @@ from et_sim.workloads.inference.batch import check
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
-OBJECTIVES = ("output_tokens_per_s_per_rank", "tokens_per_s_per_user")
+FRONT = {"maximise": ["output_tokens_per_s_per_rank", "tokens_per_s_per_user"]}
+OBJECTIVES = MappingProxyType(
+    {
+        "npus": {"minimise": ["ranks"]},
+        "tokens": {"maximise": ["output_tokens_per_s_per_rank"]},
+        "price": {"minimise": ["price_per_million_tokens"]},
+        "energy": {"minimise": ["joules_per_million_tokens"]},
+    }
+)
 GOOD_SHARE = 0.99
 OF_TOGETHER, OF_APART = 3, 2  # binary digits of numbers of replicas: all up to 8, or up to 4, then fewer
 
@@ -53,6 +62,7 @@ class ServingSearch(Struct, frozen=True):
     named: str  # the name or the file of the model
     machine: str
     requests: str
+    objective: str | None = None  # None: the front of tokens per second of an NPU and of a user
     engine: str | None = None  # None: all by name
     concurrency: tuple[int, ...] = ()  # requests under way, each a point; (): as they arrive
     ttft: float | None = None
@@ -92,7 +102,8 @@ class ServingSearch(Struct, frozen=True):
             workload["engine"] = self.engine
         if self.concurrency:
             axes["under-way"] = {"field": "workload.concurrency", "values": list(self.concurrency)}
-        search: dict[str, Any] = {"maximise": list(OBJECTIVES), "constraints": self._conditions()}
+        goal = FRONT if self.objective is None else OBJECTIVES[self.objective]
+        search: dict[str, Any] = {**goal, "constraints": self._conditions()}
         search |= {"at-once": AT_ONCE, **({} if self.budget is None else {"budget": self.budget})}
         return {
             "base": {"workload": workload, "machine": self.machine},

@@ -79,6 +79,28 @@ def test_limits_are_conditions_and_engines_are_an_axis_without_one() -> None:
     assert closed["axes"]["under-way"] == {"field": "workload.concurrency", "values": [2, 8]}
 
 
+def test_an_objective_replaces_the_front() -> None:
+    assert described("gpt2", "h100-dgx:2", objective="npus")["search"]["minimise"] == ["ranks"]
+    price = described("gpt2", "h100-dgx:2", objective="price")["search"]
+    assert price["minimise"] == ["price_per_million_tokens"]
+    assert "maximise" not in price
+
+
+@pytest.mark.deep
+def test_the_fewest_npus_are_found_without_serving_with_more(tmp_path: Path) -> None:
+    """Serve with limits that two replicas of a rank meet, and one does not."""
+    limits = {"ttft": 9e6, "good_share": 0.99, "requests": "constant:1000,24,64,4"}
+    given = described("gpt2", "h100-dgx:4", objective="npus", **limits)
+    report = carry_out(plan_sweep(given, searches=True), tmp_path / "found", workers=1)
+    rows = {row["point"]: row for row in report.table.to_pylist()}
+    (best,) = report.search.front
+    fewest = rows[best]["ranks"]
+    assert fewest > 1
+    assert all(row["good_share"] < 0.99 for row in rows.values() if row["ranks"] < fewest)
+    assert report.search.ruled_out > 0
+    assert max(row["ranks"] for row in rows.values()) <= fewest + 1
+
+
 def test_memory_rules_out_replicas_before_they_are_simulated() -> None:
     plan = plan_sweep(described("llama3-70b", "h100-dgx:8"), searches=True)
     found = bounds_of_points(plan.space, plan.points, NoSweepWatcher())
