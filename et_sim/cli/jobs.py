@@ -19,7 +19,6 @@ from et_sim.basics.declared_options import Command, Count, Option, OptionGroup, 
 from et_sim.basics.engine_names import ENGINES
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
-from et_sim.cli.idle_options import refuse_idle
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload
@@ -410,10 +409,7 @@ def read_model(options: Command, plan: Plan, *, trains: bool = False) -> Model:
     on_sequence = configuration.remark_on_sequence(model)
     if on_sequence and trains and "sequence" not in numbers:
         print(f"et-sim: warning: {on_sequence}", file=sys.stderr)
-    model = replace(model, **numbers)
-    if trains:
-        refuse_idle(given(options, plan_options()), plan, model)
-    return model
+    return replace(model, **numbers)
 
 
 def _of_numbers(numbers: dict[str, int], tensor: int) -> Model:
