@@ -233,7 +233,8 @@ def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
 
     def degraded(system: Mapping[str, Any], network: Mapping[str, Any]) -> float:
         parts = (("system", system, known.system), ("network", network, known.network))
-        return seconds(recipe, plan.ranks, **{name: now for name, now, usual in parts if now is not usual})
+        changed: dict[str, Any] = {name: now for name, now, usual in parts if now is not usual}
+        return seconds(recipe, plan.ranks, **changed)
 
     simulated: dict[str, Any] = {**_simulated(job, known.node, known.system, known.network, degraded)}
     fewer = [

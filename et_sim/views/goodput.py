@@ -96,11 +96,19 @@ def _facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"{step['seconds']:.4g} s, {step['tokens']:,} tokens on {step['gpus']:,} GPUs"
             f" ({plural(step['nodes'], 'node')}): {step['source']}",
         ),
+        *_degraded_facts(step),
         *_checkpoint_facts(summary["checkpoints"]),
         ("costs", _cost_text(costs)),
         ("left out", ", ".join(summary["not_simulated"])),
     ]
     return facts + [("note", text) for text in summary["notes"]]
+
+
+def _degraded_facts(step: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the times of steps with a slow node, and with copies of a checkpoint beside them."""
+    times = {"a slow node": step["slow_node_seconds"], "copies in memory": step["copies_seconds"]}
+    texts = [f"{seconds:.4g} s with {what}" for what, seconds in times.items() if seconds is not None]
+    return [("other steps", ", ".join(texts))] if texts else []
 
 
 def _checkpoint_facts(checkpoints: Mapping[str, Any]) -> list[tuple[str, str]]:
