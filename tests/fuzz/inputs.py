@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from hosts import INFRASTRUCTURE, ROCPROF, TOPOLOGY
 from mutations import Damage, damage_bytes, damage_json, damage_nodes, damage_words
-from nsys_files import device_events, nsys_file
+from nsys_files import device_events, nsys_file, nsys_folder
+from rocpd_files import rocpd_file
 from xplane_files import small_profile
 
 from converters.cli import main as converter
@@ -158,13 +159,18 @@ def _write_recordings(folder: Path) -> None:
     """Write what jobs leave behind: dumps of a hang, profiles, and descriptions of hosts."""
     dumps = RECORDINGS.parent / "data" / "flight_recorder"
     shutil.copytree(dumps / "order", folder / "hang")
-    shutil.copytree(dumps / "json" / "order", folder / "hang_json")
+    shutil.copytree(dumps / "json" / "missing", folder / "hang_json")
+    shutil.copytree(dumps / "missing", folder / "missing")
     head = {"id": "0x1", "rank": 0, "n_ranks": 2, "nnodes": 1}
     version = {"inspector_output_format_version": "v4.0", "hostname": "h", "pid": 1}
     done = {"coll": "AllReduce", "coll_sn": 1, "coll_msg_size_bytes": 1 << 20, "coll_exec_time_us": 50}
     record = {"header": head, "metadata": version, "coll_perf": done}
     (folder / "inspector.log").write_text(json.dumps(record) + "\n" + json.dumps(record) + "\n")
     nsys_file(device_events(RECORDINGS / "device_only" / "event_sync.json.gz"), folder / "report.sqlite")
+    nsys_folder(folder / "report.sqlite", folder / "report_pqtdir")
+    for inline, name in ((True, "results.db"), (False, "apart.db")):
+        rocpd_file(ROCPROF, folder / name, inline=inline)
+    shutil.copy(RECORDINGS.parents[1] / "validation" / "data" / "mlperf" / "result_0.txt", folder)
     (folder / "rocprof.json").write_text(json.dumps(ROCPROF))
     (folder / "host.xplane.pb").write_bytes(small_profile())
     (folder / "host.xml").write_text(TOPOLOGY)
@@ -230,6 +236,7 @@ def recording(file: str) -> tuple[str, ...]:
 SHOWN = (convert("show", "job.1.et"), convert("unjson", "job.1.et", "-o", "out.json"))
 RULED = ("et-sim", "check", "ruled", *MACHINE)
 LAYERED = ("et-sim", "check", "layers.txt", *MACHINE_1)
+MLPERF = ("et-sim", "validate", "result_0.txt")
 PAIR = convert("pytorch", "--host", "et.json", "--device", "kineto.json", "-o", "pytorch.et")
 CASES = {
     "trace": Case("job.1.et", damage_bytes, (CHECK, *SHOWN)),
@@ -260,6 +267,14 @@ CASES = {
     "Inspector": Case("inspector.log", damage_bytes, (convert("recording", "inspector.log"),)),
     "report of nsys": Case("report.sqlite", damage_bytes, (recording("report.sqlite"),)),
     "XPlane": Case("host.xplane.pb", damage_bytes, (recording("host.xplane.pb"),)),
+    "Parquet of nsys": Case(
+        "report_pqtdir/CUPTI_ACTIVITY_KIND_KERNEL.parquet", damage_bytes, (recording("report_pqtdir"),)
+    ),
+    "database of rocprof": Case("results.db", damage_bytes, (recording("results.db"),)),
+    "database with tables of times": Case("apart.db", damage_bytes, (recording("apart.db"),)),
+    "log of MLPerf": Case("result_0.txt", damage_words, (MLPERF,)),
+    "job of a hang": Case("hang_json/trace_rank_1.json", damage_json, (recording("hang_json"),)),
+    "job of a hang in pickles": Case("missing/trace_rank_1", damage_bytes, (recording("missing"),)),
     "results of rocprof": Case("rocprof.json", damage_json, (recording("rocprof.json"),)),
     "host of NCCL": Case("host.xml", damage_words, (("et-sim", "machine", "from", "host.xml"),)),
     "InfraGraph": Case(

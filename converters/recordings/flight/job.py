@@ -56,8 +56,9 @@ class DumpedJob(Struct):
 def job_of(dumps: Sequence[Dump], place: str) -> DumpedJob:
     """Return the job; refuse dumps whose ranks disagree, or some of which are missing."""
     groups = operations(dumps)
-    ranks = sorted({dump.rank for dump in dumps}.union(*(group.members for group in groups)))
-    missing = sorted(set(range(ranks[-1] + 1 if ranks else 0)) - {dump.rank for dump in dumps})
+    own = {dump.rank for dump in dumps}
+    ranks = sorted(own.union(*(group.members for group in groups)))
+    missing = [rank for rank in ranks if rank not in own] or sorted(set(range(len(ranks))) - own)
     if missing:
         remedy = "a job needs the dump of each rank: add them"
         raise InputError(f"{ranks_text(missing)} left no dump", place=place, remedy=remedy)
