@@ -140,22 +140,16 @@ def _on_machines(
 ) -> Further:
     """Simulate the best plan that a search found on several machines."""
     from et_sim.network.registry import as_named
-    from et_sim.sweeps.same_plan import FOLDER, on_machines, price_source
-    from et_sim.sweeps.state import SweepProgress, plan_sweep
-    from et_sim.sweeps.sweep import carry_out
-    from et_sim.tables.sweep_tables import NUMBER
+    from et_sim.sweeps.same_plan import price_source, simulate_best
+    from et_sim.sweeps.state import SweepProgress
     from et_sim.views.sweep.directory import open_sweep
     from et_sim.views.sweep.machines import machine_lines, machine_rows
     from et_sim.views.text import terminal_width
 
-    found = open_sweep(folder)
-    assert found.search is not None
-    rows = {row[NUMBER]: row for row in found.table.to_pylist()}
-    description = on_machines(search, found.axes, rows[found.search["front"][0]], machines)
-    plan = plan_sweep(description, model=as_named(options.network_model), when_full=options.when_full)
+    model, when_full = as_named(options.network_model), options.when_full
     with SweepProgress() as progress:
-        carry_out(plan, folder / FOLDER, workers=1, watch=progress)
-    sweep = open_sweep(folder / FOLDER)
+        inner = simulate_best(search, folder, machines, model, when_full, progress)
+    sweep = open_sweep(inner)
     sources = {name: price_source(name) for name in machines}
     lines = machine_lines(sweep, sources, terminal_width())
     return Further(["", *lines], {"machines": machine_rows(sweep, sources)})

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 from et_sim.machine.presets import entry, preset
 from et_sim.machine.presets.options import PRICE_KEY
+from et_sim.sweeps.servings import PLAN
+from et_sim.sweeps.state import SweepWatcher, plan_sweep
+from et_sim.sweeps.sweep import carry_out
+from et_sim.tables.sweep_tables import NUMBER
+from et_sim.views.sweep.directory import open_sweep
 
-MACHINE, PLAN_KEYS = "machine", "plan"
+MACHINE = "machine"
 USUAL_CURRENCY = "USD"
 FOLDER = "machines"  # in the directory of the search
 
@@ -58,11 +64,22 @@ def price_source(machine: str) -> str | None:
     return f"{price:g} {costs.get('currency', USUAL_CURRENCY)}, {source}"
 
 
-def on_machines(
-    search: Mapping[str, Any], axes: Sequence[str], row: Mapping[str, Any], machines: Sequence[str]
-) -> dict[str, Any]:
-    """Return the description of a sweep of machines, with the plan of a row of a search."""
+def simulate_best(
+    search: Mapping[str, Any],
+    folder: Path,
+    machines: Sequence[str],
+    model: str | None,
+    when_full: str | None,
+    watch: SweepWatcher,
+) -> Path:
+    """Simulate the best plan that a search found on several machines; return the directory of the results."""
+    found = open_sweep(folder)
+    assert found.search is not None
+    rows = {row[NUMBER]: row for row in found.table.to_pylist()}
+    best = rows[found.search["front"][0]]
     workload = search["base"]["workload"]
-    plan = {**workload[PLAN_KEYS], **{name: row[name] for name in axes}}
-    base = {"workload": {**workload, PLAN_KEYS: plan}}
-    return {"base": base, "axes": {MACHINE: list(machines)}}
+    plan = {**workload[PLAN], **{name: best[name] for name in found.axes}}
+    described = {"base": {"workload": {**workload, PLAN: plan}}, "axes": {MACHINE: list(machines)}}
+    inner = folder / FOLDER
+    carry_out(plan_sweep(described, model=model, when_full=when_full), inner, workers=1, watch=watch)
+    return inner
