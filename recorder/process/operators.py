@@ -260,7 +260,9 @@ class RecordingMode(TorchDispatchMode):
         """
         if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
             return value
-        return self._fake.fake_tensor_converter.from_real_tensor(self._fake, value)
+        made = self._fake.fake_tensor_converter.from_real_tensor(self._fake, value)
+        set_value(made, value)
+        return made
 
     # Values.
 

@@ -64,6 +64,11 @@ def recurrent():
         make(16, 32).to(device)(torch.randn(5, 4, 16, device=device))[0].sum().backward()
 
 
+def packed():
+    rows = nn.utils.rnn.pack_padded_sequence(torch.randn(5, 4, 16, device=device), torch.tensor([5, 3, 3, 1]))
+    nn.utils.rnn.pad_packed_sequence(nn.LSTM(16, 8).to(device)(rows)[0])[0].sum().backward()
+
+
 def batch():
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8))
     nn.SyncBatchNorm.convert_sync_batchnorm(model).to(device)(
