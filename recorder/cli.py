@@ -63,6 +63,11 @@ class Options(Command):
     host_time: Annotated[
         float, "of the host for each operator, as 5us (default: none)", "TIME", Option(parse=parse_time_ns)
     ] = 0
+    software: Annotated[
+        str,
+        "its kernels of attention and the factor on kernels, as et-sim make has it (default: none)",
+        "NAME",
+    ] = ""
     expert_skew: Annotated[
         str, "distribution of tokens over experts: zipf:S, or a JSON list (default: even)", "SKEW"
     ] = ""
@@ -86,6 +91,11 @@ def _record(options: Options) -> list[str]:
     from recorder.roles import fold
     from recorder.workload import refuse_problems
 
+    software = None
+    if options.software:
+        from et_sim.workloads.software.reading import read_software
+
+        software = read_software(options.software)
     manifest_stem(options.output)
     check_torch(force=options.force)
     host_ns = round(options.host_time)
@@ -98,7 +108,9 @@ def _record(options: Options) -> list[str]:
         recordings = _recordings(program, options.ranks, Path(folder))
     if routing.skew and not any(report.spreads_experts(recording) for recording in recordings):
         raise UsageError("the program counts no choices of a router", remedy="leave --expert-skew out")
-    workload, stands_for = fold(recordings, step=options.step, keep_roots=options.keep_roots)
+    workload, stands_for = fold(
+        recordings, step=options.step, keep_roots=options.keep_roots, software=software
+    )
     refuse_problems(workload)
     files = write_manifest(workload, options.output)
     if options.report:

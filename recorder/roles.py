@@ -14,9 +14,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from et_sim.basics.errors import TraceError, UsageError
+from et_sim.basics.kernel_names import ATTENTION_KERNELS
 from et_sim.basics.units import format_ranks, strided_ranks
 from et_sim.trace.group_rule import GroupRule
-from et_sim.trace.workload import Workload
+from et_sim.trace.workload import MadeFor, Workload
+from et_sim.workloads.software.description import Software
 from recorder.recorded import RankRecording, RecordedKind, RecordedNode
 from recorder.workload import GroupNames, distance_of, rule_of, template
 
@@ -83,7 +85,11 @@ def missing_ranks(recordings: Sequence[RankRecording], world: int) -> list[int]:
 
 
 def fold(
-    recordings: Sequence[RankRecording], *, step: int | None = None, keep_roots: bool = False
+    recordings: Sequence[RankRecording],
+    *,
+    step: int | None = None,
+    keep_roots: bool = False,
+    software: Software | None = None,
 ) -> tuple[Workload, Mapping[int, str]]:
     """Return the workload of all ranks, and the ranks that each recorded rank represents."""
     world = recordings[0].world
@@ -95,9 +101,10 @@ def fold(
             remedy=f"record more ranks: --ranks {format_ranks(ranks)}, or --ranks auto",
         )
     groups = GroupNames(world)
+    attention = software.attention if software is not None and software.attention in ATTENTION_KERNELS else ""
     names = [groups.names(recording) for recording in recordings]
     templates = [
-        template(recording, named, step=step, keep_roots=keep_roots)
+        template(recording, named, step=step, keep_roots=keep_roots, attention=attention)
         for recording, named in zip(recordings, names, strict=True)
     ]
     roles = role_of_ranks(telling_rules(recordings), world)
@@ -121,12 +128,19 @@ def fold(
         relative_peers=(True,) * len(traces),
         group_rules=groups.rules,
         profile="corrected",
+        software=None if software is None else _made_for(software),
     )
     stands_for = {
         recordings[at].rank: strided_ranks(np.flatnonzero(of_rank == at))
         for at in sorted(set(of_rank.tolist()))
     }
     return workload, stands_for
+
+
+def _made_for(software: Software) -> MadeFor:
+    """Return the effects on a run that a recording does not have itself."""
+    host = software.host.each_ns, software.host.step_ns
+    return MadeFor(software.name, software.about, *host, software.processors, software.kernels)
 
 
 def _refuse(first: RankRecording, names: list[str], other: RankRecording, other_names: list[str]) -> None:

@@ -122,15 +122,22 @@ def refuse_problems(workload: Workload) -> None:
 
 
 def template(
-    recorded: RankRecording, names: list[str], *, step: int | None = None, keep_roots: bool = False
+    recorded: RankRecording,
+    names: list[str],
+    *,
+    step: int | None = None,
+    keep_roots: bool = False,
+    attention: str = "",
 ) -> NodeRecording:
-    """Return the nodes of a rank, or of one step of it, in the form of a trace."""
+    """Return the nodes of a rank, or of one step of it, in the form of a trace; `attention` is its kernel."""
     recording = NodeRecording(f"<rank {recorded.rank}>")
     number: dict[int, int] = {}
     for at, node in enumerate(recorded.nodes):
         if step is not None and node.step != step:
             continue
         after = tuple(number[before] for before in node.after if before in number)
+        if attention and node.shape.startswith("attention") and not node.shape.endswith(attention):
+            node.shape += f" {attention}"
         number[at] = _add(recording, recorded, node, names, after, keep_roots)
     return recording
 

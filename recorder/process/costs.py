@@ -185,7 +185,16 @@ COUNTERS: dict[str, Counter] = {
 # work that moves data and computes nothing
 MOVING = frozenset(
     (
-        *("copy_", "_to_copy", "clone", "cat", "_foreach_copy_", "split_with_sizes_copy", "index_select"),
+        *(
+            "_pack_padded_sequence",
+            "copy_",
+            "_to_copy",
+            "clone",
+            "cat",
+            "_foreach_copy_",
+            "split_with_sizes_copy",
+            "index_select",
+        ),
         *(
             "zero_",
             "fill_",

@@ -213,7 +213,7 @@ class RecordingMode(TorchDispatchMode):
             self._work(tensors, writes),
             operator.name,
             self._tape.current,
-            **self._figures(operator, args, result, reads, writes),
+            **self._figures(operator, args, kwargs, result, reads, writes),
         )
         self._storages.uses(node, reads, writes)
         if operator.is_fusible and node.work is RecordedKind.KERNEL:
@@ -230,6 +230,7 @@ class RecordingMode(TorchDispatchMode):
         self,
         operator: Operator,
         args: Any,
+        kwargs: Any,
         result: Any,
         reads: list[torch.Tensor],
         writes: list[torch.Tensor],
@@ -242,7 +243,9 @@ class RecordingMode(TorchDispatchMode):
             moved += min(rows, whole)
         elements = max([out, *(read.numel() for read in reads if operator.name not in _LOOKUPS)], default=0)
         cost = cost_of(operator.name, args, result)
-        if cost is None:
+        if cost is None and operator.formula is not None:
+            cost = Cost("", int(operator.formula(*args, **kwargs, out_val=result)))
+        elif cost is None:
             if operator.is_pointwise:
                 cost = Cost(shapes.elementwise(elements, max(len(reads), 1)), elements)
             else:
@@ -260,7 +263,9 @@ class RecordingMode(TorchDispatchMode):
         """
         if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
             return value
-        return self._fake.fake_tensor_converter.from_real_tensor(self._fake, value)
+        made = self._fake.fake_tensor_converter.from_real_tensor(self._fake, value)
+        set_value(made, value)
+        return made
 
     # Values.
 

@@ -179,7 +179,7 @@ def _set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
             FakeTensor,
             value.detach(),
             dispatch_device=True,
-            device_for_backend_keys=torch.device(NAME if is_ours else "cpu", 0 if is_ours else None),
+            device_for_backend_keys=torch.device(f"{NAME}:0" if is_ours else "cpu"),
         )
         torch.Tensor.data.__set__(tensor, alias)
         set_value(tensor, value_of(value))

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from msgspec import Struct
+from torch.utils.flop_counter import flop_registry
 
 # operators of the device that launch nothing
 _FREE = frozenset(
@@ -31,6 +32,7 @@ class Operator(Struct, frozen=True):
     is_fusible: bool  # by a compiler, with its neighbours
     written: tuple[tuple[int, str], ...]  # places and names of written arguments
     outputs: tuple[str, ...]  # those of them that hold results only
+    formula: Any = None  # of its operations, as registered with PyTorch's counter
 
 
 def describe(func: Any) -> Operator:
@@ -59,9 +61,9 @@ def describe(func: Any) -> Operator:
     )
     is_free = is_view or name in _FREE or func.namespace == "prim"
     is_fusible = torch.Tag.pointwise in tags or name == "_to_copy"
-    return Operator(
-        name, is_free, torch.Tag.nondeterministic_seeded in tags, is_pointwise, is_fusible, written, outputs
-    )
+    is_random = torch.Tag.nondeterministic_seeded in tags
+    formula = flop_registry.get(func.overloadpacket)
+    return Operator(name, is_free, is_random, is_pointwise, is_fusible, written, outputs, formula)
 
 
 # kernels that read and write their tensors once, with about one operation per element

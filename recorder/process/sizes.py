@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, unset_fake_temporarily
 
 from recorder.process.values import value_of
 
@@ -70,6 +70,20 @@ def _numbers(lengths: Any) -> list[int]:
         return [] if known is None else [int(length) for length in known.tolist()]
 
 
+def _pack(
+    padded: torch.Tensor, lengths: torch.Tensor, batch_first: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the packed rows of sequences, and how many of them each step has, which the host reads."""
+    numbers = _numbers(lengths)
+    if not numbers:
+        raise DynamicOutputShapeException(torch.ops.aten._pack_padded_sequence.default)
+    steps = min(max(numbers), padded.shape[1 if batch_first else 0])
+    rows = [sum(number > step for number in numbers) for step in range(steps)]
+    with unset_fake_temporarily():
+        counts = torch.tensor(rows, dtype=torch.int64, device="cpu")
+    return padded.new_empty((sum(rows), *padded.shape[2:])), counts
+
+
 def _ctc_gradient(_: torch.Tensor, scores: torch.Tensor, *__: Any) -> torch.Tensor:
     return torch.empty_like(scores)
 
@@ -83,6 +97,7 @@ SIZES: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "batch_norm_backward_elemt": _like_first,
         "_thnn_fused_gru_cell": _gru_cell,
         "_thnn_fused_gru_cell_backward": _gru_gradients,
+        "_pack_padded_sequence": _pack,
         "_ctc_loss": _ctc_loss,
         "_ctc_loss_backward": _ctc_gradient,
     }

@@ -14,7 +14,7 @@ from recorder.cli import main
 
 needs_torch()
 
-PARTS = "ddp,offload,settings,mask,empty,save,recurrent,batch,ctc,graph"
+PARTS = "ddp,offload,settings,mask,empty,save,recurrent,packed,own,batch,ctc,graph"
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +68,17 @@ def test_products_of_recurrent_cells_are_counted_step_by_step(common: Recording)
         weights = (f"gemm {gates} 16 4", f"gemm {gates} 32 4")
         assert [counted[shape] for shape in (*forward, *weights)] == [5] * 4
         assert counted[f"gemm 4 32 {gates}"] == 4
+
+
+def test_a_step_of_packed_sequences_has_those_that_are_as_long(common: Recording) -> None:
+    counted = Counter(shapes(common))
+    assert [counted[f"gemm {rows} 32 8"] for rows in (4, 3, 2, 1)] == [1, 2, 0, 2]
+
+
+def test_a_kernel_of_the_program_has_the_operations_of_its_registered_formula(common: Recording) -> None:
+    trace = common.workload.templates[0]
+    (row,) = (row for row in range(len(trace)) if trace.node_name(row).endswith(" outer"))
+    assert (trace.num_ops[row], trace.tensor_bytes[row]) == (3 * 5 * 7, 4 * (5 + 7 + 5 * 7))
 
 
 def test_batch_normalisation_over_ranks_gathers_statistics(common: Recording) -> None:

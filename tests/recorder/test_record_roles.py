@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from et_sim.basics.errors import TraceError, UsageError
+from et_sim.trace import shapes
 from et_sim.trace.group_rule import GroupRule
+from et_sim.workloads.software.reading import read_software
 from recorder.cli import main
 from recorder.launching import is_supported
 from recorder.recorded import RankRecording, RecordedGroup, RecordedKind, RecordedNode, StepPhase
@@ -101,6 +103,16 @@ def test_a_broadcast_keeps_its_root_only_with_the_option() -> None:
     folded, rooted = fold([recorded])[0], fold([recorded], keep_roots=True)[0]
     assert (folded.templates[0].comm_type[0], folded.templates[0].comm_bytes[0]) == (2, 334)
     assert (rooted.templates[0].comm_type[0], rooted.templates[0].comm_bytes[0]) == (5, 1000)
+
+
+def test_software_chooses_kernels_of_attention_and_their_factor() -> None:
+    node = _kernel("attend", [])
+    node.shape = shapes.attention(1, 4, 64, 64, 16, causal=True)
+    software = read_software("torchtitan")
+    workload, _ = fold([RankRecording(0, 4, [node])], software=software)
+    assert workload.templates[0].layer_shapes[-1] == "attention 1 4 4 64 64 16 causal flash-2"
+    assert workload.software is not None
+    assert (workload.software.name, workload.software.kernels) == ("torchtitan", software.kernels)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as checkpoint
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
+from torch.utils.flop_counter import register_flop_formula
 
 dist.init_process_group("nccl")
 rank, world, local = dist.get_rank(), dist.get_world_size(), int(os.environ["LOCAL_RANK"])
@@ -55,6 +56,18 @@ def empty():
     torch.randn(4, 0, device=device) @ torch.randn(0, 32, device=device)
 
 
+def own():
+    @torch.library.custom_op("ours::outer", mutates_args=())
+    def outer(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError  # a kernel of the device
+
+    outer.register_fake(lambda left, right: left.new_empty(left.numel(), right.numel()))
+    register_flop_formula(torch.ops.ours.outer)(
+        lambda left, right, out_shape=None: 3 * left[0] * right[0]  # noqa: ARG005
+    )
+    outer(torch.randn(5, device=device), torch.randn(7, device=device))
+
+
 def save():
     checkpoint.save({"model": nn.Linear(4, 4).to(device).state_dict()}, checkpoint_id="nowhere/at/all")
 
@@ -62,6 +75,11 @@ def save():
 def recurrent():
     for make in (nn.GRU, nn.LSTM):
         make(16, 32).to(device)(torch.randn(5, 4, 16, device=device))[0].sum().backward()
+
+
+def packed():
+    rows = nn.utils.rnn.pack_padded_sequence(torch.randn(5, 4, 16, device=device), torch.tensor([5, 3, 3, 1]))
+    nn.utils.rnn.pad_packed_sequence(nn.LSTM(16, 8).to(device)(rows)[0])[0].sum().backward()
 
 
 def batch():
