@@ -168,13 +168,7 @@ OF_TRAINING = (
         "give --zero 3, or leave it out",
     ),
     Need(
-        ("no_overlap_tensor",),
-        lambda case: case.has_plan(lambda plan: plan.tensor > 1),
-        "has no effect: no ranks share a layer",
-        _SEVERAL.format("--tp"),
-    ),
-    Need(
-        ("no_overlap_pipeline", "scatter_gather", "stage_layers"),
+        ("scatter_gather", "stage_layers"),
         lambda case: case.has_plan(lambda plan: plan.pipeline > 1),
         "has no effect: there is one stage, which has all layers",
         _SEVERAL.format("--pp"),

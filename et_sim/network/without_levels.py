@@ -2,8 +2,8 @@
 
 A bundle of links becomes one link of the rate that 1.0 gives a message: of all used links of an NPU on a
 ring, in either direction, or to a switch, and of the links to one peer among fully connected NPUs. Cards and
-routers add to the latency of the hops. The cost of the memory, and of cards on several hops of a ring, belongs
-to no link, and is refused.
+routers add to the latency of the hops. The cost of the memory, and of cards on several hops of a ring,
+belongs to no link, and is refused.
 """
 
 from __future__ import annotations
