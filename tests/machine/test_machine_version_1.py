@@ -154,16 +154,6 @@ def test_overrides_need_a_network_of_1_0() -> None:
         read_machine(system=SYSTEM | {"profile": "astra-1.0", "units-count": [4]}, network=network)
 
 
-def test_bundles_of_links_cannot_run_on_the_link_model(tmp_path: Path) -> None:
-    import et_sim
-
-    machine(tmp_path)
-    (tmp_path / "w.txt").write_text("MICRO 1 a -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 1024 1")
-    files = {"system": tmp_path / "system.txt", "network": tmp_path / "network.json"}
-    with pytest.raises(UsageError, match=r"a network file of 1\.0 describes bundles"):
-        et_sim.simulate(tmp_path / "w.txt", **files, model="link")
-
-
 def test_a_system_in_text_has_the_profile_of_1_0_and_no_other(tmp_path: Path) -> None:
     machine(tmp_path)
     files = {"system": tmp_path / "system.txt", "network": tmp_path / "network.json"}
