@@ -150,20 +150,8 @@ def _find_starts(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_
     if missing:
         settled.starts_text = f"not known: {missing} of {len(ranks)} ranks share no collectives with others"
         return
-    offset = _offsets(ends, len(ranks))
-    apart, apart_raw = _disagreement(ends, offset), _disagreement(ends, np.zeros_like(offset))
-    begins, clocks = np.array([rank.begin_ns for rank in ranks], np.int64), None
-    if apart_raw <= _CLEAR * apart:
-        offset, apart = np.zeros_like(offset), apart_raw
-    else:
-        clocks = fit_clocks(ends, offset)
-    if clocks is not None and clocks.drifts:
-        offset = -np.rint(clocks.ahead_ns(begins)).astype(np.int64)
-        without = [
-            (positions, values - np.rint(clocks.ahead_ns(values, positions)).astype(np.int64))
-            for positions, values in ends
-        ]
-        apart = _disagreement(without, np.zeros_like(offset))
+    begins = np.array([rank.begin_ns for rank in ranks], np.int64)
+    offset, apart, clocks = _corrections(ends, begins)
     if apart > _VAGUE * min(rank.end_ns - rank.begin_ns for rank in ranks):
         settled.starts_text = f"not known: ends of collectives that are one disagree by {format_ns(apart)}"
         return
@@ -179,6 +167,25 @@ def _find_starts(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_
         f"ranks begin up to {format_ns(int(starts.max()))} apart; the ends of {count:,} {noun} agree "
         f"within {format_ns(apart)}{moved}"
     )
+
+
+def _corrections(ends: Sequence[tuple[list[int], Any]], begins: Any) -> tuple[Any, int, Clocks | None]:
+    """Return what corrects the begin of each rank, how far ends are apart then, and the fitted clocks.
+
+    Clocks stay as recorded, unless ends agree much better with offsets, or with offsets and drifts.
+    """
+    nothing = np.zeros(len(begins), np.int64)
+    offset = _offsets(ends, len(begins))
+    apart, apart_raw = _disagreement(ends, offset), _disagreement(ends, nothing)
+    clocks = fit_clocks(ends, offset)
+    if clocks is not None and clocks.drifts:
+        offset = -np.rint(clocks.ahead_ns(begins)).astype(np.int64)
+        corrected = [
+            (positions, values - np.rint(clocks.ahead_ns(values, positions)).astype(np.int64))
+            for positions, values in ends
+        ]
+        apart = _disagreement(corrected, nothing)
+    return (nothing, apart_raw, None) if apart_raw <= _CLEAR * apart else (offset, apart, clocks)
 
 
 def _precision(clocks: Clocks, begins: Any) -> str:

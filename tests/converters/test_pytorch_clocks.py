@@ -91,8 +91,12 @@ def test_few_moments_show_no_drift(moments: int) -> None:
     assert fit_clocks(ends, np.rint(-offset).astype(np.int64)) is None
 
 
-def test_starts_are_set_by_clocks_that_drift() -> None:
+@pytest.mark.parametrize("shift", [0.0, 1.0], ids=["drift alone", "offset and drift"])
+def test_starts_are_set_by_clocks_that_drift(shift: float) -> None:
     ends, offset, drifts = recorded(5, ranks=4, drift=100e-6, blur_ns=1000)
+    unshifted = np.rint((1 - shift) * offset).astype(np.int64)
+    ends = [(members, values - unshifted[members][:, None]) for members, values in ends]
+    offset = offset - unshifted
     begins = np.array([0, 30, 12, 7]) * 1_000_000
     meetings = []
     for rank in range(4):
