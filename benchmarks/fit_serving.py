@@ -7,11 +7,12 @@ A cell is a model on a GPU. At most `--most` rows of each cell count, evenly in 
 under way and ranks, so that all loads are in the sample; rows whose cache is full do not count. Figures are
 fitted to times per token of both campaigns and to times to the first token of campaign B, each cell with the
 same weight; factors of kernels, which were measured, stay near 1 unless rows oppose. Only SGLang, which has
-one cell in campaign B, is fitted to rows of campaign A, too. Then each fold, a fifth
-of the cells or a whole cell, is predicted with figures that are fitted to the others; of an engine with one
-cell, rows are left out in place of cells. Passes are simulated as `et-sim validate` does, in each of
-`--rounds` under the figures of the last one. The result is printed; `--keep` writes it to a file, too, by
-engine, whose lines for the documentation `--table` prints.
+one cell in campaign B, is fitted to rows of campaign A, too; for the others, these are left out.
+
+Then each fold, a fifth of the cells or a whole cell, is predicted with figures that are fitted to the others;
+of an engine with one cell, rows are left out in place of cells. Passes are simulated as `et-sim validate`
+does, in each of `--rounds` under the figures of the last one. The result is printed; `--keep` writes it to a
+file, too, by engine, whose lines for the documentation `--table` prints.
 """
 
 from __future__ import annotations
@@ -200,16 +201,11 @@ def cell(row: ServedRow) -> str:
     return f"{row.case.model} {row.system}"
 
 
-def sample(rows: Sequence[ServedRow], engine: str, most: int) -> list[ServedRow]:
-    """Return at most so many rows of each cell, evenly; equal cases count once."""
+def sample(rows: Sequence[ServedRow], engine: str, campaigns: str, most: int) -> list[ServedRow]:
+    """Return at most so many rows of each cell of some campaigns, evenly; equal cases count once."""
     cells: dict[str, dict[Any, ServedRow]] = {}
     for row in rows:
-        if (
-            row.case is not None
-            and row.backend == engine
-            and row.campaign in CAMPAIGNS[engine]
-            and row.tpot_ms
-        ):
+        if row.case is not None and row.backend == engine and row.campaign in campaigns and row.tpot_ms:
             cells.setdefault(cell(row), {}).setdefault(row.case, row)
 
     def load(row: ServedRow) -> tuple[int, ...]:
@@ -253,8 +249,13 @@ def line_of(row: ServedRow, tpot: float, ttft: float) -> str:
     )
 
 
-def folds_of(courses: Sequence[Course], figures: Figures, names: Sequence[str]) -> dict[str, Any]:
-    """Return errors of cells that figures are not fitted to, and the bands that hold 80 % of their rows."""
+def folds_of(
+    courses: Sequence[Course], held: Sequence[Course], figures: Figures, names: Sequence[str]
+) -> dict[str, Any]:
+    """Return errors of cells that figures are not fitted to, and the bands that hold 80 % of their rows.
+
+    No figure is fitted to `held` rows.
+    """
     of_course = [cell(course.row) for course in courses]
     if len(set(of_course)) == 1:  # then loads are left out, which are the rows
         of_course = [f"row {course.row.number}" for course in courses]
@@ -268,6 +269,9 @@ def folds_of(courses: Sequence[Course], figures: Figures, names: Sequence[str]) 
         folds.append({"left out": groups[number::FOLDS], "rows": sum(is_out)})
         folds[-1] |= {"figures": rounded(without, names), **summary(out, tables[-1])}
         order += out
+    if held:
+        order += held
+        tables.append(errors_of(held, figures))
     table = np.concatenate(tables)
     is_closed = [course.row.campaign == CLOSED_CAMPAIGN for course in order]
     bands = {
@@ -285,12 +289,12 @@ def table_of(kept: Mapping[str, Any]) -> list[str]:
     ]
     for engine, of in sorted(kept.items()):
         names = ", ".join(f"`{name}`" for name in of["fitted"])
-        for campaign, inside in sorted(of["in sample"].items(), reverse=True):
+        for campaign, out in sorted(of["left out"].items(), reverse=True):
+            inside = of["in sample"].get(campaign, {})
             both = [
-                f"{inside[name]:.1f} %, {of['left out'][campaign][name]:.1f} %" if name in inside else "-"
-                for name in ("tpot", "ttft")
+                f"{inside.get(name, '-')}, {out[name]} %" if name in out else "-" for name in ("tpot", "ttft")
             ]
-            lines.append(f"| `{engine}` | {names} | {campaign} | {inside['rows']} | {both[0]} | {both[1]} |")
+            lines.append(f"| `{engine}` | {names} | {campaign} | {out['rows']} | {both[0]} | {both[1]} |")
     return lines
 
 
@@ -308,23 +312,31 @@ def main() -> None:
         print("\n".join(table_of(json.loads(given.file.read_text()))))
         return
     engine, names, begin = read_engine(given.engine), FITTED[given.engine], time.process_time()
-    rows, figures = sample(read_servings(given.file), given.engine, given.most), figures_of(engine)
+    every, campaigns, figures = read_servings(given.file), CAMPAIGNS[given.engine], figures_of(engine)
+    rows = sample(every, given.engine, campaigns, given.most)
+    others = sample(every, given.engine, "A" if campaigns == "B" else "", given.most)
     shared: dict[str, MachineTimes] = {}
+
+    def courses_of(rows: Sequence[ServedRow]) -> list[Course]:
+        found = (course_of(row, changed(engine, figures), shared) for row in rows)
+        return [course for course in found if course is not None]
+
     for _ in range(given.rounds):
-        found = [course_of(row, changed(engine, figures), shared) for row in rows]
-        courses = [course for course in found if course is not None]
+        courses = courses_of(rows)
         took = time.process_time() - begin
         print(f"{len(courses)} rows, {took:.0f} s", summary(courses, errors_of(courses, figures)), flush=True)
         simulated, figures = figures, fitted(courses, figures, names)
         print(rounded(figures, names), summary(courses, errors_of(courses, figures)), flush=True)
-    for course, (tpot, ttft) in zip(courses, errors_of(courses, figures), strict=True):
-        print(line_of(course.row, tpot, ttft))
+    held = courses_of(others)
+    for course in (*courses, *held):
+        print(line_of(course.row, *course.errors(figures)))
     kept = {
         "rows": [course.row.number for course in courses],
+        "held": [course.row.number for course in held],
         "simulated with": rounded(simulated, names),
         "fitted": rounded(figures, names),
         "in sample": summary(courses, errors_of(courses, figures)),
-        **folds_of(courses, figures, names),
+        **folds_of(courses, held, figures, names),
     }
     print(json.dumps(kept, indent=1))
     if given.keep is not None:

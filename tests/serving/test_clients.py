@@ -140,7 +140,8 @@ def test_a_spread_loop_has_shorter_waits_and_longer_tokens_than_one_in_step() ->
     )
 
     def mean(served: Sequence[ServedSequence], part: str) -> float:
-        return sum(getattr(of, f"{part}_ns") - of.request.arrival_ns for of in served) / len(served)
+        total: int = sum(getattr(of, f"{part}_ns") - of.request.arrival_ns for of in served)
+        return total / len(served)
 
     assert mean(spread, "first_token") < mean(together, "first_token") / 2
     tokens = [mean(each, "finish") - mean(each, "first_token") for each in (spread, together)]
