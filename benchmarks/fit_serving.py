@@ -1,13 +1,18 @@
 """Fit figures of an engine to measured servings, with errors on cells that are left out.
 
-    python benchmarks/fit_serving.py serving.csv --engine vllm [--every 4] [--rounds 2] [--keep FOLDS.json]
+    python benchmarks/fit_serving.py serving.csv --engine vllm [--most 16] [--rounds 2] [--keep FOLDS.json]
+    python benchmarks/fit_serving.py --table FOLDS.json
 
-A cell is a model on a GPU. Every `--every`-th row of each cell of campaign B counts, in the order of
-lengths, requests under way and ranks, so that all loads are in the sample; rows whose cache is full do not
-count. Figures are fitted to both latencies. Then each fold, a fifth of the cells or a whole cell, is
-predicted with figures that are fitted to the others; of an engine with one cell, rows are left out in place
-of cells. Passes are simulated as `et-sim validate` does, in each of `--rounds` under the figures of the last
-one. The table is printed; `--keep` writes it to a file, too, by engine.
+A cell is a model on a GPU. At most `--most` rows of each cell count, evenly in the order of lengths, requests
+under way and ranks, so that all loads are in the sample; rows whose cache is full do not count. Figures are
+fitted to times per token of both campaigns and to times to the first token of campaign B, each cell with the
+same weight; factors of kernels, which were measured, stay near 1 unless rows oppose. Only SGLang, which has
+one cell in campaign B, is fitted to rows of campaign A, too; for the others, these are left out.
+
+Then each fold, a fifth of the cells or a whole cell, is predicted with figures that are fitted to the others;
+of an engine with one cell, rows are left out in place of cells. Passes are simulated as `et-sim validate`
+does, in each of `--rounds` under the figures of the last one. The result is printed; `--keep` writes it to a
+file, too, by engine, whose lines for the documentation `--table` prints.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import argparse
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from operator import not_
@@ -32,9 +38,9 @@ from et_sim.basics.errors import EtSimError
 from et_sim.machine.presets import preset
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
-from et_sim.serving.replicas import CachePool, SimulatedTimes
+from et_sim.serving.replicas import CachePool, MachineTimes, SimulatedTimes
 from et_sim.serving.results import Serving
-from et_sim.validation.serving_rows import ServedRow, read_servings
+from et_sim.validation.serving_rows import CLOSED_CAMPAIGN, ServedRow, read_servings
 from et_sim.validation.servings import is_full, served
 from et_sim.workloads import read_model
 from et_sim.workloads.inference.batch import GroupBatches
@@ -42,19 +48,24 @@ from et_sim.workloads.inference.numbers import unpacks_weights
 
 FOLDS = 5
 FIRST_TOKEN_WEIGHT = 0.35  # errors of times to the first token are larger
+PRIOR = 0.1  # of the logarithm of a factor of kernels, in errors of rows
+FACTORS = ("prompt-factor", "token-factor")
 LIMITS = {  # of figures: least, most, scale
     "host.layer": (0.0, 1e5, 2e4),
     "host.expert-layer": (0.0, 1.5e5, 2e4),
+    "host.eager-layer": (0.0, 3e6, 3e5),
     "host.before": (0.0, 4e8, 5e7),
+    "host.before-layer": (0.0, 6e6, 1e6),
     "prompt-factor": (0.7, 2.0, 1.0),
     "unpacking-factor": (0.8, 3.0, 1.0),
     "token-factor": (0.7, 1.5, 1.0),
 }
 FITTED = {  # of each engine; the others are as its description has them
     "vllm": ("host.layer", "prompt-factor", "unpacking-factor", "token-factor"),
-    "trtllm": ("host.expert-layer", "host.before", "prompt-factor", "token-factor"),
-    "sglang": ("host.layer", "host.before", "prompt-factor", "token-factor"),
+    "trtllm": ("host.expert-layer", "host.before-layer"),
+    "sglang": ("host.layer", "host.expert-layer", "host.before"),
 }
+CAMPAIGNS = {"vllm": "B", "trtllm": "B", "sglang": "AB"}  # B has one model for SGLang
 Errors = NDArray[np.float64]
 Figures = Mapping[str, float]
 
@@ -94,26 +105,28 @@ class Course:
 
     def errors(self, figures: Figures) -> tuple[float, float]:
         """Return the logarithms of predicted by measured times: of TPOT and of TTFT."""
-        host = self.engine.host
+        host, before = self.engine.host, figures["host.before"]
+        before += self.layers * (figures["host.before-layer"] - host.before_layer_ns) - host.before_ns
         factor = figures["prompt-factor"] * (figures["unpacking-factor"] if self.unpacks else 1)
         device = self.device * np.where(self.has_prompts, factor, figures["token-factor"])
         device += self.layers * figures["host.layer"] + self.expert_layers * figures["host.expert-layer"]
-        eager = np.maximum(device, self.layers * host.eager_layer_ns) + host.prompt_pass_ns
+        eager = np.maximum(device, self.layers * figures["host.eager-layer"]) + host.prompt_pass_ns
         ends = np.concatenate([[0.0], np.cumsum(np.where(self.has_prompts, eager, device) + host.pass_ns)])
-        at_first = (self.arrival == 0) * (host.before_ns + host.after_ns)  # others wait for passes
-        first = ends[self.first] - ends[self.arrival] + at_first + figures["host.before"] - host.before_ns
+        at_first = host.before_ns + self.layers * host.before_layer_ns + host.after_ns
+        first = ends[self.first] - ends[self.arrival] + (self.arrival == 0) * at_first + before
         each = (ends[self.finish] - ends[self.first]) / self.further
         tpot, ttft = self.row.tpot_ms or 1.0, self.row.ttft_ms or 1.0
         return math.log(each.mean() / 1e6 / tpot), math.log(first.mean() / 1e6 / ttft)
 
 
-def course_of(row: ServedRow, engine: Engine) -> Course | None:
+def course_of(row: ServedRow, engine: Engine, shared: dict[str, MachineTimes]) -> Course | None:
     """Return the passes of a row, None if it cannot be simulated or its cache is full."""
     assert row.case is not None
     made: list[RecordedTimes] = []
+    known = shared.setdefault(row.case.machine, MachineTimes())
 
     def times_of(*given: Any, **more: Any) -> RecordedTimes:
-        made.append(RecordedTimes(*given, **more))
+        made.append(RecordedTimes(*given, **{**more, "shared": known}))
         return made[0]
 
     try:
@@ -130,16 +143,24 @@ def course_of(row: ServedRow, engine: Engine) -> Course | None:
 def figures_of(engine: Engine) -> dict[str, float]:
     """Return the figures of a description."""
     host = engine.host
-    known = (host.layer_ns, host.expert_layer_ns, host.before_ns)
-    return dict(
-        zip(LIMITS, (*known, engine.prompt_factor, engine.unpacking_factor, engine.token_factor), strict=True)
-    )
+    times = (host.layer_ns, host.expert_layer_ns, host.eager_layer_ns, host.before_ns, host.before_layer_ns)
+    factors = (engine.prompt_factor, engine.unpacking_factor, engine.token_factor)
+    return dict(zip(LIMITS, (*times, *factors), strict=True))
 
 
 def changed(engine: Engine, figures: Figures) -> Engine:
     """Return the engine with figures."""
-    layer, expert_layer, before, prompt, unpacking, token = (figures[name] for name in LIMITS)
-    host = replace(engine.host, layer_ns=layer, expert_layer_ns=expert_layer, before_ns=before)
+    layer, expert_layer, eager, before, before_layer, prompt, unpacking, token = (
+        figures[name] for name in LIMITS
+    )
+    host = replace(
+        engine.host,
+        layer_ns=layer,
+        expert_layer_ns=expert_layer,
+        eager_layer_ns=eager,
+        before_ns=before,
+        before_layer_ns=before_layer,
+    )
     return replace(engine, host=host, prompt_factor=prompt, unpacking_factor=unpacking, token_factor=token)
 
 
@@ -151,13 +172,23 @@ def errors_of(courses: Sequence[Course], figures: Figures) -> Errors:
 def fitted(courses: Sequence[Course], first: Figures, names: Sequence[str]) -> dict[str, float]:
     """Return figures, some of them with the least errors; large errors count less."""
     low, high, scales = (np.array([LIMITS[name][part] for name in names]) for part in range(3))
-    weights = np.array([1.0, FIRST_TOKEN_WEIGHT])
+    cells = Counter(cell(course.row) for course in courses)
+    weights = np.array(
+        [
+            np.array([1.0, FIRST_TOKEN_WEIGHT * (course.row.campaign == CLOSED_CAMPAIGN)])
+            * math.sqrt(len(courses) / len(cells) / cells[cell(course.row)])
+            for course in courses
+        ]
+    )
+    priors = [name for name in names if name in FACTORS]
 
     def with_values(at: Errors) -> dict[str, float]:
         return {**first, **dict(zip(names, (at * scales).tolist(), strict=True))}
 
     def residuals(at: Errors) -> Errors:
-        return np.ravel(errors_of(courses, with_values(at)) * weights)
+        figures = with_values(at)
+        known = np.log([figures[name] for name in priors]) * PRIOR * math.sqrt(len(courses))
+        return np.concatenate([np.ravel(errors_of(courses, figures) * weights), known])
 
     low, high = low / scales, high / scales
     begin = np.clip(np.array([first[name] for name in names]) / scales, low + 1e-3, high - 1e-3)
@@ -170,11 +201,11 @@ def cell(row: ServedRow) -> str:
     return f"{row.case.model} {row.system}"
 
 
-def sample(rows: Sequence[ServedRow], engine: str, every: int) -> list[ServedRow]:
-    """Return every so many rows of each cell of campaign B; equal cases count once."""
+def sample(rows: Sequence[ServedRow], engine: str, campaigns: str, most: int) -> list[ServedRow]:
+    """Return at most so many rows of each cell of some campaigns, evenly; equal cases count once."""
     cells: dict[str, dict[Any, ServedRow]] = {}
     for row in rows:
-        if row.case is not None and row.backend == engine and row.campaign == "B" and row.tpot_ms:
+        if row.case is not None and row.backend == engine and row.campaign in campaigns and row.tpot_ms:
             cells.setdefault(cell(row), {}).setdefault(row.case, row)
 
     def load(row: ServedRow) -> tuple[int, ...]:
@@ -182,16 +213,24 @@ def sample(rows: Sequence[ServedRow], engine: str, every: int) -> list[ServedRow
         of = row.case.load
         return of.output, of.prompt, of.concurrency, row.case.plan.tensor, row.number
 
-    return [row for cases in cells.values() for row in sorted(cases.values(), key=load)[every // 2 :: every]]
+    chosen = []
+    for cases in cells.values():
+        each = sorted(cases.values(), key=load)
+        chosen += [each[at * len(each) // min(most, len(each))] for at in range(min(most, len(each)))]
+    return chosen
 
 
-def summary(table: Errors) -> dict[str, float]:
-    """Return MAPE and bias of both latencies in percent."""
-    ratios = 100 * (np.exp(table) - 1)
-    values = (*abs(ratios).mean(axis=0), *ratios.mean(axis=0))
-    return dict(
-        zip(("tpot", "ttft", "tpot_bias", "ttft_bias"), (round(float(x), 1) for x in values), strict=True)
-    )
+def summary(courses: Sequence[Course], table: Errors) -> dict[str, Any]:
+    """Return rows, MAPE and bias in percent of each campaign; only B has comparable first tokens."""
+    found: dict[str, Any] = {}
+    for campaign in sorted({course.row.campaign for course in courses}):
+        ratios = 100 * (np.exp(table[[course.row.campaign == campaign for course in courses]]) - 1)
+        figures: dict[str, float] = {"rows": len(ratios)}
+        for at, name in enumerate(("tpot", "ttft") if campaign == CLOSED_CAMPAIGN else ("tpot",)):
+            figures[name] = round(float(abs(ratios[:, at]).mean()), 1)
+            figures[f"{name}_bias"] = round(float(ratios[:, at].mean()), 1)
+        found[campaign] = figures
+    return found
 
 
 def rounded(figures: Figures, names: Sequence[str]) -> dict[str, float]:
@@ -210,51 +249,94 @@ def line_of(row: ServedRow, tpot: float, ttft: float) -> str:
     )
 
 
-def folds_of(courses: Sequence[Course], figures: Figures, names: Sequence[str]) -> dict[str, Any]:
-    """Return errors of cells that figures are not fitted to, and the bands that hold 80 % of their rows."""
+def folds_of(
+    courses: Sequence[Course], held: Sequence[Course], figures: Figures, names: Sequence[str]
+) -> dict[str, Any]:
+    """Return errors of cells that figures are not fitted to, and the bands that hold 80 % of their rows.
+
+    No figure is fitted to `held` rows.
+    """
     of_course = [cell(course.row) for course in courses]
     if len(set(of_course)) == 1:  # then loads are left out, which are the rows
         of_course = [f"row {course.row.number}" for course in courses]
     groups = sorted(set(of_course))
-    folds, tables = [], []
+    folds, tables, order = [], [], list[Course]()
     for number in range(min(FOLDS, len(groups))):
         is_out = [groups.index(group) % FOLDS == number for group in of_course]
         without = fitted(list(compress(courses, map(not_, is_out))), figures, names)
-        tables.append(errors_of(list(compress(courses, is_out)), without))
+        out = list(compress(courses, is_out))
+        tables.append(errors_of(out, without))
         folds.append({"left out": groups[number::FOLDS], "rows": sum(is_out)})
-        folds[-1] |= {"figures": rounded(without, names), **summary(tables[-1])}
+        folds[-1] |= {"figures": rounded(without, names), **summary(out, tables[-1])}
+        order += out
+    if held:
+        order += held
+        tables.append(errors_of(held, figures))
     table = np.concatenate(tables)
-    ends = np.exp(np.quantile(-table, [0.1, 0.9], axis=0)).round(3).tolist()
-    bands = {"tpot": [end[0] for end in ends], "ttft": [end[1] for end in ends]}
-    return {"folds": folds, "left out": summary(table), "80 %, measured by predicted": bands}
+    is_closed = [course.row.campaign == CLOSED_CAMPAIGN for course in order]
+    bands = {
+        name: np.exp(np.quantile(-errors, [0.1, 0.9])).round(3).tolist()
+        for name, errors in (("tpot", table[:, 0]), ("ttft", table[is_closed, 1]))
+    }
+    return {"folds": folds, "left out": summary(order, table), "80 %, measured by predicted": bands}
+
+
+def table_of(kept: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a table of all engines: fitted figures, rows and errors of each campaign."""
+    lines = [
+        "| engine | fitted figures | campaign | rows | per token: fitted, left out | to the first token |",
+        "|---|---|---|---|---|---|",
+    ]
+    for engine, of in sorted(kept.items()):
+        names = ", ".join(f"`{name}`" for name in of["fitted"])
+        for campaign, out in sorted(of["left out"].items(), reverse=True):
+            inside = of["in sample"].get(campaign, {})
+            both = [
+                f"{inside.get(name, '-')}, {out[name]} %" if name in out else "-" for name in ("tpot", "ttft")
+            ]
+            lines.append(f"| `{engine}` | {names} | {campaign} | {out['rows']} | {both[0]} | {both[1]} |")
+    return lines
 
 
 def main() -> None:
     """Fit, print errors by row and by fold, and keep them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=Path)
+    parser.add_argument("--table", action="store_true")
     parser.add_argument("--engine", choices=FITTED, default="vllm")
-    parser.add_argument("--every", type=int, default=4)
+    parser.add_argument("--most", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--keep", type=Path)
     given = parser.parse_args()
+    if given.table:
+        print("\n".join(table_of(json.loads(given.file.read_text()))))
+        return
     engine, names, begin = read_engine(given.engine), FITTED[given.engine], time.process_time()
-    rows, figures = sample(read_servings(given.file), given.engine, given.every), figures_of(engine)
+    every, campaigns, figures = read_servings(given.file), CAMPAIGNS[given.engine], figures_of(engine)
+    rows = sample(every, given.engine, campaigns, given.most)
+    others = sample(every, given.engine, "A" if campaigns == "B" else "", given.most)
+    shared: dict[str, MachineTimes] = {}
+
+    def courses_of(rows: Sequence[ServedRow]) -> list[Course]:
+        found = (course_of(row, changed(engine, figures), shared) for row in rows)
+        return [course for course in found if course is not None]
+
     for _ in range(given.rounds):
-        found = [course_of(row, changed(engine, figures)) for row in rows]
-        courses = [course for course in found if course is not None]
+        courses = courses_of(rows)
         took = time.process_time() - begin
-        print(f"{len(courses)} rows, {took:.0f} s: {summary(errors_of(courses, figures))}", flush=True)
+        print(f"{len(courses)} rows, {took:.0f} s", summary(courses, errors_of(courses, figures)), flush=True)
         simulated, figures = figures, fitted(courses, figures, names)
-        print(rounded(figures, names), summary(errors_of(courses, figures)), flush=True)
-    for course, (tpot, ttft) in zip(courses, errors_of(courses, figures), strict=True):
-        print(line_of(course.row, tpot, ttft))
+        print(rounded(figures, names), summary(courses, errors_of(courses, figures)), flush=True)
+    held = courses_of(others)
+    for course in (*courses, *held):
+        print(line_of(course.row, *course.errors(figures)))
     kept = {
         "rows": [course.row.number for course in courses],
+        "held": [course.row.number for course in held],
         "simulated with": rounded(simulated, names),
         "fitted": rounded(figures, names),
-        "in sample": summary(errors_of(courses, figures)),
-        **folds_of(courses, figures, names),
+        "in sample": summary(courses, errors_of(courses, figures)),
+        **folds_of(courses, held, figures, names),
     }
     print(json.dumps(kept, indent=1))
     if given.keep is not None:

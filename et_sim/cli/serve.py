@@ -72,6 +72,9 @@ class Options(ReplicaOptions):
     warm_up: Annotated[
         int | None, "first requests that are not counted (default: 2 for each of --concurrency with closed)"
     ] = None
+    spread: Annotated[
+        bool, "the first requests of a closed loop end at different times, so that equal ones are not in step"
+    ] = False
     seed: Annotated[int | None, "seed of the arrivals and lengths that are drawn (default: 0)"] = None
     rate: Annotated[
         float | None, "stretch times of arrival to so many requests a second on average (default: as given)"

@@ -12,7 +12,8 @@ constants of another: TensorRT-LLM and vLLM those of SGLang for a compressed cac
 Grouped products of experts have tiles of 16 rows, which take some steps more (`prologue`), and their traffic
 is not hidden by arithmetic: weights of each expert with rows are read, and then rows computed. Fitted to
 TensorRT-LLM on H200, experts on 2 and 8 ranks left out; other engines have the same constants, except for
-weights in 4 bits with products in 16, which only TensorRT-LLM has.
+weights in 4 bits with products in 16, which only TensorRT-LLM has, and for fp8 in SGLang: it runs one Triton
+kernel for all numbers, and has the constants of bf16, which measured servings support.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ _NARROW = {GROUPED_NARROW: _grouped(51.6, 11.5, 0.334, 0.735, exposed=0.0)}
 _TRTLLM = {DECODE_ATTENTION: _kind(4.90, 4.09, 0.718, 0.868), FP8: _kind(6.19, 0.964, 0.827, 0.905)}
 ENGINE_KERNELS: Mapping[str, Mapping[str, KernelKind]] = MappingProxyType(
     {
-        SGLANG: _VLLM | _LATENT | _EXPERTS,
+        SGLANG: _VLLM | _LATENT | dict.fromkeys(_EXPERTS, _EXPERTS["grouped_gemm"]),
         TRTLLM: _TRTLLM | _LATENT | _EXPERTS | _NARROW,
         VLLM: _VLLM | _LATENT | _EXPERTS,
     }

@@ -3,7 +3,8 @@
 An open load has times of arrival, or sessions that begin at such times. In a closed loop, a number of
 requests are under way at a time: the client sends the next one when it has the last token of another.
 Replicas are empty at first, and the first requests arrive together. Requests that warm up are not counted;
-those of a closed loop end before the others begin.
+those of a closed loop end before the others begin. Or they spread: each of the first ones has another part of
+the output, so that the next ones are sent at different times, and equal requests are not in step.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Client(Struct, frozen=True):
     warm_up: int | None = None  # requests that are not counted; None: by the rule of closed loops
     seed: int | None = None  # of arrivals and lengths; None: 0
     rate: float = 0.0  # requests per second to which times of arrival are stretched; 0: as given
+    is_spread: bool = False  # the first requests of a closed loop have parts of outputs, and warm up
 
     def __post_init__(self) -> None:
         if not 0 < self.lengths <= 1:
@@ -58,6 +60,7 @@ class Traffic(Struct, frozen=True):
     requests: tuple[Request, ...]
     concurrency: int = 0  # 0: requests arrive at times of their own
     warm_up: int = 0  # of the requests, from the first one on, which are not counted
+    ends_first: int = 0  # likewise, which end before the others are sent
 
 
 def read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
@@ -68,6 +71,8 @@ def read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
         raise UsageError(
             "--lengths is only for requests that are made by a rule without sessions", remedy="leave it out"
         )
+    if client.is_spread and not (isinstance(given, str) and given.startswith(CLOSED)):
+        raise UsageError("--spread is only for closed loops", remedy=f"leave it out, or give {CLOSED_FORM}")
     checked_seed(client.seed)
     if client.rate and (client.concurrency or (isinstance(given, str) and given.startswith(CLOSED))):
         cause = (
@@ -87,7 +92,7 @@ def read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
     if not 0 <= warm_up < len(requests):
         remedy = f"give a number from 0 to {len(requests) - 1}, since each counts or warms up"
         raise UsageError(f"--warm-up is {warm_up}, of {len(requests)} requests", remedy=remedy)
-    return Traffic(requests, client.concurrency, warm_up)
+    return Traffic(requests, client.concurrency, warm_up, warm_up)
 
 
 def _without_arrivals(given: str | Sequence[Request], requests: tuple[Request, ...]) -> tuple[Request, ...]:
@@ -124,7 +129,23 @@ def _closed(given: str, client: Client) -> Traffic:
     if not 0 <= warm_up <= MOST_REQUESTS:
         raise UsageError(f"--warm-up is {warm_up}", remedy=f"give a number from 0 to {MOST_REQUESTS:,}")
     requests = tuple(Request(number, 0, prompt, output) for number in range(warm_up + count))
-    return Traffic(_varied(requests, client), client.concurrency, warm_up)
+    if not client.is_spread:
+        return Traffic(_varied(requests, client), client.concurrency, warm_up, warm_up)
+    if warm_up < client.concurrency:
+        raise UsageError(
+            f"--warm-up is {warm_up}, less than the {client.concurrency} requests that --spread begins with",
+            remedy=f"give {client.concurrency} or more, or leave it out",
+        )
+    return Traffic(_varied(_spread(requests, client.concurrency), client), client.concurrency, warm_up)
+
+
+def _spread(requests: tuple[Request, ...], concurrency: int) -> tuple[Request, ...]:
+    """Return the requests, the first ones with outputs that grow evenly up to that of the others."""
+    parts = (
+        replace(request, output=-(-(request.number + 1) * request.output // concurrency))
+        for request in requests[:concurrency]
+    )
+    return (*parts, *requests[concurrency:])
 
 
 def _varied(requests: tuple[Request, ...], client: Client) -> tuple[Request, ...]:

@@ -115,17 +115,17 @@ class ServingCluster(Struct):
                 batcher = Batcher(self.policy, pool.blocks, pool.units, *caches, speculation)
                 self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
 
-    def serve(self, requests: Sequence[Request], concurrency: int = 0, warm_up: int = 0) -> None:
+    def serve(self, requests: Sequence[Request], concurrency: int = 0, ends_first: int = 0) -> None:
         """Serve all requests, in the order of arrival, until each has its tokens.
 
         In a closed loop, so many are under way at a time: the next one arrives when another one has ended.
-        Those that warm up end before the others begin.
+        So many of the first ones end before the others are sent.
         """
         speculation = None if self.drafting is None else self.drafting.speculation
         check_requests(requests, self.pools, self.policy, speculation)
         self._turns = {request.after: request for request in requests if request.after != NONE}
         now = 0
-        parts = (requests[:warm_up], requests[warm_up:]) if concurrency else (requests,)
+        parts = (requests[:ends_first], requests[ends_first:]) if concurrency else (requests,)
         for part in filter(None, parts):
             self._coming = (request for request in part if request.after == NONE)
             for request in islice(self._coming, concurrency or None):
@@ -167,7 +167,9 @@ class ServingCluster(Struct):
         return min((replica for replica in self.replicas if replica.pool.work in works), key=left)
 
     def _send_request(self, request: Request) -> None:
-        self._push(request.arrival_ns + round(self.engine.host.before_ns), ARRIVES, Served(request))
+        host = self.engine.host
+        before = round(host.before_ns + self.layers * host.before_layer_ns)
+        self._push(request.arrival_ns + before, ARRIVES, Served(request))
 
     def _arrive(self, sequence: Served) -> None:
         self.served.append(sequence)

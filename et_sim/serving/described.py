@@ -50,6 +50,7 @@ class ServingChoices(Struct, frozen=True, kw_only=True):
     warm_up: int | None = None
     seed: int | None = None
     rate: float | None = None
+    spread: bool = False
     speculate: str | None = None
     acceptance: float | None = None
     ttft: float | None = None
@@ -95,7 +96,12 @@ def _client(choices: ServingChoices) -> Client:
     if choices.rate is not None and not choices.rate > 0:
         raise UsageError(f"--rate is {choices.rate:g}", remedy="give requests in a second, more than 0")
     return Client(
-        choices.concurrency or 0, choices.lengths, choices.warm_up, choices.seed, choices.rate or 0.0
+        choices.concurrency or 0,
+        choices.lengths,
+        choices.warm_up,
+        choices.seed,
+        choices.rate or 0.0,
+        choices.spread,
     )
 
 

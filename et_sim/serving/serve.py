@@ -173,7 +173,7 @@ def serve(
         drafting,
         setup.transfer == LAYERS,
     )
-    cluster.serve(requests, traffic.concurrency, traffic.warm_up)
+    cluster.serve(requests, traffic.concurrency, traffic.ends_first)
     facts = {
         "model": model.name,
         "machine": options.machine,

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from et_sim.basics.errors import EtSimError
 from et_sim.run.options import RunOptions
 from et_sim.run.workers import in_order
-from et_sim.serving.batcher import Policy
+from et_sim.serving.batcher import PREFILL_FIRST, Policy
 from et_sim.serving.clients import Client
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
 from et_sim.serving.replicas import SimulatedTimes
 from et_sim.serving.results import TPOT, TTFT, Serving
 from et_sim.serving.serve import Setup, serve
-from et_sim.validation.serving_rows import ServedRow, ServingCase
+from et_sim.validation.serving_rows import Load, ServedRow, ServingCase
 from et_sim.workloads import Model, read_model
 
 CONTEXT_STEP = 256  # coarser than the default of `serve`: times per token differ by less than 0.5 %
@@ -142,6 +142,18 @@ def setup_of(case: ServingCase, engine: Engine) -> Setup:
         decode_plan=case.decode_plan,
         policy=Policy(engine.policy, min(engine.max_batch, load.concurrency), budget, engine.block),
         context_step=CONTEXT_STEP,
-        client=Client(load.concurrency, load.lengths, warm_up=0),  # it would end before these begin
+        client=client_of(load, engine),
         engine=engine,
     )
+
+
+def client_of(load: Load, engine: Engine) -> Client:
+    """Return the client of a load.
+
+    Requests with lengths that vary do not stay in step, and those that warm up would end before the others
+    begin. Equal ones that begin together stay together if no pass mixes prompts and tokens; else servers
+    spread them in time, so that the first ones end at different times.
+    """
+    if load.lengths < 1 or engine.policy.startswith(PREFILL_FIRST):
+        return Client(load.concurrency, load.lengths, warm_up=0)
+    return Client(load.concurrency, warm_up=load.concurrency, is_spread=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -14,12 +15,13 @@ from et_sim.serving.clients import Client, read_traffic
 from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.engines.description import FREE_OF_COST, Engine, EngineHost
 from et_sim.serving.requests import Request
+from et_sim.serving.sequences import ServedSequence
 
 
 def looped(client: Client, rule: str, policy: str = CHUNKED, engine: Engine = FREE_OF_COST) -> ServingCluster:
     cluster = ServingCluster((pool(blocks=100_000),), Policy(policy), KnownTimes(), engine=engine)
     traffic = read_traffic(rule, client)
-    cluster.serve(traffic.requests, traffic.concurrency, traffic.warm_up)
+    cluster.serve(traffic.requests, traffic.concurrency, traffic.ends_first)
     return cluster
 
 
@@ -102,6 +104,8 @@ def test_a_loop_larger_than_its_requests_is_a_batch() -> None:
         ("closed:9,9", {"concurrency": 2, "seed": -1}, "--seed is -1"),
         ("closed:9,9", {"concurrency": 2, "lengths": 0}, "--lengths is 0 (give a share above 0"),
         ("closed:9,9", {"concurrency": -2}, "--concurrency is -2"),
+        ("closed:9,9", {"concurrency": 4, "warm_up": 3, "is_spread": True}, "less than the 4 requests that"),
+        ("poisson:1,5,9,9", {"is_spread": True}, "--spread is only for closed loops"),
         ("poisson:1,5,9,9", {"warm_up": 5}, "--warm-up is 5, of 5 requests"),
         ("poisson:1,5,9,9", {"concurrency": 2}, "arrive at times of their own"),
     ],
@@ -116,3 +120,41 @@ def test_given_requests_have_their_lengths() -> None:
         read_traffic([Request(0, 0, 1, 1)], Client(lengths=0.5))
     given = [Request(0, 5, 1, 1), Request(1, 9, 1, 1)]
     assert [of.arrival_ns for of in read_traffic(given, Client(concurrency=1)).requests] == [0, 0]
+
+
+def test_a_spread_loop_is_out_of_step_from_the_first_counted_request_on() -> None:
+    cluster = looped(Client(4, is_spread=True), "closed:10,40")
+    warm, counted = cluster.served[:8], cluster.served[8:]
+    assert [of.request.output for of in warm] == [10, 20, 30, 40, 40, 40, 40, 40]
+    assert len(counted) == 40
+    sent = sorted(of.request.arrival_ns for of in counted)
+    assert sent[0] < max(of.finish_ns for of in warm)  # none waits until all of the first ones have ended
+    assert len(set(sent)) == len(sent)
+    together = looped(Client(4), "closed:10,40").served[8:]
+    assert len({of.request.arrival_ns for of in together}) == 10
+
+
+def test_a_spread_loop_has_shorter_waits_and_longer_tokens_than_one_in_step() -> None:
+    spread, together = (
+        looped(Client(8, is_spread=is_spread), "closed:1000,50").served[16:] for is_spread in (True, False)
+    )
+
+    def mean(served: Sequence[ServedSequence], part: str) -> float:
+        total: int = sum(getattr(of, f"{part}_ns") - of.request.arrival_ns for of in served)
+        return total / len(served)
+
+    assert mean(spread, "first_token") < mean(together, "first_token") / 2
+    tokens = [mean(each, "finish") - mean(each, "first_token") for each in (spread, together)]
+    assert tokens[0] > tokens[1]
+
+
+def test_time_of_a_request_before_its_passes_grows_with_the_layers() -> None:
+    times = []
+    for layers in (1, 80):
+        host = EngineHost(before_ns=700, before_layer_ns=20)
+        engine = Engine("an engine", host=host)
+        cluster = ServingCluster((pool(blocks=99),), Policy(), KnownTimes(), engine=engine, layers=layers)
+        cluster.serve(read_traffic("closed:10,2,1", Client(1, warm_up=0)).requests, 1)
+        (of,) = cluster.served
+        times.append(of.scheduled_ns - of.request.arrival_ns)
+    assert times == [720, 700 + 80 * 20]

@@ -188,7 +188,9 @@ def test_rows_are_predicted_as_serve_predicts_them(
     case = read_servings(path)[0].case
     assert case is not None
     setup = setup_of(case, read_engine("vllm"))
-    assert setup.client == Client(2, 1.0, warm_up=0)
+    assert setup.client == Client(2, warm_up=2, is_spread=True)
+    together = setup_of(case, read_engine("sglang"))  # no pass mixes prompts and tokens
+    assert together.client == Client(2, warm_up=0)
     outcome = serve("closed:96,8", model_of(case), setup, RunOptions(machine="h100-dgx:2")).summary()
     assert first["predicted_ttft_ms"] == outcome["ttft_ns"]["mean"] / 1e6
     assert first["ttft_band_ms"] == [end / 1e6 for end in (outcome["bands"] or {})["ttft_ns"]]

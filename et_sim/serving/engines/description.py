@@ -65,6 +65,9 @@ class EngineHost(Struct, frozen=True):
     pass_ns: float = time("Time between two passes.", 0.0, stated=True)
     prompt_pass_ns: float = time("Further time of a pass that has prompts.", 0.0, stated=True)
     before_ns: float = time("Time of a request before it may be in a pass.", 0.0, stated=True)
+    before_layer_ns: float = time(
+        "Further time of a request before it may be in a pass, for each layer of the model.", 0.0, stated=True
+    )
     after_ns: float = time("Time from a pass until the client has its token.", 0.0, stated=True)
 
 
