@@ -25,6 +25,8 @@ from recorder.process.streams import NAME, DeviceModule
 from recorder.process.tape import Tape, user_place
 
 BACKEND = "etsim"
+# files of PyTorch that choose collectives by the backend, as programs do
+_CHOOSING = ("distributed/nn/functional.py", "ddp_comm_hooks/ddp_zero_hook.py")
 
 
 def patch(
@@ -240,7 +242,8 @@ def _patch_distributed() -> None:
     @functools.wraps(backend_of)
     def named(group: Any = None) -> str:
         """Return the backend that the program requested; of several, the one for CUDA."""
-        if sys._getframe(1).f_code.co_filename.startswith(INSIDE):
+        caller = sys._getframe(1).f_code.co_filename
+        if caller.startswith(INSIDE) and not caller.endswith(_CHOOSING):
             return backend_of(group)
         wanted = requested.get(group.group_name if group is not None else "", requested.get("", "nccl"))
         return wanted.partition("cuda:")[2].partition(",")[0] or wanted

@@ -14,7 +14,8 @@ from recorder.cli import main
 
 needs_torch()
 
-PARTS = "ddp,offload,settings,mask,empty,save,recurrent,packed,own,batch,ctc,graph"
+CONTRASTED = 4 * 16  # values
+PARTS = "ddp,offload,contrast,settings,mask,empty,save,recurrent,packed,own,batch,ctc,graph"
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +46,13 @@ def test_weights_of_fsdp1_that_rest_on_the_host_are_gathered_and_gradients_scatt
 ) -> None:
     weights, statistics = 2 * (64 * 64 + 64), 2 * 8 + 1  # of the normalised batch
     moved = [(*row[:1], *row[2:]) for row in common.counted()]
-    assert ("forward", "all_gather", 2, 4 * weights // 8 + 4 * statistics) in moved
-    assert ("backward", "reduce_scatter", 1, 4 * weights) in moved
+    assert ("forward", "all_gather", 3, 4 * weights // 8 + 4 * (statistics + CONTRASTED)) in moved
+    assert ("backward", "reduce_scatter", 2, 4 * weights + 4 * 8 * CONTRASTED) in moved
+
+
+def test_gradients_of_gathered_tensors_are_scattered_as_with_nccl(common: Recording) -> None:
+    kinds = [row[2:] for row in common.counted() if row[2] in ("all_to_all", "scatter")]
+    assert not [row for row in kinds if row[2] >= 4 * CONTRASTED]
 
 
 def test_choices_of_a_router_are_even_in_every_count(common: Recording) -> None:

@@ -31,6 +31,12 @@ def offload():
     model(torch.randn(8, 64, device=device)).square().mean().backward()
 
 
+def contrast():
+    from torch.distributed.nn.functional import all_gather
+
+    torch.cat(all_gather(torch.randn(4, 16, device=device, requires_grad=True))).sum().backward()
+
+
 def settings():
     sent = [{"seed": 7, "text": "x" * 200}] if rank == 0 else [None]
     dist.broadcast_object_list(sent, src=0)
