@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
+from published_plans import PAGE, rows
 
-from benchmarks.published_plans import PAGE, rows
 from et_sim.basics.units import format_ns
 from et_sim.sweeps.plan_space import PlanSearch
 from et_sim.sweeps.state import plan_sweep

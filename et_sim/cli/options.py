@@ -82,7 +82,12 @@ def ranks_of(options: _Sized) -> int | None:
 
 
 def run_options(options: Command, **others: Any) -> RunOptions:
-    """Return the run options of the command line; `others` override them."""
+    """Return the run options of the command line; `others` override them.
+
+    A `seed` is that of samples where a command has samples; elsewhere it belongs to the command.
+    """
     given = {**vars(options), "model": as_named(getattr(options, "network_model", None)), **others}
+    if "samples" not in given:
+        given.pop("seed", None)
     known = {name: given.get(name) for name in RunOptions.__struct_fields__ if name not in OF_COMMANDS}
     return RunOptions(**{name: value for name, value in known.items() if value is not None})

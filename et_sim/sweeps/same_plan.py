@@ -10,7 +10,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 from et_sim.machine.presets import entry, preset
 from et_sim.machine.presets.options import PRICE_KEY
-from et_sim.sweeps.servings import PLAN
+from et_sim.recipes.servings import PLAN
 from et_sim.sweeps.state import SweepWatcher, plan_sweep
 from et_sim.sweeps.sweep import carry_out
 from et_sim.tables.sweep_tables import NUMBER

@@ -35,6 +35,7 @@ EFFECTS: dict[str, tuple[list[str], list[str]]] = {
     "concurrency": (CLOSED, ["--concurrency", "3"]),
     "lengths": (DENSE, ["--lengths", "0.5"]),
     "warm_up": (DENSE, ["--warm-up", "1"]),
+    "spread": (CLOSED, ["--spread"]),
     "seed": (DENSE, ["--seed", "1"]),
     "rate": (DENSE, ["--rate", "50"]),
     "find_rate": (WAITS, ["--find-rate"]),

@@ -112,7 +112,7 @@ def _next_day(content: dict[str, Any]) -> None:
     [
         (_larger_world, "kineto_1.json.gz: is of a world of 4, and "),
         (_later_steps, "kineto_1.json.gz: is of steps 2, 4, and "),
-        (_next_day, "kineto_1.json.gz: was recorded 86399.9"),
+        (_next_day, "kineto_1.json.gz: was recorded 1 d "),
     ],
 )
 def test_ranks_of_different_worlds_steps_or_days_are_refused(

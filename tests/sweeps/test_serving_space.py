@@ -142,7 +142,7 @@ def test_a_search_from_the_command_line_prints_the_front(
     printed = capsys.readouterr()
     assert "gpt2 on h100-dgx:2: requests of poisson:200,8,64,4, 99 % of them within ttft 1 s" in printed.err
     assert "output tokens/s/NPU  tokens/s/user" in printed.out
-    assert main(["search", *words, "--serve", LOAD, "--ttft", "1us"]) == 1
+    assert main(["search", *words, "--serve", LOAD, "--ttft", "1us", "--out", "strict"]) == 1
 
 
 @pytest.mark.parametrize(
