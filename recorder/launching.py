@@ -132,6 +132,7 @@ def _recorded(
         if status < 0:
             ended = f"the program was ended by {signal.Signals(-status).name} on rank {rank}"
         remedy = "its own message is above" if status > 0 else "PyTorch may have printed the reason above"
+        remedy += "; --keep keeps the work before it"
         raise ProgramError(ended, place=program.script, remedy=remedy)
     for rank, file in zip(ranks, files, strict=True):
         if not file.exists():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.errors import InputError
-from et_sim.basics.units import LONGEST_NS, format_ns
+from et_sim.basics.units import LONGEST_NS
 from et_sim.documents.keys import Section, Slot, ValueKind
 from et_sim.documents.kinds import TIME
 
@@ -46,9 +46,6 @@ def check_times(section: Section, at_ns: float | None, rate: float | None, for_n
         raise section.fault(cause, 'give "at", such as 2s, or a "rate" per hour')
     if "seed" in section.content and rate is None:
         raise section.fault('key "seed" has no effect without "rate"', "leave it out", key="seed")
-    if at_ns is not None and at_ns > LONGEST_NS:
-        cause = f'key "at" is {format_ns(at_ns)}, and no run lasts longer than {format_ns(LONGEST_NS)}'
-        raise section.fault(cause, "give an earlier time, or leave the entry out", key="at")
     if for_ns is not None and for_ns < 1:
         raise section.fault('key "for" is less than 1 ns', "leave the entry out", key="for")
 

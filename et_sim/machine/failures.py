@@ -119,7 +119,7 @@ def _failures(given: FailureKeys, network: Network) -> list[Failure]:
         parts = _of_graph(given, what, name, network.fabric, network)
     else:
         parts = _of_grid(given, what, name, network)
-    if not any(links or ranks for _, links, ranks in parts):
+    if not any(links or (ranks and what in LOSES_STATE) for _, links, ranks in parts):
         raise given.section.fault(f"the {what} has no link", "leave the entry out", key=what)
     if given.rate is None:
         _, every, ranks = _joined(parts)

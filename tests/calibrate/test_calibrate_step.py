@@ -139,7 +139,7 @@ def test_a_power_cap_has_no_effect_on_a_device_without_a_power_model(
         (("--measured", "1us", "--device-rate"), "device-rate does not explain it"),
         (("--measured", "1us"), "a host's time cannot be negative"),
         (("--measured", "1us", "--software-factor"), "software-factor does not explain it"),
-        (("--measured", "1h"), "cannot be understood"),
+        (("--measured", "1 fortnight"), "cannot be understood"),
         (("--measured", "0s"), "--measured is 0s (give more than 0)"),
         (("--measured", "1000s"), "check that job and machine"),
     ],

@@ -93,6 +93,11 @@ def test_transports_with_other_time_outs_are_refused(protocol: Any, message: str
         of_packets({**HASHED, "protocol": protocol}, BOTH_FLAP)
 
 
+def test_a_watchdog_that_ends_tries_is_refused() -> None:
+    with pytest.raises(UsageError, match="after 2 ms, before the last try, after 4 ms"):
+        of_packets(HASHED, BOTH_FLAP, detection="1ms", retries=3, watchdog="2ms")
+
+
 def outcome_of(seed: int, failures: Any = None) -> Any:
     """Return the times of a random case with its own or other failures, or why it stalls."""
     workload, machine = random_case(seed, "packet")

@@ -300,12 +300,15 @@ def test_the_sentence_of_a_band_explains_its_width() -> None:
     low = {"low_ns": 1, "high_ns": 2, "shares": {"assumed": 1.0}, "classes": []}
     stated = {"class": SOFTWARE, "item": "torchtitan", "rows": 22}
     parts = [{"class": UNMEASURED, "item": "gemm 1 1 1", "share": 0.5}]
+    within = {"makespan_ns": 1}
     text = uncertainty_text(
-        {"uncertainty": {**low, "traits": [stated, {"class": "experts"}], "parts": parts}}
+        within | {"uncertainty": {**low, "traits": [stated, {"class": "experts"}], "parts": parts}}
     )
     assert text.endswith(
         "; software: torchtitan described, errors of 22 rows left out; experts;"
         " kernels not measured on this device"
     )
-    bare = uncertainty_text({"uncertainty": {**low, "traits": [{"class": ASSUMED_SOFTWARE}], "parts": []}})
-    assert bare.endswith("100 % of the time is assumed; software not stated")
+    bare = {"uncertainty": {**low, "traits": [{"class": ASSUMED_SOFTWARE}], "parts": []}}
+    assert uncertainty_text(within | bare).endswith("100 % of the time is assumed; software not stated")
+    above = uncertainty_text({"makespan_ns": 0} | bare)
+    assert "1 ns to 2 ns, above the makespan, as such runs took longer than predicted; 100 %" in above

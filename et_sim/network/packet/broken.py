@@ -67,11 +67,15 @@ def finds_way(network: Any, row: int) -> bool:
 @works_on_tables
 def _is_broken(network: Any, row: int) -> bool:
     """Return whether a link of either way is dead."""
-    first, ways = row * network.stride[0], network.ways
-    for begin in (0, network.flows[row].back):
-        at = first + begin
-        while ways[at] != NONE:
-            if network.dead[ways[at]]:
-                return True
-            at += 1
+    first = row * network.stride[0]
+    return _has_dead(network, first) or _has_dead(network, first + network.flows[row].back)
+
+
+@works_on_tables
+def _has_dead(network: Any, at: int) -> bool:
+    """Return whether a link of the way that begins at this place is dead."""
+    while network.ways[at] != NONE:
+        if network.dead[network.ways[at]]:
+            return True
+        at += 1
     return False

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_ns
 from et_sim.compiled.interpreted import interpret
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import NONE, free_rows
@@ -25,7 +26,7 @@ from et_sim.network.route_tables import route_tables
 
 
 def check_failures(network: Network, protocol: PacketProtocol) -> None:
-    """Refuse failures with a transport that has other time-outs."""
+    """Refuse failures with a transport that has other time-outs, and a watchdog that ends its tries."""
     if not network.failures:
         return
     if protocol.packets.tcp is not None:
@@ -38,6 +39,14 @@ def check_failures(network: Network, protocol: PacketProtocol) -> None:
             'key "retransmission-timeout" has no effect with "failures": the time of a try is that of '
             '"recovery"',
             remedy='leave it out, and give recovery: { "detection": … }',
+        )
+    recovery = network.recovery
+    last_ns = recovery.given_up_ns + (int(recovery.probe_ns) if recovery.fail_over else 0)
+    if recovery.watchdog_ns < last_ns:
+        raise UsageError(
+            f"the watchdog of the network file ends a wait after {format_ns(int(recovery.watchdog_ns))},"
+            f" before the last try, after {format_ns(last_ns)}: the packet model has no watchdog",
+            remedy="give fewer retries or a longer watchdog, or take --network-model flow or link",
         )
 
 

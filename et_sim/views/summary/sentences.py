@@ -324,7 +324,10 @@ def uncertainty_text(summary: Summary) -> str:
     amount, basis = first.rsplit(" ", 1)
     low, high = (format_ns(_three_digits(uncertainty[name])) for name in ("low_ns", "high_ns"))
     rests_on = ", ".join([f"{amount} of the time is {basis}", *rest])
-    return "; ".join([f"{SURE}: {low} to {high}", rests_on, *_assumptions(uncertainty)])
+    band = f"{SURE}: {low} to {high}"
+    if summary["makespan_ns"] < uncertainty["low_ns"]:
+        band += ", above the makespan, as such runs took longer than predicted"
+    return "; ".join([band, rests_on, *_assumptions(uncertainty)])
 
 
 def _assumptions(uncertainty: Uncertainty) -> list[str]:
