@@ -104,13 +104,22 @@ class Need(NamedTuple):
 
 _EXPERTS = "has no effect: no tokens are sent to experts on other ranks"
 _SPREAD = "give a model with experts, and --dp and --ep of 2 or more, or leave it out"
+_OF_STAGES = Need(
+    ("stage_layers",),
+    lambda case: case.has_plan(lambda plan: plan.pipeline > 1),
+    "has no effect: there is one stage, which has all layers",
+    "give --pp, 2 or more, or leave it out",
+)
+_NODES = (
+    "has no effect: nodes matter only to tokens that are sent to experts on other ranks by another"
+    " exchange than an all-to-all"
+)
 OF_PLANS = (
     Need(("expert_nodes", "dispatch", "expert_exchange"), lambda case: case.routes_tokens, _EXPERTS, _SPREAD),
     Need(
         ("node_ranks",),
         lambda case: case.routes_tokens and case.has_plan(lambda plan: plan.expert_exchange != ALL_TO_ALL),
-        "has no effect: nodes matter only to tokens that are sent to experts on other ranks by another"
-        " exchange than an all-to-all",
+        _NODES,
         "give --expert-exchange, hierarchical or deepep, with --dp and --ep of 2 or more, or leave it out",
     ),
     Need(
@@ -125,12 +134,7 @@ OF_PLANS = (
         "has no effect: the model has no experts",
         "give --products, or leave it out",
     ),
-    Need(
-        ("stage_layers",),
-        lambda case: case.has_plan(lambda plan: plan.pipeline > 1),
-        "has no effect: there is one stage, which has all layers",
-        "give --pp, 2 or more, or leave it out",
-    ),
+    _OF_STAGES,
     Need(
         ("computes",),
         lambda case: case.has_formats,
@@ -167,12 +171,8 @@ OF_TRAINING = (
         "has no effect: every rank has whole weights of its layers",
         "give --zero 3, or leave it out",
     ),
-    Need(
-        ("scatter_gather", "stage_layers"),
-        lambda case: case.has_plan(lambda plan: plan.pipeline > 1),
-        "has no effect: there is one stage, which has all layers",
-        _SEVERAL.format("--pp"),
-    ),
+    _OF_STAGES,
+    _OF_STAGES._replace(options=("scatter_gather",)),
     Need(
         ("unfused_routing",),
         lambda case: case.model.experts is not None,
@@ -181,8 +181,7 @@ OF_TRAINING = (
     Need(
         ("node_ranks",),
         lambda case: case.spreads_experts_over_nodes,
-        "has no effect: nodes matter only to tokens that are sent to experts on other ranks by another"
-        " exchange than an all-to-all",
+        _NODES,
         "give --expert-exchange, hierarchical or deepep, with --ep of 2 or more, or leave it out",
     ),
     Need(

@@ -28,7 +28,8 @@ def slow_spans(lowering: Any, representative: Any) -> SlowSpans:
     slow = lowering.machine.slow
     if not slow:
         return SlowSpans(table(SPAN, 0), np.zeros(0, np.int64), np.zeros(0, np.int8))
-    of_actor = [_speeds([each for each in slow if rank in each.ranks]) for rank in representative.tolist()]
+    of_rank = _by_rank(slow)
+    of_actor = [_speeds([slow[row] for row in of_rank.get(rank, ())]) for rank in representative.tolist()]
     first = np.cumsum([0, *map(len, of_actor)])
     spans = table(SPAN, int(first[-1]))
     for row, (begin, share) in enumerate(each for speeds in of_actor for each in speeds):
@@ -55,8 +56,16 @@ def _speeds(failures: Sequence[Failure]) -> list[tuple[int, float]]:
 def classes_of_ranks(slow: Sequence[Failure], ranks: int) -> Any:
     """Return a number for the failures of each rank."""
     classes = np.zeros(ranks, np.int64)
-    for failure in slow:
-        is_in = np.zeros(ranks, np.int64)
-        is_in[list(failure.ranks)] = 1
-        classes = np.unique(classes * 2 + is_in, return_inverse=True)[1].reshape(-1)
+    numbers: dict[tuple[int, ...], int] = {}
+    for rank, rows in _by_rank(slow).items():
+        classes[rank] = numbers.setdefault(tuple(rows), len(numbers) + 1)
     return classes
+
+
+def _by_rank(slow: Sequence[Failure]) -> dict[int, list[int]]:
+    """Return the failures of each rank that has any, by their places in the sequence."""
+    found: dict[int, list[int]] = {}
+    for row, failure in enumerate(slow):
+        for rank in failure.ranks:
+            found.setdefault(rank, []).append(row)
+    return found

@@ -149,7 +149,8 @@ def _row(path: Path, number: int, runs: list[Run], given: StepOptions) -> Row:
     steps = [run.step_s for run in runs if run.step_s > 0]
     benchmark, organisation, platform = first.texts.values()
     batch, length, _ = first.counts.values()
-    place = f"{benchmark or 'a benchmark'} of {organisation or 'an unknown organisation'} on {platform}"
+    by, on = organisation or "an unknown organisation", platform or "an unknown machine"
+    place = f"{benchmark or 'a benchmark'} of {by} on {on}"
     about = f"{place}, batch {batch}, {length} tokens, {plural(len(runs), 'run')}"
     if not steps:
         return refused(table, number, f"{about}: no block of steps states its samples", platform)
