@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
+from et_sim.basics.errors import UsageError, unreadable
+from et_sim.basics.files import draft_folder, exists, is_folder
 from et_sim.basics.units import parse_ranks
 from et_sim.views.run.directory import RunDirectory
 
@@ -186,10 +188,24 @@ def _on_bus(kind: str, ranks: int) -> float:
 
 
 def write_inspector(run: RunDirectory, folder: Path, node: int) -> InspectorRecords:
-    """Write the files of all ranks into a folder, and return the records that were written."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the files of all ranks into a new or empty folder, all or none; return the written records."""
+    folder = folder.absolute()
+    if exists(folder) and (not is_folder(folder) or any(folder.iterdir())):
+        raise UsageError(
+            f"{folder} is not an empty directory", remedy="name another one: records of two runs do not mix"
+        )
     records = InspectorRecords(run, node)
-    for name, lines in records.files():
-        with (folder / name).open("wb") as file:
-            file.writelines(lines)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with draft_folder(folder) as drafts:
+            made = drafts / folder.name
+            made.mkdir()
+            for name, lines in records.files():
+                with (made / name).open("wb") as file:
+                    file.writelines(lines)
+            made.replace(folder)
+    except OSError as error:
+        raise UsageError(
+            f"cannot be written: {unreadable(error)}", place=str(folder), remedy="name a writable directory"
+        ) from None
     return records

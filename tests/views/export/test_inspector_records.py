@@ -133,3 +133,18 @@ def test_options_of_timelines_do_not_go_with_records(
     assert "--ranks does not go with --inspector" in capsys.readouterr().err
     assert main(["export", "run", "--node", "8"]) == 2
     assert "--node belongs to --inspector" in capsys.readouterr().err
+
+
+def test_records_of_two_runs_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build = TraceBuilder(source="job")
+    build.collective("all_reduce", 1 << 20)
+    records = exported(tmp_path, Workload.of([build.build()] * 2), "--machine", "h100-dgx:2")
+    before = {path.name: path.read_bytes() for path in records.iterdir()}
+    assert main(["export", str(tmp_path / "run"), "--inspector", str(records)]) == 2
+    assert "is not an empty directory (name another one" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in records.iterdir()} == before
+    (tmp_path / "file").write_bytes(b"")
+    assert main(["export", str(tmp_path / "run"), "--inspector", str(tmp_path / "file")]) == 2
+    assert main(["export", str(tmp_path / "run"), "--inspector", str(tmp_path / "file" / "deep")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
