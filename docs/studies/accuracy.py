@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from accuracy_lines import line_of, public_rows
+from accuracy_lines import APART, line_of, public_rows
 from fit_bands import (
     BANDS,
     BARE,
@@ -139,7 +139,7 @@ def _band_cells(band: Coverage | None) -> tuple[str, str]:
 
 def coverage_text(judged: Sequence[Coverage]) -> str:
     """Return how many families are met, in a sentence."""
-    families = [each for each in judged if not each.family.startswith(BARE)]
+    families = [each for each in judged if not each.family.startswith((BARE, APART))]
     known = [each for each in families if each.is_met is not None]
     met = sum(bool(each.is_met) for each in known)
     mean = 100 * mean_share(families)
@@ -162,7 +162,8 @@ def range_text(found: Sequence[dict[str, Any]]) -> str:
     """Return the least and the largest mean error of families that nothing was fitted to, as a table."""
     ratios: dict[str, list[float]] = {}
     for row in found:
-        if row["predicted_us"] is not None and not _is_bare(row) and not row["is_fitted"]:
+        is_judged = not row["family"].startswith((BARE, APART)) and not row["is_fitted"]
+        if row["predicted_us"] is not None and is_judged:
             ratios.setdefault(row["family"], []).append(row["predicted_us"] / row["measured_us"])
     groups: dict[str, list[tuple[float, str, int]]] = {}
     for family, some in ratios.items():

@@ -9,12 +9,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from et_sim.validation.row import Collective, Row, TrainingStep
+from et_sim.validation.networks import machine_measured
+from et_sim.validation.predictions import machine_named
+from et_sim.validation.row import DEGRADED, Collective, Row, TrainingStep
 from et_sim.validation.rows import measured_rows, shipped
 
 CITED = Path(__file__).parents[2] / "tests" / "measurements"
 WIDTH = (2, 8)  # GPUs whose collectives presets are fitted to
 LONG = 32768  # tokens of a sequence
+APART = "degraded, as the source states: "  # begins the name of a family that is listed, and not judged
 KERNELS = {
     "a100_gemm_bf16": "products on A100, vLLM",
     "h100_gemm_bf16": "products on H100, TensorRT-LLM",
@@ -94,10 +97,21 @@ def _of_step(row: Row, job: TrainingStep) -> str:
 def _of_collective(row: Row, job: Collective) -> Line:
     gpu = next(name for name in GPUS if name in row.hardware)
     size = ", from 64 MiB on" if row.size_class.startswith(">=") else ""
+    if job.nodes != 1 and row.size_class.endswith(DEGRADED):
+        return Line(f"{APART}collectives between nodes, {gpu}{size}")
     if job.nodes != 1:
-        return Line(f"collectives between nodes, {gpu}{size}", is_fitted=True)
+        network = "" if _is_stated(row, job) else ", cards or kind of network not stated"
+        return Line(f"collectives between nodes, {gpu}{network}{size}", is_fitted=True)
     by, fitted = "other labs", False
     if row.table.startswith("aic_"):
         fitted = job.gpus in WIDTH
         by = "2 and 8 GPUs" if fitted else "4 GPUs"
     return Line(f"{row.kind.replace('_', '-')} on {gpu}, {by}{size}", fitted)
+
+
+def _is_stated(row: Row, job: Collective) -> bool:
+    """Return whether the source states cards and kind of the network between nodes or racks."""
+    name = machine_named(row.hardware)
+    if name is None:
+        return False
+    return machine_measured(name, job.gpus, job.nodes or 0, row.hardware, row.network).is_stated

@@ -8,6 +8,7 @@ from et_sim.machine.accuracy import LARGE_SIDE, LONG_SEQUENCE
 from et_sim.workloads import Model, Plan
 
 MIB = 1 << 20
+DEGRADED = "degraded"  # quality of a table whose source states a fault of its network
 # Columns by which a CSV of measured servings is recognised.
 SERVING_COLUMNS = ("backend", "model_path", "system", "isl", "osl", "tp_size", "ttft_ms", "tpot_ms")
 

@@ -23,7 +23,16 @@ from et_sim.basics.units import plural
 from et_sim.documents.keys import show
 from et_sim.documents.reading import parse_json
 from et_sim.validation.phrases import fitting, power_of, read_note, software_of, unknown_software
-from et_sim.validation.row import MIB, Collective, Row, TrainingStep, microseconds, reason, refused
+from et_sim.validation.row import (
+    DEGRADED,
+    MIB,
+    Collective,
+    Row,
+    TrainingStep,
+    microseconds,
+    reason,
+    refused,
+)
 from et_sim.workloads import Model, Plan, read_model
 from et_sim.workloads.models.model import Attention, FeedForward
 from et_sim.workloads.software import read_software
@@ -34,6 +43,7 @@ NAMES = {"alltoall": "all_to_all", "sendrecv": "ring_send_receive"}  # name in n
 MOST = 2**53  # limit of whole numbers in a table
 TEXTS = (
     *("id", "hardware", "interconnect", "collective", "algo_forced", "dtype", "gpu", "model", "mode"),
+    "quality",
     *("recompute", "tp_comm", "sharding", "framework"),
 )
 COUNTS = (
@@ -105,6 +115,8 @@ def _collective(table: dict[str, Any], name: str, number: int, row: Any) -> Row:
     size, time, *_ = row
     _checked({"bytes": size})
     size_class = "< 1 MiB" if size < MIB else "< 64 MiB" if size < 64 * MIB else ">= 64 MiB"
+    if table.get("quality") == DEGRADED:
+        size_class += f", {DEGRADED}"
     return Row(
         name,
         number,

@@ -18,13 +18,13 @@ from accuracy import (
     range_text,
     without_software,
 )
-from accuracy_lines import line_of, public_rows
+from accuracy_lines import APART, line_of, public_rows
 from fit_bands import BANDS, BARE, Coverage
 
 from et_sim.basics.uncertainty import ASSUMED, CALIBRATED
 from et_sim.machine.accuracy import DEFAULTS, LIBRARY, SMALL_LIBRARY, of_other_machines, of_software
 from et_sim.machine.presets import names, preset
-from et_sim.validation.row import TrainingStep
+from et_sim.validation.row import Collective, TrainingStep
 from et_sim.validation.rows import shipped
 
 GROWTH = 1.05
@@ -87,6 +87,29 @@ def test_the_readme_states_the_nearest_and_the_furthest_family() -> None:
         "| single kernels | 1 | 20 | 20 | products on A100; products on A100 |",
         "| collectives on a node | 1 | 30 | 30 | all-reduce on A100; all-reduce on A100 |",
     ]
+
+
+def test_a_network_that_its_source_calls_degraded_is_listed_and_not_judged() -> None:
+    family = f"{APART}collectives between nodes, H100"
+    row = {"family": family, "predicted_us": 0.5, "measured_us": 1.0, "is_fitted": False}
+    table = errors_table([row], [Coverage(family, 11, 0, 1.5)])
+    assert table.splitlines()[2].startswith(f"| **{family}** | 1 | 50.0 |")
+    assert coverage_text([Coverage(family, 11, 0, 1.5), Coverage("sound", 10, 8, 1.5)]).startswith(
+        "All 1 families with equal weight: 80 % of rows in the band. 1 of 1 families"
+    )
+    assert range_text([row]).splitlines()[2:] == []
+
+
+def test_collectives_of_unstated_and_of_degraded_networks_have_lines_of_their_own() -> None:
+    named = {
+        line.name.removesuffix(", from 64 MiB on"): row.table
+        for row in public_rows()
+        if isinstance(row.job, Collective) and row.job.nodes != 1 and (line := line_of(row)) is not None
+    }
+    unstated = "collectives between nodes, H20, cards or kind of network not stated"
+    assert named[unstated] == "h20x16_ar_nccl1244"
+    assert named[f"{APART}collectives between nodes, H100"] == "h100x16_ar_nccltests290"
+    assert "collectives between nodes, B200" in named
 
 
 def test_rows_without_a_prediction_are_counted_with_their_reason() -> None:
