@@ -48,7 +48,7 @@ class Call(Struct, frozen=True):
 
 
 class NcclRanges(Struct):
-    """What a process recorded of NCCL: its calls by thread, and its places in communicators."""
+    """Records of NCCL in a process: its calls by thread, and its places in communicators."""
 
     calls: dict[int, list[Call]] = field(default_factory=dict)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)  # number of ranks, and its own

@@ -5,9 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from msgspec import Struct
+from typing import Any, NamedTuple
 
 IDENTITY, BYTES, RANKS, RANK = "NCCL communicator ID", "Message size [bytes]", "No. of ranks", "Rank"
 CREATED, CALLED, DOMAIN = 1001, 1002, 1
@@ -28,8 +26,8 @@ KERNELS = {
 DELAY = 100  # nanoseconds between a call, its launch, and its kernel at least
 
 
-class Work(Struct, frozen=True):
-    """A kernel; without an operation it computes."""
+class Work(NamedTuple):
+    """A kernel; without an operation it computes. Without a time of its launch, it begins at once."""
 
     start_ns: int
     end_ns: int
@@ -37,6 +35,7 @@ class Work(Struct, frozen=True):
     operation: str = ""
     communicator: int = 0xABC
     bytes: int = 0
+    launch_ns: int = -1
 
 
 def payload(schema: int, content: bytes) -> bytes:
@@ -73,7 +72,7 @@ def report(
     first = min((each.start_ns for each in work if each.operation), default=0) - 3 * DELAY
     for number, each in enumerate(work, 1):
         name = KERNELS.get(each.operation, "gemm")
-        launch = each.start_ns - DELAY
+        launch = each.start_ns - DELAY if each.launch_ns < 0 else each.launch_ns
         code = texts.setdefault(name, len(texts) + 1)
         api = texts.setdefault("cudaLaunchKernel_v7000", len(texts) + 1)
         kernels.append((each.start_ns, each.end_ns, 0, 1, each.stream, number, owner, code))
