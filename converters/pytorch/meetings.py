@@ -22,7 +22,7 @@ from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns
 from et_sim.trace.columns import CollectiveKind, NodeKind
 
-_JOINT = (
+JOINT = (
     CollectiveKind.ALL_REDUCE,
     CollectiveKind.ALL_GATHER,
     CollectiveKind.REDUCE_SCATTER,
@@ -140,7 +140,7 @@ def _find_starts(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_
         return
     ends: list[tuple[list[int], Any]] = []
     for positions, series in groups:
-        joint = np.isin(series[0].kind, [int(kind) for kind in _JOINT])
+        joint = np.isin(series[0].kind, [int(kind) for kind in JOINT])
         if len(positions) > 1 and joint.sum() >= _ENOUGH:
             ends.append((positions, np.array([rank_series.end_ns[joint] for rank_series in series])))
     collectives = len(ends)
@@ -151,7 +151,7 @@ def _find_starts(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_
         settled.starts_text = f"not known: {missing} of {len(ranks)} ranks share no collectives with others"
         return
     begins = np.array([rank.begin_ns for rank in ranks], np.int64)
-    offset, apart, clocks = _corrections(ends, begins)
+    offset, apart, clocks = corrections(ends, begins)
     if apart > _VAGUE * min(rank.end_ns - rank.begin_ns for rank in ranks):
         settled.starts_text = f"not known: ends of collectives that are one disagree by {format_ns(apart)}"
         return
@@ -162,14 +162,14 @@ def _find_starts(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_
     noun = "collectives" if len(ends) == collectives else "collectives and messages"
     moved = f", after clocks are set by up to {format_ns(int(np.abs(offset).max()))}" if offset.any() else ""
     if clocks is not None:
-        moved += _precision(clocks, begins)
+        moved += precision(clocks, begins)
     settled.starts_text = (
         f"ranks begin up to {format_ns(int(starts.max()))} apart; the ends of {count:,} {noun} agree "
         f"within {format_ns(apart)}{moved}"
     )
 
 
-def _corrections(ends: Sequence[tuple[list[int], Any]], begins: Any) -> tuple[Any, int, Clocks | None]:
+def corrections(ends: Sequence[tuple[list[int], Any]], begins: Any) -> tuple[Any, int, Clocks | None]:
     """Return what corrects the begin of each rank, how far ends are apart then, and the fitted clocks.
 
     Clocks stay as recorded, unless ends agree much better with offsets, or with offsets and drifts.
@@ -188,7 +188,7 @@ def _corrections(ends: Sequence[tuple[list[int], Any]], begins: Any) -> tuple[An
     return (nothing, apart_raw, None) if apart_raw <= _CLEAR * apart else (offset, apart, clocks)
 
 
-def _precision(clocks: Clocks, begins: Any) -> str:
+def precision(clocks: Clocks, begins: Any) -> str:
     """Return drifts and the error of the clocks in words."""
     parts_per_million = 1e6 * float(np.abs(clocks.drift).max())
     drift = f", with drifts of up to {parts_per_million:.3g} ppm" if clocks.drifts else ""

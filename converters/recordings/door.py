@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Iterator
 from importlib import import_module
@@ -19,6 +18,7 @@ BYTES_READ = 1 << 16
 MOST_FILES = 100_000
 MOST_NAMED = 3  # files in a message
 _GZIP = b"\x1f\x8b"
+_WITH_HEADER = 16 + zlib.MAX_WBITS
 
 
 def formats() -> list[RecordingFormat]:
@@ -30,15 +30,14 @@ def formats() -> list[RecordingFormat]:
 
 
 def first_bytes(path: Path) -> bytes:
-    """Return the first bytes of a file, unpacked if it is gzipped."""
+    """Return the first bytes of a file, unpacked if it is gzipped, as far as it is whole."""
     try:
         with path.open("rb") as file:
             begin = file.read(BYTES_READ)
         if not begin.startswith(_GZIP):
             return begin
-        with gzip.open(path, "rb") as packed:
-            return packed.read(BYTES_READ)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
+        return zlib.decompressobj(_WITH_HEADER).decompress(begin, BYTES_READ)
+    except zlib.error:
         return b""
     except OSError as error:
         raise InputError(
@@ -56,6 +55,9 @@ def read_recording(path: Path, output: str, *, as_json: bool) -> Iterator[str]:
     """Recognise a file or folder, convert it, and yield the lines to print."""
     if not exists(path):
         raise UsageError("does not exist", place=str(path), remedy="name a file or folder that exists")
+    if output.rpartition("/")[2] in ("", ".", "..") and output:
+        remedy = f"add the beginning of the names: -o {output.rstrip('/')}/job"
+        raise UsageError(f"-o {output} names a folder", remedy=remedy)
     files = _files(path)
     by_format: dict[str, list[Path]] = {}
     known: dict[str, RecordingFormat] = {}
@@ -71,7 +73,8 @@ def read_recording(path: Path, output: str, *, as_json: bool) -> Iterator[str]:
         raise _unknown(path, files)
     if len(known) > 1:
         found = ", ".join(f"{plural(len(of), 'file')} of {name}" for name, of in by_format.items())
-        raise InputError(f"holds several formats: {found}", place=str(path), remedy="name the files of one")
+        remedy = "move each format to a folder of its own, and name one"
+        raise InputError(f"holds several formats: {found}", place=str(path), remedy=remedy)
     ((name, form),) = known.items()
     yield from form.convert(RecordingTask(path, by_format[name], output, as_json))
     if others and not as_json:
@@ -96,7 +99,10 @@ def _files(path: Path) -> list[Path]:
 
 
 def _unknown(path: Path, files: list[Path]) -> InputError:
-    what = "the folder has no file" if not files else "the format is not recognised"
+    if not files:
+        cause = "neither the folder nor those directly in it have a file"
+        return InputError(cause, place=str(path), remedy="name the folder that holds the recordings")
+    what = "the format is not recognised"
     if len(files) == 1 and not files[0].stat().st_size:
         what = "the file is empty"
     if len(files) > 1:

@@ -21,6 +21,7 @@ def _recognises(path: Path, begin: bytes) -> bool:  # noqa: ARG001
 
 
 def _convert(task: RecordingTask) -> Iterator[str]:
+    from converters.recordings.inspector_clocks import host_clocks
     from et_sim.calibrate.inspector import read_inspector
 
     task.refuse_output(
@@ -30,11 +31,14 @@ def _convert(task: RecordingTask) -> Iterator[str]:
     log = read_inspector(task.files)
     entries = [_entry(key, times) for key, times in log.table()]
     late = _late(log)
+    clocks = host_clocks(log)
     notes = list(log.notes())
     if task.as_json:
-        yield json.dumps({"operations": entries, "late": late, "notes": notes}, indent=2)
+        times = {"apart_ns": clocks.apart_ns, "hosts": list(clocks.entries), "unknown": clocks.why}
+        yield json.dumps({"operations": entries, "late": late, "clocks": times, "notes": notes}, indent=2)
         return
     yield from _lines(log, entries, late)
+    yield from clocks.lines()
     yield from (f"note: {note}" for note in notes)
     if any(times.is_complete.any() for _, times in log.table()):
         yield f"next: et-sim calibrate nccl {task.path} --machine NAME -o machine.json"

@@ -14,9 +14,17 @@ from typing import Any
 
 from converters.recordings.format import RecordingFormat, RecordingTask
 from converters.recordings.kineto_files import DeviceEvent, RankTimeline, convert_timelines, ranks_of_names
+from converters.recordings.nsys_collectives import (
+    Members,
+    NcclRanges,
+    kernel_arguments,
+    members_of,
+    nccl_ranges,
+)
 from converters.recordings.parquet_tables import SUFFIX, ParquetTables
 from converters.recordings.sqlite_tables import SIGN, SqliteTables, has_table, whole
 from et_sim.basics.errors import InputError
+from et_sim.basics.units import plural
 
 KERNEL, RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
 MEMCPY, MEMSET = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
@@ -30,6 +38,7 @@ _Tables = SqliteTables | ParquetTables
 _VERSION = re.compile(r"_v\d+$")
 
 TIMES = {"start": ("start",), "end": ("end",)}
+NAME_OF_KERNEL = ("demangledName", "shortName")
 WORK = {
     **TIMES,
     "device": ("deviceId",),
@@ -46,18 +55,23 @@ def _recognises(path: Path, begin: bytes) -> bool:
 
 
 def _convert(task: RecordingTask) -> Iterator[str]:
-    timelines, notes = [], list[str]()
+    timelines, notes, inside = [], list[str](), dict[int, NcclRanges]()
     reports = list(dict.fromkeys(path.parent if path.suffix == SUFFIX else path for path in task.files))
     processes = [(path, process) for path in reports for process in _processes(path)]
     named = ranks_of_names(reports) if len(processes) == len(reports) else []
+    ranges = {path: _ranges_of_nccl(path) for path in reports}
     for at, (path, process) in enumerate(processes):
-        rank = named[at] if named else at
-        timelines.append(RankTimeline(rank, path, _epoch(path), _events(path, process)))
+        inside[named[at] if named else at] = ranges[path].get(process, NcclRanges())
+    members = members_of(inside)
+    for (path, process), (rank, own) in zip(processes, inside.items(), strict=True):
+        events = _events(path, process, own, members)
+        timelines.append(RankTimeline(rank, path, _epoch(path), events))
     for path in reports:
         notes += _notes(path)
+    notes += _notes_of_nccl(members, any(of for of in ranges.values()))
     if len(processes) > 1 and not named:
         notes.append("ranks are numbered by file, then by process and device: no file states them")
-    yield from convert_timelines(timelines, task)
+    yield from convert_timelines(timelines, task, members.ranks)
     if not task.as_json:
         yield from (f"note: {note}" for note in dict.fromkeys(notes))
 
@@ -105,21 +119,59 @@ def _notes(path: Path) -> Iterator[str]:
         yield "operators of PyTorch are not in the report, only ranges of NVTX"
 
 
-def _events(path: Path, process: int) -> Iterator[DeviceEvent]:
+def _ranges_of_nccl(path: Path) -> dict[int, NcclRanges]:
+    with _tables(path) as tables:
+        return nccl_ranges(tables)
+
+
+def _notes_of_nccl(members: Members, has_sizes: bool) -> Iterator[str]:
+    """Yield what is not known about collectives."""
+    if not has_sizes:
+        yield "collectives have no sizes: record with --trace=cuda,nvtx, and NCCL 2.18 or later"
+    if members.guessed:
+        few = plural(members.guessed, "communicator")
+        yield f"the creation of {few} was not recorded: the ranks that used one are taken as its members"
+    if members.unknown:
+        few = plural(members.unknown, "communicator")
+        yield f"not all ranks of {few} have a report: such collectives have no sizes"
+
+
+def _events(path: Path, process: int, ranges: NcclRanges, members: Members) -> Iterator[DeviceEvent]:
     """Yield the events of a process."""
     with _tables(path) as tables:
         texts = {
             whole(number): str(text)
             for number, text in tables.rows("StringIds", {"id": ("id",), "value": ("value",)})
         }
-        yield from _work(tables, process, texts)
+        sizes = kernel_arguments(_launches(tables, process, texts), ranges, members) if ranges.calls else {}
+        yield from _work(tables, process, texts, sizes)
         yield from _calls(tables, process, texts)
         yield from _ranges(tables, process, texts)
 
 
-def _work(tables: _Tables, process: int, texts: dict[int, str]) -> Iterator[DeviceEvent]:
+def _launches(tables: _Tables, process: int, texts: dict[int, str]) -> dict[int, list[tuple[int, int, str]]]:
+    """Return time, correlation and name of the launches of NCCL's kernels, by thread."""
+    kernels = {}
+    names = {"correlation": WORK["correlation"], "process": WORK["process"], "name": NAME_OF_KERNEL}
+    for correlation, owner, code in tables.rows(KERNEL, names):
+        name = texts.get(whole(code), "")
+        if "nccl" in name.lower() and pid_of(whole(owner, process << 24)) == process:
+            kernels[whole(correlation)] = name
+    found: dict[int, list[tuple[int, int, str]]] = {}
+    calls = {"start": ("start",), "thread": ("globalTid",), "correlation": ("correlationId",)}
+    for start, thread, correlation in tables.rows(RUNTIME, calls):
+        number = whole(thread, 0)
+        if whole(correlation) in kernels and pid_of(number) == process:
+            launch = whole(start), whole(correlation), kernels[whole(correlation)]
+            found.setdefault(number & 0xFFFFFF, []).append(launch)
+    return found
+
+
+def _work(
+    tables: _Tables, process: int, texts: dict[int, str], sizes: dict[int, dict[str, Any]]
+) -> Iterator[DeviceEvent]:
     """Yield kernels, graphs, copies, memsets and synchronisations."""
-    further = {"name": ("demangledName", "shortName", "graphId", "copyKind", "syncType"), "size": ("bytes",)}
+    further = {"name": (*NAME_OF_KERNEL, "graphId", "copyKind", "syncType"), "size": ("bytes",)}
     categories = {
         KERNEL: "kernel",
         GRAPH: "kernel",
@@ -138,6 +190,8 @@ def _work(tables: _Tables, process: int, texts: dict[int, str]) -> Iterator[Devi
                 "stream": whole(stream, 0),
                 "correlation": whole(correlation),
             }
+            if table == KERNEL:
+                args |= sizes.get(args["correlation"], {})
             if table in (MEMCPY, MEMSET):
                 args["bytes"] = whole(size, 0)
             if table == SYNC:

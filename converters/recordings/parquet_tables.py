@@ -10,6 +10,7 @@ from typing import Any
 from et_sim.basics.errors import InputError
 
 SUFFIX = ".parquet"
+RAW = ("binaryData",)  # columns of bytes, which exports declare as text
 _AT_A_TIME = 1 << 16
 
 
@@ -50,7 +51,7 @@ class ParquetTables:
             if order in known:
                 content = content.sort_by(order)
             for batch in content.to_batches(_AT_A_TIME):
-                lists = {name: batch.column(name).to_pylist() for name in wanted}
+                lists = {name: _values(batch.column(name), is_raw=name in RAW) for name in wanted}
                 nothing = [None] * len(batch)
                 yield from zip(*(lists.get(name or "", nothing) for name in chosen), strict=True)
 
@@ -59,6 +60,14 @@ class ParquetTables:
         for name in names:
             if name not in self.columns.get(table, ()):
                 raise InputError(f"table {table} has no column {name}", place=str(self.path), remedy=remedy)
+
+
+def _values(column: Any, *, is_raw: bool) -> list[Any]:
+    import pyarrow as pa
+
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    values: list[Any] = (column.cast(pa.large_binary()) if is_raw and is_text else column).to_pylist()
+    return values
 
 
 class _Refused:

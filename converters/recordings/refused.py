@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from converters.recordings.format import REFUSED, RecordingFormat, RecordingTask
+from converters.recordings.sqlite_tables import SIGN
 from et_sim.basics.errors import InputError
 
 
@@ -32,11 +33,17 @@ STRAGGLERS = _Known(
     "it has figures of an analysis, and no operations",
     "name the recording that it is about: et-convert steps TRACE.parquet",
 )
+REPORT = _Known(
+    "a report of Nsight Systems in its own form",
+    "only Nsight Systems can read it",
+    "export it: nsys export --type sqlite FILE, and name the file that results",
+)
 MLPERF = _Known(
     "a log of MLPerf Training",
     "it has the times of blocks of steps, and no work",
     "compare its step with a prediction: et-sim validate FILE",
 )
+REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
 _MLLOG = b":::MLLOG {"
 _JOB_META, _TREM, _TIDEAL = b'"step_t_nodelay"', b'"trem"', b'"tideal"'
 
@@ -44,6 +51,8 @@ _JOB_META, _TREM, _TIDEAL = b'"step_t_nodelay"', b'"trem"', b'"tideal"'
 def known_kind(path: Path, begin: bytes) -> _Known | None:
     """Return the kind of a file."""
     text = begin.lstrip()
+    if path.suffix in REPORTS and not begin.startswith(SIGN):
+        return REPORT
     if text.startswith((b"<system", b"<?xml")) and b"<system" in begin and b"<cpu" in begin:
         return TOPOLOGY
     if path.suffix in (".yaml", ".yml", ".json") and b"components" in begin and b"infrastructure" in begin:
@@ -60,16 +69,13 @@ def _recognises(path: Path, begin: bytes) -> bool:
 
 
 def _convert(task: RecordingTask) -> Iterator[str]:
-    from converters.recordings.door import first_bytes, formats
+    from converters.recordings.door import first_bytes
 
     path = task.files[0]
     kind = known_kind(path, first_bytes(path))
     assert kind is not None
-    listed = "; ".join(known.name for known in formats() if known.name != REFUSED)
     yield from ()
-    raise InputError(
-        f"this is {kind.name}: {kind.cause}", place=str(path), remedy=f"{kind.remedy}; formats: {listed}"
-    )
+    raise InputError(f"this is {kind.name}: {kind.cause}", place=str(path), remedy=kind.remedy)
 
 
 FORMAT = RecordingFormat(REFUSED, recognises=_recognises, convert=_convert)

@@ -33,6 +33,7 @@ KINDS = {
 }
 NAMES = tuple(dict.fromkeys(KINDS.values()))
 WHOLE = ("all_gather", "reduce_scatter", "all_to_all")  # recorded with the bytes of one rank
+MOST_US = 1 << 52  # of the epoch
 SMALLEST = 8192  # bytes; the Inspector records nothing below
 NEAR, NEAREST_US, FAR = 0.02, 1.0, 0.1  # of the time, by which the ranks of an operation may come apart
 TABLE = tuple[tuple[str, int, int, int], "OperationTimes"]
@@ -52,12 +53,28 @@ class _Metadata(Struct, frozen=True):
     pid: int = 0
 
 
+class _Kernel(Struct, frozen=True):
+    stop_us: float = field(default=0.0, name="kernel_stop_ts")
+
+
+class _Moments(Struct, frozen=True):
+    kernels: list[_Kernel] = field(default_factory=list, name="kernel_events")
+
+
 class _Performance(Struct, frozen=True):
     coll: str = ""
     number: int = field(default=-1, name="coll_sn")
     size: int = field(default=0, name="coll_msg_size_bytes")
     us: float = field(default=0.0, name="coll_exec_time_us")
     source: str = field(default="", name="coll_timing_source")
+    moments: _Moments | None = field(default=None, name="event_trace_ts")
+
+    @property
+    def end_us(self) -> int:
+        """Return the time at which the last kernel stopped, by the clock of the host; 0: not recorded."""
+        stops = [kernel.stop_us for kernel in self.moments.kernels] if self.moments else []
+        last = max(stops, default=0.0)
+        return int(last) if 0 < last < MOST_US else 0
 
 
 class _Record(Struct, frozen=True):
@@ -116,6 +133,9 @@ class InspectorLog(Struct):
     kind: array[int] = field(default_factory=lambda: array("b"))
     size: array[int] = field(default_factory=lambda: array("q"))
     us: array[float] = field(default_factory=lambda: array("d"))
+    # records with the times of their kernels, which verbose files have: the record, and the last stop
+    timed: array[int] = field(default_factory=lambda: array("q"))
+    end_us: array[int] = field(default_factory=lambda: array("q"))
     dropped: dict[tuple[str, str, str], int] = field(default_factory=dict)  # by file, communicator, counter
     versions: dict[str, int] = field(default_factory=dict)
     sources: dict[str, int] = field(default_factory=dict)
@@ -153,6 +173,32 @@ class InspectorLog(Struct):
             whole = members if NAMES[code] in WHOLE else 1
             yield (NAMES[code], members, hosts, given * whole), times
 
+    def ends(self, joint: Sequence[str]) -> tuple[list[str], list[tuple[list[int], Any]]]:
+        """Return the hosts, and the ends of the operations of each communicator on its hosts, in nanoseconds.
+
+        Operations of some kinds are taken, of which every rank has a time; the end on a host is the median of
+        its ranks.
+        """
+        at, end = (np.frombuffer(data, data.typecode) for data in (self.timed, self.end_us))
+        kind, group, number, rank = (
+            np.frombuffer(data, data.typecode)[at]
+            for data in (self.kind, self.communicator, self.number, self.rank)
+        )
+        hosts = sorted({process.rpartition(", process ")[0] for process in self.processes.values()})
+        wanted = np.isin(kind, [NAMES.index(name) for name in joint])
+        listed: list[tuple[list[int], Any]] = []
+        for which, known in enumerate(self.communicators):
+            of = {
+                member: hosts.index(self.processes[which, member].rpartition(", process ")[0])
+                for member in range(known.ranks if known.ranks <= len(self.processes) else 0)
+                if (which, member) in self.processes
+            }
+            if len(of) < known.ranks or len(set(of.values())) < 2:
+                continue
+            rows = np.flatnonzero(wanted & (group == which))
+            listed += _ends_by_host(of, number[rows], rank[rows], end[rows])
+        return hosts, listed
+
     def notes(self) -> Iterator[str]:
         """Yield what the records cannot show."""
         if lost := sum(self.dropped.values()):
@@ -166,6 +212,23 @@ class InspectorLog(Struct):
         if self.sources.get("collective_cpu"):
             yield f"{self.sources['collective_cpu']:,} times are of the host, and include launches"
         yield f"nothing below {SMALLEST:,} bytes is recorded"
+
+
+def _ends_by_host(of: dict[int, int], number: Any, rank: Any, end: Any) -> Iterator[tuple[list[int], Any]]:
+    """Yield the hosts of a communicator and the ends on each, of operations with one time of each rank."""
+    order = np.lexsort((rank, number))
+    number, rank, end = number[order], rank[order], end[order]
+    begin = np.flatnonzero(np.append(True, np.diff(number) != 0)) if len(number) else number
+    counts = np.diff(np.append(begin, len(number)))
+    begin = begin[counts == len(of)]
+    places = begin[:, None] + np.arange(len(of))[None, :]
+    places = places[(rank[places] == np.arange(len(of))).all(axis=1)]
+    if not len(places):
+        return
+    members = sorted(set(of.values()))
+    host = np.array([of[member] for member in range(len(of))])
+    by_host = [np.median(end[places[:, host == one]], axis=1) for one in members]
+    yield members, np.rint(np.array(by_host) * 1000).astype(np.int64)
 
 
 def is_inspector(begin: bytes) -> bool:
@@ -255,4 +318,7 @@ def _add(log: InspectorLog, record: _Record, header: _Header, metadata: _Metadat
             log.number.append(entry.number)
             log.kind.append(NAMES.index(name))
             log.size.append(entry.size)
+            if end_us := entry.end_us:
+                log.timed.append(len(log.us))
+                log.end_us.append(end_us)
             log.us.append(entry.us)

@@ -1,15 +1,18 @@
 """Logs of MLPerf Training as measured steps: a row for the runs of a benchmark on a system.
 
 A log has lines `:::MLLOG {json}`. The step of a run follows from its blocks, without evaluations: the first
-block is left out if there are others, as it warms up. Runs in one folder with the same benchmark, batch and
-length are one row, with the mean of their steps and its 95 % interval. Facts that no log states are
-named with the option that gives them.
+block is left out if there are others, as it warms up. Logs count in different ways: the samples of a block
+follow from steps, else from the samples up to its begin and end, else both state the samples of the block.
+Runs in one folder with the same benchmark, batch and length are one row, with the mean of their steps and
+its 95 % interval. Submissions describe their systems in a folder `systems` beside that of the results: what
+it states counts more than the platform in the log. Facts that nothing states are named with the option that
+gives them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +61,31 @@ class Run(Struct, frozen=True):
     step_s: float  # 0: the blocks do not state it
 
 
+class _System(Struct, frozen=True):
+    """The description of a system in a submission."""
+
+    submitter: str = ""
+    accelerator_model_name: str = ""
+    accelerators_per_node: str | int = 0
+    number_of_nodes: str | int = 0
+    framework: str = ""
+    other_software_stack: Any = ""  # a text, or versions by name
+
+    @property
+    def software(self) -> str:
+        """Return the software that it states."""
+        further = self.other_software_stack
+        return "; ".join([self.framework, *([further] if isinstance(further, str) and further else [])])
+
+    @property
+    def accelerators(self) -> int:
+        """Return their number; 0 if it is not stated."""
+        try:
+            return _count(int(self.accelerators_per_node) * int(self.number_of_nodes))
+        except ValueError:
+            return 0
+
+
 def is_mlperf(path: Path) -> bool:
     """Check whether a path is a folder with logs, or a log."""
     if path.is_dir():
@@ -86,29 +114,48 @@ def read_mlperf(path: Path, given: StepOptions) -> list[Row]:
         run = read_run(file)
         key = (file.parent, *run.texts.values(), *run.counts.values())
         systems.setdefault(key, []).append(run)
-    return [_row(path, number, runs, given) for number, runs in enumerate(systems.values(), 1)]
+    return [
+        _row(path, number, runs, given, _system_of(folder))
+        for number, ((folder, *_), runs) in enumerate(systems.items(), 1)
+    ]
+
+
+def _system_of(folder: Path) -> _System:
+    """Return the description of the system whose logs a folder has: results/SYSTEM/BENCHMARK."""
+    above = folder.absolute().parents
+    path = above[min(2, len(above) - 1)] / "systems" / f"{above[0].name}.json" if above else folder
+    if path.suffix != ".json" or not path.is_file():
+        return _System()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_System)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(
+            f"{path} cannot be read: {error}", remedy="name the logs alone, or mend it"
+        ) from None
 
 
 def read_run(path: Path) -> Run:
     """Read a log."""
     texts, counts = dict(TEXTS), dict.fromkeys(COUNTS, 0)
-    begun: dict[int, int] = {}  # time by samples
-    ended: dict[int, int] = {}
+    blocks: list[tuple[_Line, _Line]] = []
+    begun: _Line | None = None
     for line in _lines(path):
-        samples = line.metadata.get("samples_count")
         if line.key in texts and isinstance(line.value, str):
             texts[line.key] = line.value
-        elif line.key in counts and _is_count(line.value):
-            counts[line.key] = line.value
-        elif line.key == "block_start" and isinstance(samples, int):
-            begun.setdefault(samples, line.time_ms)
-        elif line.key == "block_stop" and isinstance(samples, int):
-            ended[samples] = line.time_ms
-    return Run(texts, counts, _step(begun, ended, counts["global_batch_size"]))
+        elif line.key in counts and (count := _count(line.value)):
+            counts[line.key] = count
+        elif line.key == "block_start" and begun is None:  # each process of a job may write it
+            begun = line
+        elif line.key == "block_stop" and begun is not None:
+            blocks.append((begun, line))
+            begun = None
+    return Run(texts, counts, _step(blocks, counts["global_batch_size"]))
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31
+def _count(value: object) -> int:
+    """Return a count, which some logs write as 1.0; 0 for another value."""
+    is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
+    return int(value) if is_whole and isinstance(value, int | float) and 0 < value < 1 << 31 else 0
 
 
 def _lines(path: Path) -> Iterator[_Line]:
@@ -128,26 +175,37 @@ def _lines(path: Path) -> Iterator[_Line]:
         raise UsageError(f"{path} cannot be read: {unreadable(error)}", remedy="name a log") from None
 
 
-def _step(begun: Mapping[int, int], ended: Mapping[int, int], batch: int) -> float:
+def _step(blocks: Sequence[tuple[_Line, _Line]], batch: int) -> float:
     """Return the seconds of a step; 0 without a block that is over."""
-    blocks = []
-    starts = sorted(begun)
-    for at, first in enumerate(starts):
-        following = starts[at + 1] if at + 1 < len(starts) else None
-        last = next(
-            (end for end in sorted(ended) if end > first and (following is None or end <= following)), None
-        )
-        if last is not None and ended[last] > begun[first]:
-            blocks.append((last - first, ended[last] - begun[first]))
-    chosen = blocks[1:] or blocks
+    counted = [
+        (samples, last.time_ms - first.time_ms)
+        for first, last in blocks
+        if (samples := _samples(first.metadata, last.metadata, batch)) and last.time_ms > first.time_ms
+    ]
+    chosen = counted[1:] or counted
     samples = sum(block[0] for block in chosen)
     return sum(block[1] for block in chosen) / 1000 * batch / samples if samples else 0.0
 
 
-def _row(path: Path, number: int, runs: list[Run], given: StepOptions) -> Row:
+def _samples(first: Mapping[str, Any], last: Mapping[str, Any], batch: int) -> int:
+    """Return the samples of a block, by what its first and last line count; 0 if they do not state it."""
+    steps = [_number(metadata.get("step")) for metadata in (first, last)]
+    if -1 < steps[0] < steps[1]:
+        return (steps[1] - steps[0]) * batch
+    begin, end = (_number(metadata.get("samples_count")) for metadata in (first, last))
+    return max(end if begin == end else end - begin, 0) if begin >= 0 else 0
+
+
+def _number(value: object) -> int:
+    """Return a count or 0; -1 for another value."""
+    return 0 if value == 0 and not isinstance(value, bool) else _count(value) or -1
+
+
+def _row(path: Path, number: int, runs: list[Run], given: StepOptions, system: _System) -> Row:
     first, table = runs[0], path.stem if path.is_file() else path.name
     steps = [run.step_s for run in runs if run.step_s > 0]
-    benchmark, organisation, platform = first.texts.values()
+    benchmark, *others = first.texts.values()
+    organisation, platform = system.submitter or others[0], system.accelerator_model_name or others[1]
     batch, length, _ = first.counts.values()
     by, on = organisation or "an unknown organisation", platform or "an unknown machine"
     place = f"{benchmark or 'a benchmark'} of {by} on {on}"
@@ -168,10 +226,12 @@ def _row(path: Path, number: int, runs: list[Run], given: StepOptions) -> Row:
     if unknown:
         return replace(row, why=f"{what}; the log does not state {', '.join(unknown)}")
     try:
-        job, size, remarks = _job(first, replace(given, model=model), mean.value_ns)
+        stated = {"hardware": platform, "software": system.software, "measured_s": repr(mean.value_ns)}
+        line = _line(first, replace(given, model=model), system.accelerators)
+        whole = step_of(Path("mlperf"), 1, line | stated)
     except (EtSimError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         return replace(row, why=f"{what}; {reason(error)}")
-    return replace(row, job=job, size_class=size, remarks=remarks)
+    return replace(row, job=whole.job, size_class=whole.size_class, remarks=whole.remarks)
 
 
 def _needed(run: Run, model: str, given: StepOptions) -> Iterator[tuple[str, str, object]]:
@@ -182,27 +242,30 @@ def _needed(run: Run, model: str, given: StepOptions) -> Iterator[tuple[str, str
         yield name, "another log", run.counts[name]
 
 
-def _job(run: Run, given: StepOptions, step_s: float) -> tuple[Any, str, tuple[str, ...]]:
-    """Return the training step of a run, its size class and remarks."""
+def _line(run: Run, given: StepOptions, accelerators: int) -> dict[str, str]:
+    """Return the training step of a run, as a line of a file of steps states it."""
     axes = axes_of_plan(given.plan)
-    sizes = [axes.get(axis, 1) for axis in ("tensor", "pipeline", "context", "data")]
+    sizes = {axis: axes.get(axis, 1) for axis in ("tensor", "pipeline", "context")}
+    replicas, plan = axes.get("data"), given.plan
+    if replicas is None:
+        replicas, rest = divmod(accelerators, math.prod(sizes.values()))
+        if rest or not replicas:
+            stated = f"{accelerators} accelerators" if accelerators else "no description states accelerators"
+            raise ValueError(f"the plan {plan!r} has no dp, and {stated}: add dp")
+        plan += f" dp{replicas}"
     batch, length, micro_batches = run.counts.values()
-    share, rest = divmod(batch, sizes[-1] * micro_batches)
+    share, rest = divmod(batch, replicas * micro_batches)
     if rest:
         raise ValueError(
-            f"a batch of {batch} is not a multiple of {micro_batches} micro-batches x dp{sizes[-1]}"
+            f"a batch of {batch} is not a multiple of {micro_batches} micro-batches x dp{replicas}"
         )
-    line = {
-        "hardware": run.texts["submission_platform"],
+    return {
         "model": given.model,
         "machine": "",
-        "gpus": str(math.prod(sizes)),
-        "plan": given.plan,
+        "gpus": str(math.prod(sizes.values()) * replicas),
+        "plan": plan,
         "micro_batch": str(share),
         "micro_batches": str(micro_batches),
         "seq": str(length),
         "precision": given.precision,
-        "measured_s": repr(step_s),
     }
-    row = step_of(Path("mlperf"), 1, line)
-    return row.job, row.size_class, row.remarks

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,98 @@ def test_a_folder_with_two_formats_is_refused_and_other_files_are_named(
 def test_traces_need_the_name_of_their_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["recording", str(KINETO)]) == 2
     assert "-o is missing" in capsys.readouterr().err
+
+
+def packed(folder: Path, length: int | None = None) -> Path:
+    """Write gzipped dumps, cut off after some bytes."""
+    for path in (DUMPS / "missing").iterdir():
+        (folder / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes())[:length])
+    return folder
+
+
+def test_gzipped_dumps_give_the_report_of_the_plain_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["recording", str(DUMPS / "missing")]) == 0
+    plain = capsys.readouterr().out
+    assert main(["recording", str(packed(tmp_path))]) == 0
+    assert capsys.readouterr().out == plain
+
+
+def empty(folder: Path) -> Path:
+    return folder
+
+
+def nested(folder: Path) -> Path:
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "b" / "trace_rank_0").write_bytes((DUMPS / "missing" / "trace_rank_0").read_bytes())
+    return folder
+
+
+def own_form_of_nsight(folder: Path) -> Path:
+    (folder / "report.nsys-rep").write_bytes(b"\x00own form")
+    return folder / "report.nsys-rep"
+
+
+def no_events(folder: Path) -> Path:
+    (folder / "timeline.json").write_text('{"traceEvents": []}')
+    return folder / "timeline.json"
+
+
+def no_rank(folder: Path) -> Path:
+    (folder / "dump").write_bytes((DUMPS / "missing" / "trace_rank_0").read_bytes())
+    return folder
+
+
+def one_rank_twice(folder: Path) -> Path:
+    for name in ("trace_rank_0", "old_rank_0"):
+        (folder / name).write_bytes((DUMPS / "missing" / "trace_rank_0").read_bytes())
+    return folder
+
+
+def a_rank_is_missing(folder: Path) -> Path:
+    for rank in (0, 2):
+        (folder / f"rank_{rank}").write_bytes((DUMPS / "missing" / f"trace_rank_{rank}").read_bytes())
+    return folder
+
+
+def cut_off(folder: Path) -> Path:
+    return packed(folder, 400)
+
+
+def a_log_of_mlperf(folder: Path) -> Path:
+    (folder / "result_0.txt").write_text(':::MLLOG {"key": "run_start"}\n')
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("made", "cause"),
+    [
+        (empty, "neither the folder nor those directly in it have a file (name the folder that holds"),
+        (nested, "neither the folder nor those directly in it have a file (name the folder that holds"),
+        (own_form_of_nsight, "only Nsight Systems can read it (export it: nsys export --type sqlite FILE"),
+        (no_events, "holds no events"),
+        (no_rank, "does not state its rank (name it after its rank, as in trace_rank_3)"),
+        (one_rank_twice, "are both of rank 0, as their names state"),
+        (a_rank_is_missing, "rank 1 left no dump (a job needs the dump of each rank: add them)"),
+        (cut_off, "cannot be read: Compressed file ended before the end-of-stream marker was reached"),
+        (a_log_of_mlperf, "compare its step with a prediction: et-sim validate FILE"),
+    ],
+)
+def test_wrong_uses_are_refused_with_what_to_do(
+    made: Callable[[Path], Path], cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = refusal(made(tmp_path), capsys)
+    assert cause in text
+    assert len(text) < 800
+
+
+@pytest.mark.parametrize("output", [".", "out/", "out/."])
+def test_an_output_without_a_name_is_refused(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recording", str(DUMPS / "missing"), "-o", output]) == 2
+    text = capsys.readouterr().err
+    assert "names a folder (add the beginning of the names: -o " in text
+    assert "/job)" in text
 
 
 def results(streams: tuple[int, ...]) -> dict[str, Any]:

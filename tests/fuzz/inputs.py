@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from hosts import INFRASTRUCTURE, ROCPROF, TOPOLOGY
 from mutations import Damage, damage_bytes, damage_json, damage_nodes, damage_words
+from nccl_reports import Work, report
+from night import write_dumps
 from nsys_files import device_events, nsys_file, nsys_folder
 from rocpd_files import rocpd_file
 from xplane_files import small_profile
@@ -171,10 +173,34 @@ def _write_recordings(folder: Path) -> None:
     for inline, name in ((True, "results.db"), (False, "apart.db")):
         rocpd_file(ROCPROF, folder / name, inline=inline)
     shutil.copy(RECORDINGS.parents[1] / "validation" / "data" / "mlperf" / "result_0.txt", folder)
+    _write_nccl(folder)
     (folder / "rocprof.json").write_text(json.dumps(ROCPROF))
     (folder / "host.xplane.pb").write_bytes(small_profile())
     (folder / "host.xml").write_text(TOPOLOGY)
     (folder / "infrastructure.json").write_text(json.dumps(INFRASTRUCTURE))
+
+
+def _write_nccl(folder: Path) -> None:
+    """Write what has sizes or clocks of NCCL: a report, records of two hosts, dumps with times."""
+    work = [Work(10_000, 15_000), Work(15_000, 25_000, 7, "ncclAllReduce", 0xABC, 4096)]
+    (folder / "nccl").mkdir()
+    for rank in range(2):
+        report(folder / "nccl" / f"rank_{rank}.sqlite", rank, work, [(0xABC, 2, rank)])
+        nsys_folder(folder / "nccl" / f"rank_{rank}.sqlite", folder / "nccl_pqtdir" / f"rank_{rank}")
+    (folder / "hosts").mkdir()
+    for rank in range(2):
+        lines = []
+        for number in range(4):
+            done = {"coll": "AllReduce", "coll_sn": number, "coll_msg_size_bytes": 1 << 20}
+            times = {"kernel_events": [{"kernel_stop_ts": 1_700_000_000_000_000 + 1000 * number + rank}]}
+            head = {"id": "0x1", "rank": rank, "n_ranks": 2, "nnodes": 2}
+            version = {"inspector_output_format_version": "v4.0", "hostname": f"n{rank}", "pid": 1}
+            done |= {"coll_exec_time_us": 50, "event_trace_ts": times}
+            lines.append(json.dumps({"header": head, "metadata": version, "coll_perf": done}))
+        (folder / "hosts" / f"n{rank}.log").write_text("\n".join(lines) + "\n")
+    write_dumps(folder / "night")
+    logs = RECORDINGS.parents[1] / "validation" / "data" / "mlperf_v51" / "AMD"
+    shutil.copytree(logs, folder / "submission")
 
 
 def _workload() -> Workload:
@@ -266,6 +292,17 @@ CASES = {
     "dump as JSON": Case("hang_json/trace_rank_1.json", damage_json, (convert("recording", "hang_json"),)),
     "Inspector": Case("inspector.log", damage_bytes, (convert("recording", "inspector.log"),)),
     "report of nsys": Case("report.sqlite", damage_bytes, (recording("report.sqlite"),)),
+    "report with NCCL": Case("nccl/rank_1.sqlite", damage_bytes, (recording("nccl"),)),
+    "payloads in Parquet": Case(
+        "nccl_pqtdir/rank_1/NVTX_EVENTS.parquet", damage_bytes, (recording("nccl_pqtdir"),)
+    ),
+    "records of hosts": Case("hosts/n1.log", damage_words, (convert("recording", "hosts"),)),
+    "dump with times": Case("night/trace_rank_5", damage_bytes, (convert("recording", "night"),)),
+    "system of MLPerf": Case(
+        "submission/systems/MI355X_EPYC_9575F_pytorch.json",
+        damage_json,
+        (("et-sim", "validate", "submission", "--plan", "tp3", "--precision", "fp8"),),
+    ),
     "XPlane": Case("host.xplane.pb", damage_bytes, (recording("host.xplane.pb"),)),
     "Parquet of nsys": Case(
         "report_pqtdir/CUPTI_ACTIVITY_KIND_KERNEL.parquet", damage_bytes, (recording("report_pqtdir"),)

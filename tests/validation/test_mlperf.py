@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from et_sim.basics.errors import UsageError
 from et_sim.cli import main
 from et_sim.validation.mlperf import StepOptions, read_mlperf, read_run
+from et_sim.validation.predictions import predictions
 from et_sim.validation.row import TrainingStep
 
 LOGS = Path(__file__).parent / "data" / "mlperf"
+SUBMISSIONS = Path(__file__).parent / "data" / "mlperf_v51"
+THEIA = SUBMISSIONS / "NVIDIA" / "results" / "theia_ngpu72_ngc25.09_nemo"
 KNOWN = StepOptions(plan="tp1 pp1 dp8 zero1", precision="fp8")
 T_OF_ONE = 12.706204736  # Student's t of 95 %, one degree of freedom
 
@@ -29,6 +33,52 @@ def test_the_step_of_a_run_is_that_of_its_blocks_after_the_first() -> None:
     run = read_run(LOGS / "result_0.txt")
     assert run.step_s == pytest.approx(seconds, rel=1e-12)
     assert run.step_s == pytest.approx(32 / 24.976, rel=5e-4)  # the throughput that the log states
+
+
+def test_blocks_that_count_steps_have_the_samples_of_these() -> None:
+    run = read_run(THEIA / "llama31_8b" / "result_0.txt")
+    assert run.step_s == pytest.approx((1759904426404 - 1759904375810) / 1000 / (5130 - 4788))
+    assert run.step_s == pytest.approx(0.14793395046798283, rel=1e-4)  # the step time that the log states
+    assert run.counts["gradient_accumulation_steps"] == 1  # written as 1.0
+
+
+@pytest.mark.parametrize("metadata", ['"samples_count": 12312', '"samples_count": 12312, "step": null'])
+def test_blocks_without_steps_may_state_their_own_samples(metadata: str, tmp_path: Path) -> None:
+    text = (THEIA / "llama31_8b" / "result_1.txt").read_text()
+    path = tmp_path / "result_1.txt"
+    for step in (4788, 5130):
+        text = text.replace(f'"samples_count": 12312, "step": {step}', metadata)
+    path.write_text(text)
+    assert read_run(path).step_s == pytest.approx(50.570 / 342)
+
+
+def test_a_block_that_each_process_begins_counts_once(tmp_path: Path) -> None:
+    lines = (LOGS / "result_0.txt").read_text().splitlines()
+    path = tmp_path / "result_0.txt"
+    path.write_text("\n".join(line for line in lines for _ in range(2 if "block_start" in line else 1)))
+    assert read_run(path).step_s == read_run(LOGS / "result_0.txt").step_s
+
+
+def test_the_description_of_a_system_states_hardware_and_ranks() -> None:
+    (row,) = read_mlperf(THEIA, StepOptions(plan="tp1 pp1 cp2 zero1", precision="fp8"))
+    assert row.hardware == "NVIDIA Blackwell Ultra GPU (GB300)"  # the log has 18xNVIDIA GB200
+    assert isinstance(row.job, TrainingStep)
+    assert (row.job.plan.data, row.job.plan.context, row.job.software) == (36, 2, "megatron-bridge")
+    assert row.remarks == ()
+
+
+def test_hardware_that_a_log_leaves_open_is_that_of_the_description(tmp_path: Path) -> None:
+    shutil.copytree(SUBMISSIONS / "University-of-Florida", tmp_path / "u")
+    (row,) = read_mlperf(tmp_path / "u", StepOptions(plan="tp1 pp1 zero1", precision="fp8"))
+    assert row.hardware == "NVIDIA Blackwell GPU (B200-SXM-180GB)"
+    (system,) = (tmp_path / "u" / "systems").iterdir()
+    system.unlink()
+    (row,) = read_mlperf(tmp_path / "u", StepOptions(plan="tp1 pp1 zero1", precision="fp8"))
+    assert row.hardware == "1xSUBMISSION_PLATFORM_PLACEHOLDER"
+    assert "the plan 'tp1 pp1 zero1' has no dp, and no description states accelerators: add dp" in row.why
+    system.write_text("{")
+    with pytest.raises(UsageError, match="name the logs alone, or mend it"):
+        read_mlperf(tmp_path / "u", KNOWN)
 
 
 def test_the_first_block_counts_where_it_is_the_only_one(tmp_path: Path) -> None:
@@ -80,6 +130,7 @@ def test_what_no_log_states_is_named_with_its_option(capsys: pytest.CaptureFixtu
         ("llama31_8b", "retinanet", "the model (--model NAME)"),
         ('"gradient_accumulation_steps"', '"other"', "gradient_accumulation_steps (another log)"),
         ("samples_count", "epoch_num", "no block of steps states its samples"),
+        ('"value": 2,', '"value": 2.5,', "gradient_accumulation_steps (another log)"),
         ('"value": 2,', '"value": 3,', "a batch of 32 is not a multiple of 3 micro-batches x dp8"),
     ],
 )
@@ -100,6 +151,31 @@ def test_options_of_logs_are_refused_for_other_files(
     path.write_text("table,shape,us\na,gemm 1 1 1,5\n")
     assert main(["validate", str(path), "--plan", "dp8"]) == 2
     assert "--plan describes logs of MLPerf Training" in capsys.readouterr().err
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("folder", "plan", "precision", "percent"),
+    [
+        ("NVIDIA/results/tyche_ngpu72_ngc25.09_nemo", "tp1 pp1 cp2 zero1", "fp8", -1),
+        ("NVIDIA/results/theia_ngpu72_ngc25.09_nemo", "tp1 pp1 cp2 zero1", "fp8", 7),
+        ("NVIDIA/results/theia_ngpu512_ngc25.09_nemo", "tp2 pp8x8 cp2 zero1", "nvfp4", -7),
+        ("University-of-Florida", "tp1 pp1 zero1", "fp8", 16),
+        ("AMD", "tp1 pp1 zero1", "fp8", -24),
+        ("../mlperf", "tp1 pp1 dp8 zero1", "fp8", -23),
+    ],
+)
+def test_published_runs_are_as_far_off_as_the_page_states(
+    folder: str, plan: str, precision: str, percent: int
+) -> None:
+    (row,) = read_mlperf(SUBMISSIONS / folder, StepOptions(plan=plan, precision=precision))
+    (prediction,) = predictions([row])
+    assert prediction.ratio is not None
+    assert round(100 * (prediction.ratio - 1)) == percent
+    table = (Path(__file__).parents[2] / "docs" / "accuracy.md").read_text()
+    assert any(
+        f"`{plan.replace(' dp8', '')}`" in line and f" {percent:+} %" in line for line in table.splitlines()
+    )
 
 
 @pytest.mark.deep

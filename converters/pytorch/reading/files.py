@@ -115,7 +115,8 @@ def _identify(path: Path) -> Identity:
 
 def _device_identity(path: Path, members: dict[str, Any], events: list[KinetoEvent]) -> Identity:
     if not any(event.phase for event in events) and "schemaVersion" not in members:
-        return Identity(OTHER, why="is a list of something else than events")
+        why = "is a list of something else than events" if events else "holds no events"
+        return Identity(OTHER, why=why)
     distributed = members.get("distributedInfo")
     rank = whole_number(distributed.get("rank")) if isinstance(distributed, dict) else ABSENT
     if rank == ABSENT and distributed is None:

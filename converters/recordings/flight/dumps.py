@@ -6,7 +6,9 @@ texts, lists, tuples and dicts can result.
 
 from __future__ import annotations
 
+import gzip
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -148,9 +150,11 @@ def rank_of(path: Path) -> int:
 def read_dump(path: Path, rank: int) -> Dump:
     """Read the dump of a rank."""
     try:
-        with path.open("rb") as file:
+        with path.open("rb") as plain:
+            is_packed = plain.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if is_packed else path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
-    except OSError as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read: {unreadable(error)}", place=str(path), remedy=_REMEDY) from None
     if len(raw) > MOST_BYTES:
         cause = f"the dump has more than {MOST_BYTES >> 20} MiB"

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from converters.recordings.flight.clocks import ClockBounds, clock_bounds
 from converters.recordings.flight.dumps import Dump, Entry
 from converters.recordings.flight.groups import (
     DEAD,
@@ -97,7 +98,8 @@ def explain(dumps: Sequence[Dump]) -> HangReport:
     waits = [line for fault in faults for line in _wait_lines(fault)]
     lost = unanswered(dumps, groups)
     waits += [message.line for message in lost]
-    notes = tuple(_notes(dumps, groups, without))
+    clocks = clock_bounds(dumps, groups)
+    notes = tuple(_notes(dumps, groups, without, clocks))
     chosen, is_crossed = _root(faults)
     if lost and (chosen is None or set(chosen.ranks) & {message.rank for message in lost}):
         return _of_message(lost[0], len(world | without), tuple(waits), notes)
@@ -119,7 +121,7 @@ def explain(dumps: Sequence[Dump]) -> HangReport:
         entry.operation,
         len(world),
         tuple(waits),
-        tuple(_last_lines(dumps, ranks)),
+        tuple(_last_lines(dumps, ranks, clocks)),
         notes,
     )
 
@@ -191,13 +193,15 @@ def _wait_lines(fault: Fault) -> Iterator[str]:
         yield f"{ranks_text(ranks)} {verb}{awaited} in {operation} {fault.number} of {label} ({size}){place}"
 
 
-def _last_lines(dumps: Sequence[Dump], ranks: tuple[int, ...]) -> Iterator[str]:
+def _last_lines(dumps: Sequence[Dump], ranks: tuple[int, ...], clocks: ClockBounds | None) -> Iterator[str]:
     """Yield the last operation that each rank recorded."""
-    end = max((entry.time_created_ns for dump in dumps for entry in dump.entries), default=0)
+    ahead = {dump.rank: clocks.ahead_ns(dump.rank) if clocks else 0 for dump in dumps}
+    ends = [entry.time_created_ns - ahead[dump.rank] for dump in dumps for entry in dump.entries]
+    end = max(ends, default=0)
     for dump in dumps:
         if dump.rank in ranks and dump.entries:
             entry = dump.entries[-1]
-            before = format_ns(end - entry.time_created_ns)
+            before = format_ns(end - entry.time_created_ns + ahead[dump.rank])
             yield f"rank {dump.rank}: {_described(entry)}, {before} before the last one of all ranks"
         elif dump.rank in ranks:
             yield f"rank {dump.rank}: none was recorded"
@@ -231,7 +235,9 @@ def _of_message(
     )
 
 
-def _notes(dumps: Sequence[Dump], groups: Sequence[Any], without: frozenset[int]) -> Iterator[str]:
+def _notes(
+    dumps: Sequence[Dump], groups: Sequence[Any], without: frozenset[int], clocks: ClockBounds | None
+) -> Iterator[str]:
     """Yield what the dumps cannot show."""
     if without:
         yield f"{ranks_text(without)} left no dump"
@@ -248,3 +254,4 @@ def _notes(dumps: Sequence[Dump], groups: Sequence[Any], without: frozenset[int]
     entries = sum(len(dump.entries) for dump in dumps)
     counted = plural(entries, "entry", "entries")
     yield f"{plural(len(dumps), 'dump')} of {counted}; times are those of the hosts' clocks"
+    yield from clocks.notes() if clocks is not None else ()

@@ -196,10 +196,15 @@ class Comparison(Struct, frozen=True, eq=False):
 def compare(a: RunDirectory, b: RunDirectory) -> Comparison:
     """Compare the second run with the first."""
     of_runs = operations(a, beside=b), operations(b, beside=a)
+    # Collectives with recorded times have no group: such a run is compared without groups.
+    has_groups = all(any(o.group for o in ops) for ops in of_runs)
     by_operation = [
-        _totals(((o.kind, o.name, o.group or ""), o.total_ns, o.count) for o in ops) for ops in of_runs
+        _totals(((o.kind, o.name, (has_groups and o.group) or ""), o.total_ns, o.count) for o in ops)
+        for ops in of_runs
     ]
-    by_group = [_totals(((o.group,), o.total_ns, o.count) for o in ops if o.group) for ops in of_runs]
+    by_group = [
+        _totals(((o.group,), o.total_ns, o.count) for o in ops if o.group and has_groups) for ops in of_runs
+    ]
     phases = phase_totals(a), phase_totals(b)
     by_dimension = [
         _totals(((total.called,), total.running_ns, total.count) for total in totals)
