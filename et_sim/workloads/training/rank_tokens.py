@@ -11,7 +11,8 @@ from et_sim.workloads.models.model import Experts, Model
 from et_sim.workloads.training.exchanges import Routed, Spread, counted
 from et_sim.workloads.training.expert_loads import tokens_of_experts
 from et_sim.workloads.training.expert_plan import EXPERT_RAIL
-from et_sim.workloads.training.plan import AS_VALUES, Plan
+from et_sim.workloads.training.plan import Plan
+from et_sim.workloads.training.plan_options import AS_VALUES
 from et_sim.workloads.training.routing import odds_of, shares_met, tokens_met
 
 ROWS_OF_CAST = {"fp8": 16, "fp4": 32}  # rows of products with cast operands are padded to a multiple
