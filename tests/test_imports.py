@@ -121,6 +121,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "glossary": set(),
     "explain": {"glossary", "machine", "reference_page", "reference_texts", "tables", "views.summary.parts"},
+    "entry": set(),  # imports the command line by its name, after it handles Ctrl-C
     "cli": {
         "api",
         "calibrate",

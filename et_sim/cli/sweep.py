@@ -89,6 +89,10 @@ def evaluate(
 
     if options.dask is not None and options.workers is not None:
         raise UsageError("--dask and --workers cannot be combined", remedy="leave one of them out")
+    if options.dask is not None:
+        from et_sim.sweeps.cluster import check_cluster
+
+        check_cluster(options.dask)
     model = as_named(options.network_model)
     if model is not None:
         model_named(model)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import Argument, Command
-from et_sim.cli.validate_serving import is_serving_file, validate
+from et_sim.cli.validate_serving import is_serving_file, status_of, validate
 
 if TYPE_CHECKING:
     from et_sim.validation.predictions import Prediction
@@ -69,7 +69,7 @@ def run(options: Options) -> int:
         print(f' "errors": {json.dumps(_errors(all_predictions))}}}')
     else:
         print("\n".join(_text(all_predictions)))
-    return 0
+    return status_of(prediction.predicted_us is not None for prediction in all_predictions)
 
 
 def _rows(options: Options) -> list[Row]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,15 @@ def validate(path: Path, machine: str | None, *, as_json: bool) -> int:
         print(f' "errors": {json.dumps(errors(found))}}}')
     else:
         print("\n".join(_text(found)))
-    return 0
+    return status_of(prediction.found is not None for prediction in found)
+
+
+def status_of(predicted: Iterable[bool]) -> int:
+    """Return 0 if a row was predicted; otherwise print that none was, and return 1."""
+    if any(predicted):
+        return 0
+    print("et-sim: error: no row is predicted (the reason of each row is above)", file=sys.stderr)
+    return 1
 
 
 def _printed(predictions: Iterator[ServingPrediction], count: int) -> Iterator[ServingPrediction]:

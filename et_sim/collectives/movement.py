@@ -79,15 +79,6 @@ class Movement(Struct, frozen=True):
             return range(member, self.pieces, self.members)
         return range(self.pieces)
 
-    def contributors(self, piece: int) -> range:
-        """Return the members whose contributions make up a piece at the end."""
-        if self.operation in REDUCED:
-            return range(self.members)
-        if self.operation in ROOT_BEGINS:
-            return range(self.root, self.root + 1)
-        origin = piece // self.members if self.operation is PhaseOperation.ALL_TO_ALL else piece
-        return range(origin, origin + 1)
-
     @property
     def reducing_steps(self) -> int:
         """Return the number of steps that add their pieces; these come first."""

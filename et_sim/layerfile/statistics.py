@@ -86,11 +86,6 @@ class LayerTable(Struct, frozen=True, eq=False):
     finish_ns: int
     pass_end_ns: IntColumn  # when each pass had done all but its last tick
 
-    @property
-    def total_compute_ns(self) -> int:
-        """Return the time of all computation."""
-        return int(self.compute_ns.sum())
-
 
 def layer_table(program: LayerProgram, start_ns: IntColumn, end_ns: IntColumn) -> LayerTable:
     """Return the table of a run in which row r of the trace began at start_ns[r] and ended at end_ns[r]."""

@@ -8,8 +8,9 @@ import numpy as np
 
 from et_sim.basics.errors import InputError
 from et_sim.basics.units import LONGEST_NS
-from et_sim.documents.keys import Section, Slot, ValueKind
-from et_sim.documents.kinds import TIME
+from et_sim.documents.keys import Section, Slot, ValueKind, key
+from et_sim.documents.kinds import TIME, count, number
+from et_sim.machine.failure_effects import LEAST_SHARE
 
 NS_PER_HOUR = 3_600_000_000_000
 
@@ -30,6 +31,25 @@ def _with_unit(slot: Slot, value: Any) -> float:
 PLACE = ValueKind("place", lambda _: "a name, a pattern or a number", _place)
 NUMBERS = ValueKind("numbers", lambda _: "a number, or ranges such as 0-3,6", _place)
 MOMENT = ValueKind("time with its unit", lambda _: "a time with its unit, such as 2s or 10ms", _with_unit)
+
+AT = key(MOMENT, "When it fails, from the start of the run.", None, name="at")
+RATE = number(
+    "Failures per hour of each part, in place of `at`: the time of the first is drawn.",
+    None,
+    unit="1/h",
+    above_minimum=True,
+)
+SEED = count("Another seed draws other times for `rate`.", 0)
+
+
+def length(meaning: str) -> Any:
+    """Return the key of the time from the failure to its end."""
+    return key(MOMENT, f"{meaning} Without the key: to the end of the run.", None, name="for")
+
+
+def share_left(meaning: str) -> Any:
+    """Return the key of the share of its speed that a part keeps."""
+    return number(meaning, None, minimum=LEAST_SHARE, below=1)
 
 
 def first_failure(rate: float, seed: int, part: str) -> float:

@@ -16,9 +16,19 @@ from msgspec.structs import replace
 
 from et_sim.basics.patterns import fits_pattern
 from et_sim.documents.keys import Key, Remarks, Section, Slot, inner_section, key, keys_of, read
-from et_sim.documents.kinds import OBJECT, OBJECTS, count, number
-from et_sim.machine.failure_effects import LEAST_SHARE, check_recovery, check_shares
-from et_sim.machine.failure_times import MOMENT, PLACE, check_times, first_failure, no_repair
+from et_sim.documents.kinds import OBJECT, OBJECTS, count
+from et_sim.machine.failure_effects import check_recovery, check_shares
+from et_sim.machine.failure_times import (
+    AT,
+    PLACE,
+    RATE,
+    SEED,
+    check_times,
+    first_failure,
+    length,
+    no_repair,
+    share_left,
+)
 from et_sim.machine.graph import KINDS, NIC, NPU, SWITCH, Graph
 from et_sim.machine.networks import (
     AT_SWITCH,
@@ -56,23 +66,11 @@ class FailureKeys(Struct, frozen=True):
     dimension: int | None = count("The dimension of the link or port; only without a graph.", None)
     source: int | None = key(LINK_END, "Start of the link; only without a graph.", None, name="from")
     target: int | None = key(LINK_END, "End of the link; only without a graph.", None, name="to")
-    at_ns: float | None = key(MOMENT, "When it fails, from the start of the run.", None, name="at")
-    rate: float | None = number(
-        "Failures per hour of each part, in place of `at`: the time of the first is drawn.",
-        None,
-        unit="1/h",
-        above_minimum=True,
-    )
-    seed: int = count("Another seed draws other times for `rate`.", 0)
-    for_ns: float | None = key(
-        MOMENT, "Its length. Without the key: to the end of the run.", None, name="for"
-    )
-    slower: float | None = number(
-        "The share of the bandwidth that is left. Without the key, it is dead.",
-        None,
-        minimum=LEAST_SHARE,
-        below=1,
-    )
+    at_ns: float | None = AT
+    rate: float | None = RATE
+    seed: int = SEED
+    for_ns: float | None = length("Its length.")
+    slower: float | None = share_left("The share of the bandwidth that is left. Without the key, it is dead.")
 
 
 FAILURES_KEY = Key(

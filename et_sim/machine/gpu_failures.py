@@ -14,9 +14,18 @@ from msgspec.structs import replace
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import parse_ranks
 from et_sim.documents.keys import Section, key
-from et_sim.documents.kinds import count, number
-from et_sim.machine.failure_effects import LEAST_SHARE, check_shares
-from et_sim.machine.failure_times import MOMENT, NUMBERS, check_times, first_failure, no_repair
+from et_sim.machine.failure_effects import check_shares
+from et_sim.machine.failure_times import (
+    AT,
+    NUMBERS,
+    RATE,
+    SEED,
+    check_times,
+    first_failure,
+    length,
+    no_repair,
+    share_left,
+)
 from et_sim.machine.failures import links_of_ranks
 from et_sim.machine.networks import Failure, GraphFabric, Network
 
@@ -29,22 +38,12 @@ class GpuFailure(Struct, frozen=True):
     section: Section
     gpu: str | None = key(NUMBERS, "GPUs, by their ranks.", None)
     node: str | None = key(NUMBERS, "Nodes, by their numbers: all GPUs of a line of dimension 0.", None)
-    at_ns: float | None = key(MOMENT, "When it fails, from the start of the run.", None, name="at")
-    rate: float | None = number(
-        "Failures per hour of each GPU or node, in place of `at`: the time of the first is drawn.",
-        None,
-        unit="1/h",
-        above_minimum=True,
-    )
-    seed: int = count("Another seed draws other times for `rate`.", 0)
-    for_ns: float | None = key(
-        MOMENT, "The length of a slowdown. Without the key: to the end of the run.", None, name="for"
-    )
-    slower: float | None = number(
-        "The share of their speed at which kernels go on. Without the key, the GPU is dead.",
-        None,
-        minimum=LEAST_SHARE,
-        below=1,
+    at_ns: float | None = AT
+    rate: float | None = RATE
+    seed: int = SEED
+    for_ns: float | None = length("The length of a slowdown.")
+    slower: float | None = share_left(
+        "The share of their speed at which kernels go on. Without the key, the GPU is dead."
     )
 
 

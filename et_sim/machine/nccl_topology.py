@@ -31,7 +31,6 @@ ASSUMED_PCI = 8.0, 16  # GT/s and lanes where the file has none, as NCCL assumes
 TRANSFERS = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?) ?GT/s")
 OLD_CODING = 5.0  # up to this many GT/s, 8 of 10 bits are data; above, 128 of 130
 NVSWITCH, TO_CPU, TO_GPU = "0x068000", "0x068001", "0x03"
-MOST_HOSTS = 4096
 
 
 class _Host(Struct):

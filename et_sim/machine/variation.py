@@ -56,9 +56,6 @@ class SharedBy(StrEnum):
     MACHINE = "machine"
 
 
-WITH_SPREAD = (Family.NORMAL, Family.LOG_NORMAL, Family.GAMMA)
-
-
 def _factors(slot: Slot, value: Any) -> tuple[float, ...]:
     if not isinstance(value, list) or not value:
         raise slot.refusal(value)

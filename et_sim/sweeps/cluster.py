@@ -141,6 +141,12 @@ def about_program() -> tuple[str, str]:
     return __version__, program_digest()
 
 
+def check_cluster(where: str) -> None:
+    """Refuse a cluster that no point could be sent to."""
+    with _connected(where) as client:
+        _check_versions(client)
+
+
 def _check_versions(client: Any) -> None:
     """Refuse a cluster without workers, or with workers that run another program."""
     try:

@@ -34,6 +34,7 @@ from et_sim.timeline.network_load import bottleneck
 if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
     from et_sim.run.result import Result
+    from et_sim.run.simulation import Watcher
 
 
 COMPLETE, REFUSED, OUT_OF_MEMORY = "complete", "refused", "out of memory"
@@ -63,8 +64,8 @@ class PointTask(Struct, frozen=True):
 class Evaluator:
     """An evaluator of points of one design space; it keeps inputs that neighbours share."""
 
-    def __init__(self, space: Space) -> None:
-        self._space = space
+    def __init__(self, space: Space, watch: Watcher | None = None) -> None:
+        self._space, self._watch = space, watch
         self._workshop = Workshop(space.folder)
         self._files = space.files()
         self.planner = KeptPlans()
@@ -81,12 +82,17 @@ class Evaluator:
                 remedy="sweep again; on a cluster, every worker needs them under the same paths",
             )
         return self.planner.guarded(
-            lambda planner: evaluate(inputs, self._workshop, task.save, planner=planner)
+            lambda planner: evaluate(inputs, self._workshop, task.save, planner=planner, watch=self._watch)
         )
 
 
 def evaluate(
-    inputs: Inputs, workshop: Workshop, save: str | None = None, *, planner: Planner | None = None
+    inputs: Inputs,
+    workshop: Workshop,
+    save: str | None = None,
+    *,
+    planner: Planner | None = None,
+    watch: Watcher | None = None,
 ) -> dict[str, Any]:
     """Return the figures of a row as JSON values; a point that cannot be simulated has a row with the reason.
 
@@ -103,7 +109,7 @@ def evaluate(
                 )
             return _evaluate_serving(inputs, workshop, options, save)
         workload = workshop.workload(inputs)
-        result = execute(workload, options, planner=planner)
+        result = execute(workload, options, watch=watch, planner=planner)
         row = figures(result)
         if inputs.long_job is not None and result.is_complete:
             recipe = None if isinstance(inputs.workload, GivenWorkload) else inputs.recipe
@@ -223,9 +229,9 @@ def attempt(evaluator: Evaluator, task: PointTask) -> Done:
     return Finished(task.digest, row, round(time.perf_counter() - begin, 6))
 
 
-def begin(space: Space) -> Callable[[PointTask], Done]:
-    """Return the function by which a worker process evaluates tasks."""
-    return partial(attempt, Evaluator(space))
+def begin(space: Space, watch: Watcher | None = None) -> Callable[[PointTask], Done]:
+    """Return the function by which a worker process evaluates tasks; `watch` receives their progress."""
+    return partial(attempt, Evaluator(space, watch))
 
 
 class OtherProcesses(Struct, frozen=True):
@@ -258,13 +264,14 @@ def _done(task: PointTask, result: Done | EtSimError) -> Done:
 
 
 class InProcess(Struct, frozen=True):
-    """A runner in this process: one point after the other."""
+    """A runner in this process: one point after the other, with the progress of each."""
 
     space: Space
+    watch: Watcher | None = None
 
     def run(self, tasks: Sequence[PointTask]) -> Iterator[Sequence[Done]]:
         """Yield each result by itself."""
-        do = begin(self.space)
+        do = begin(self.space, self.watch)
         for task in tasks:
             yield [do(task)]
 

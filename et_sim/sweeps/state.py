@@ -21,7 +21,8 @@ from msgspec.structs import asdict, replace
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.files import exists
 from et_sim.basics.terminal import Estimate, Status, StatusLine
-from et_sim.basics.units import parse_ranks
+from et_sim.basics.units import format_ns, parse_ranks
+from et_sim.run.simulation import NoWatcher, Watcher
 from et_sim.sweeps.axes import SweepAxis
 from et_sim.sweeps.axes import Values as OfAxes
 from et_sim.sweeps.digests import digest_of
@@ -271,8 +272,8 @@ SECONDS_BETWEEN_UPDATES = 0.5
 SECONDS_BETWEEN_LINES = 10.0
 
 
-class SweepWatcher(Protocol):
-    """Receives the progress of a sweep."""
+class SweepWatcher(Watcher, Protocol):
+    """Receives the progress of a sweep, and of a point that runs in this process."""
 
     def begin(self, stage: str, total: int) -> None:
         """Begin a stage with so many points."""
@@ -284,7 +285,7 @@ class SweepWatcher(Protocol):
         """Correct the number of points of the stage, and show a text about the results so far."""
 
 
-class NoSweepWatcher:
+class NoSweepWatcher(NoWatcher):
     """A watcher that ignores progress."""
 
     def begin(self, stage: str, total: int) -> None: ...
@@ -297,6 +298,7 @@ class SweepProgress:
 
     def __init__(self) -> None:
         self._stage, self._total, self._done, self._failed, self._text = "", 0, 0, 0, ""
+        self._within, self._at = 0.0, ""  # of the point that runs in this process
         self._begin = time.monotonic()
         self._estimate = Estimate()
         self._line = StatusLine()
@@ -312,6 +314,7 @@ class SweepProgress:
         """Count more points."""
         self._done += done
         self._failed += failed
+        self._within, self._at = 0.0, ""
         self._estimate.add(self._done / max(self._total, 1), time.monotonic())
 
     def expect(self, total: int, text: str) -> None:
@@ -320,6 +323,15 @@ class SweepProgress:
             self._estimate.scale(self._total / max(total, 1))
         self._total, self._text = total, text
 
+    def stage(self, name: str) -> None:
+        """Begin a stage of a point."""
+        self._within, self._at = 0.0, name
+
+    def report(self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, noun: str, /) -> None:  # noqa: ARG002
+        """Show how much of a point is simulated."""
+        self._within = min((done + nodes) / max(expected + all_nodes, 1), 1.0)
+        self._at = f"simulated {format_ns(now_ns)}"
+
     def _keep_showing(self) -> None:
         pause = SILENT_SECONDS
         while not self._finished.wait(pause):
@@ -327,9 +339,11 @@ class SweepProgress:
             pause = SECONDS_BETWEEN_UPDATES if self._line.is_live else SECONDS_BETWEEN_LINES
 
     def _status(self, now: float) -> Status:
-        share, left, elapsed = self._done / max(self._total, 1), self._estimate.left(now), now - self._begin
+        share = (self._done + self._within) / max(self._total, 1)
+        left, elapsed = self._estimate.left(now), now - self._begin
         failed = f", {self._failed:,} of them not complete" if self._failed else ""
         detail = f"{self._done:,} of {self._total:,} points{failed}"
+        detail += f", now {self._within:.0%} of the next: {self._at}" if self._at else ""
         detail += f"; {self._text}" if self._text else ""
         ending = "" if left is None else f", about {left:.0f} s left"
         plain = f"et-sim: {elapsed:.0f} s · {self._stage} · {share:.0%} · {detail}{ending}"

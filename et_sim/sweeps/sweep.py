@@ -65,7 +65,7 @@ def carry_out(
     if plan.goal is not None:
         _refuse_other_base(plan, folder)
     goal = None if plan.goal else _goal_of_folder(plan, folder)
-    with runners(plan.space, workers, dask) as (runner, local), Journal(folder) as journal:
+    with runners(plan.space, workers, dask, watch) as (runner, local), Journal(folder) as journal:
         before = set(journal.finished)
         if plan.goal is None:
             state, findings = State(plan, journal, folder), None
@@ -145,9 +145,11 @@ def _found(state: State, goal: Goal | None) -> dict[str, Any] | None:
 
 
 @contextmanager
-def runners(space: Space, workers: int | None, dask: str | None) -> Iterator[tuple[Runner, Runner]]:
+def runners(
+    space: Space, workers: int | None, dask: str | None, watch: SweepWatcher | None = None
+) -> Iterator[tuple[Runner, Runner]]:
     """Yield the runner of points, and a runner on this machine."""
-    local = _local(space, usual_workers() if workers is None else workers)
+    local = _local(space, usual_workers() if workers is None else workers, watch)
     chosen = local if dask is None else _cluster(space, dask)
     try:
         yield chosen, local
@@ -156,10 +158,10 @@ def runners(space: Space, workers: int | None, dask: str | None) -> Iterator[tup
         local.close()
 
 
-def _local(space: Space, workers: int) -> Runner:
+def _local(space: Space, workers: int, watch: SweepWatcher | None) -> Runner:
     if workers < 1:
         raise UsageError(f"--workers is {workers}", remedy="give 1 or more")
-    return InProcess(space) if workers == 1 else OtherProcesses.of(space, workers)
+    return InProcess(space, watch) if workers == 1 else OtherProcesses.of(space, workers)
 
 
 def _cluster(space: Space, where: str) -> Runner:

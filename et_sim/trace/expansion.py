@@ -7,23 +7,15 @@ without all traces in memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from msgspec import structs
 from msgspec.structs import replace
 
 from et_sim.basics.errors import TraceError
 from et_sim.trace.columns import NodeKind, RowColumn, Trace
 from et_sim.trace.group_attributes import read_process_groups
 from et_sim.trace.workload import Workload
-
-
-class Expanded(NamedTuple):
-    """A workload without distances and rules, and the groups that its groups file must list."""
-
-    workload: Workload
-    groups: Mapping[str, Sequence[int]]
 
 
 class Expansion:
@@ -95,29 +87,6 @@ class Expansion:
                 remedy="correct the rule or the node's pg_name, or give the rank another template",
             )
         return str(self._first_number[name] + rule.index(rank))
-
-
-def expanded(workload: Workload) -> Expanded:
-    """Return the whole workload without distances and rules; ranks with equal traces share one."""
-    expansion = Expansion(workload)
-    if not expansion.is_needed:
-        return Expanded(workload, {})
-    number_of: dict[tuple[int, ...], int] = {}
-    traces: list[Trace] = []
-    of_rank = np.empty(workload.ranks, np.int32)
-    for rank in range(workload.ranks):
-        number = number_of.setdefault(expansion.variant(rank), len(traces))
-        if number == len(traces):
-            traces.append(expansion.trace(rank))
-        of_rank[rank] = number
-    whole = structs.replace(
-        workload,
-        templates=tuple(traces),
-        template_of_rank=of_rank,
-        relative_peers=(),
-        group_rules={},
-    )
-    return Expanded(whole, expansion.groups)
 
 
 def peer_rows(trace: Trace) -> RowColumn:

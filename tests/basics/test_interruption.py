@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,22 @@ from converters.commands import show
 from et_sim.basics.command_line import interruptible
 from et_sim.sweeps.evaluate import Evaluator
 
+REPOSITORY = Path(__file__).resolve().parents[2]
+# A program whose import of a module is interrupted.
+INTERRUPTED = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class Pressed:
+    def find_spec(self, name, *_):
+        if name == {imported!r}:
+            signal.raise_signal(signal.SIGINT)
+
+from {module} import main
+sys.meta_path.insert(0, Pressed())
+sys.argv = [{program!r}, "--help"]
+sys.exit(main())
+"""
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
@@ -174,3 +193,23 @@ def test_without_timers_ctrl_c_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delattr(signal, "SIGALRM")
     with interruptible():
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("program", ["et-sim", "et-convert", "et-record"])
+@pytest.mark.parametrize("imported", ["{package}.cli", "et_sim.basics.declared_options"])
+def test_ctrl_c_ends_a_program_that_imports_its_commands(program: str, imported: str) -> None:
+    scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts[program].partition(":")
+    assert function == "main"
+    name = imported.format(package=module.partition(".")[0])
+    text = INTERRUPTED.format(imported=name, module=module, program=program)
+    done = subprocess.run([sys.executable, "-c", text], cwd=REPOSITORY, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", f"{program}: interrupted\n")
+
+
+def test_a_program_that_ignores_ctrl_c_still_ignores_it_when_it_starts() -> None:
+    text = INTERRUPTED.format(imported="et_sim.cli", module="et_sim.entry", program="et-sim")
+    text = text.replace("signal.default_int_handler", "signal.SIG_IGN")
+    done = subprocess.run([sys.executable, "-c", text], cwd=REPOSITORY, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "usage: et-sim" in done.stdout

@@ -49,8 +49,8 @@ def write(folder: Path, *tables: Any) -> str:
     return str(path)
 
 
-def validated(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    assert main(["validate", *arguments, "--json"]) == 0
+def validated(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> Any:
+    assert main(["validate", *arguments, "--json"]) == status
     return json.loads(capsys.readouterr().out)
 
 
@@ -139,7 +139,7 @@ def test_a_defect_in_one_row_does_not_end_the_run(
         raise ZeroDivisionError("of a model")
 
     monkeypatch.setattr("et_sim.validation.predictions.simulate", broken)
-    rows = validated(capsys, write(tmp_path, COLLECTIVES))["rows"]
+    rows = validated(capsys, write(tmp_path, COLLECTIVES), status=1)["rows"]
     assert [row["how"] for row in rows] == ["a defect of et-sim: ZeroDivisionError: of a model"] * 2
 
 
@@ -249,7 +249,8 @@ def test_rows_without_a_time_are_counted(tmp_path: Path, capsys: pytest.CaptureF
         "not predicted: 2 rows, the first, peaks row 1: table peaks has no time of an iteration"
         in capsys.readouterr().out
     )
-    assert [row["measured_us"] for row in validated(capsys, write(tmp_path, memory))["rows"]] == [None, None]
+    rows = validated(capsys, write(tmp_path, memory), status=1)["rows"]
+    assert [row["measured_us"] for row in rows] == [None, None]
 
 
 def test_plans_of_tables_match_their_columns() -> None:
@@ -293,8 +294,10 @@ def test_a_host_takes_its_time_for_every_kernel(tmp_path: Path, capsys: pytest.C
     )
     assert plain < 20_000
     assert slow > 100_000  # more than a hundred kernels
-    assert main(["validate", path, "--host-time", "soon"]) == 0
-    assert "not predicted: 1 row, " in (out := capsys.readouterr().out)
+    assert main(["validate", path, "--host-time", "soon"]) == 1
+    out, err = capsys.readouterr()
+    assert "not predicted: 1 row, " in out
+    assert NONE_PREDICTED in err
     assert 'key "host-time" is "soon"' in out
 
 
@@ -397,6 +400,7 @@ def test_a_row_or_table_that_cannot_be_read_is_counted_and_others_go_on(
         read_rows(Path(path))
 
 
+NONE_PREDICTED = "et-sim: error: no row is predicted (the reason of each row is above)"
 WRONG: tuple[Any, ...] = (True, 0, -1, 1.5, "x", [], [1], {}, {"a": 1}, None)
 
 
@@ -416,9 +420,11 @@ def test_a_value_of_any_kind_in_any_place_never_ends_the_run(
         rows = ([*first[:place], value, *first[place + 1 :]] for value in WRONG)
         spoiled += [{**table, "rows": [row]} for row in rows]
     for each in spoiled:
-        status = main(["validate", write(tmp_path, each)])
-        errors = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
-        assert (status, errors) == (0, []), each
+        status = main(["validate", write(tmp_path, each), "--json"])
+        printed = capsys.readouterr()
+        is_predicted = any(row["predicted_us"] is not None for row in json.loads(printed.out)["rows"])
+        errors = [line for line in printed.err.splitlines() if "error" in line]
+        assert (status, errors) == ((0, []) if is_predicted else (1, [NONE_PREDICTED])), each
 
 
 def test_all_shipped_measurements_are_read() -> None:

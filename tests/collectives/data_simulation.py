@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import random
 
-from et_sim.collectives.movement import MessagePieces, Movement
+from et_sim.collectives.movement import REDUCED, ROOT_BEGINS, MessagePieces, Movement
+from et_sim.collectives.program import PhaseOperation
 from et_sim.collectives.schedule import DOWN, UP, Schedule
 
 Pieces = dict[int, frozenset[int]]
@@ -83,8 +84,18 @@ def move(schedule: Schedule, moved: Movement, seed: int, *, is_tree: bool = Fals
     return [member.pieces for member in members]
 
 
+def contributors(moved: Movement, piece: int) -> range:
+    """Return the members whose contributions make up a piece at the end."""
+    if moved.operation in REDUCED:
+        return range(moved.members)
+    if moved.operation in ROOT_BEGINS:
+        return range(moved.root, moved.root + 1)
+    origin = piece // moved.members if moved.operation is PhaseOperation.ALL_TO_ALL else piece
+    return range(origin, origin + 1)
+
+
 def assert_promise_kept(ended: list[Pieces], moved: Movement) -> None:
     """Check that every member has all contributions to the pieces that the collective gives it."""
     for position, pieces in enumerate(ended):
         for piece in moved.after(position):
-            assert pieces.get(piece) == frozenset(moved.contributors(piece)), (position, piece)
+            assert pieces.get(piece) == frozenset(contributors(moved, piece)), (position, piece)

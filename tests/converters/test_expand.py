@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from expanded_workloads import expanded
 from trace_oracle import assert_same_trace
 
 from converters import files
 from converters.cli import main
 from converters.records import frame, parse, split
 from et_sim.trace import GroupRule, TraceBuilder, Workload, read_trace, read_workload, write_manifest
-from et_sim.trace.expansion import expanded
 
 
 def job(ranks: int = 8) -> Workload:

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from expanded_workloads import expanded
 from trace_oracle import assert_same_trace
 
 from converters.cli import main
 from et_sim.layerfile import layer_workload, parse_layer_file
 from et_sim.trace import GroupRule, read_manifest, read_workload
-from et_sim.trace.expansion import expanded
 
 ROWS = "\n".join(f"l{k} -1 10{k} ALLGATHER 1024 200 ALLREDUCE 2048 300 ALLREDUCE 4096 5" for k in range(3))
 DATA, GPT = f"DATA\n3\n{ROWS}\n", f"HYBRID_TRANSFORMER group: 4\n3\n{ROWS}\n"

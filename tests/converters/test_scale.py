@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from expanded_workloads import expanded
 from hypothesis import given
 from hypothesis import strategies as st
 from training_jobs import transformer
@@ -27,7 +28,6 @@ from et_sim.trace import (
     write_workload,
 )
 from et_sim.trace.columns import NodeKind
-from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import find_problems
 
 SYSTEM = {

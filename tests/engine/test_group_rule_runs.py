@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from expanded_workloads import expanded
 from group_axes import group_rules
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,6 @@ from et_sim.api import run
 from et_sim.basics.errors import TraceError
 from et_sim.run.result import Result
 from et_sim.trace import GroupRule, TraceBuilder, Workload
-from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import find_problems
 
 pytestmark = pytest.mark.usefixtures("warm_engine")

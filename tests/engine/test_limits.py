@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from machines import network, simulate, system
+from machines import network, of_all_ranks, simulate, system
 
 from et_sim.basics.errors import EtSimError, InputError, MachineError, TraceError
-from et_sim.trace import TraceBuilder
+from et_sim.machine import read_machine
+from et_sim.plan import build_plan
+from et_sim.plan.records import REQUEST_BYTES
+from et_sim.trace import TraceBuilder, Workload
 
 RING = network(["Ring"], [4])
+REDUCING = network(["Switch"], [4]) | {"in-network": [{"dimension": 0}]}
+MIB = 1 << 20
 
 
 def single_node(**node: Any) -> list[TraceBuilder]:
@@ -75,3 +80,37 @@ def test_collectives_of_impossible_size_are_refused() -> None:
     builder.collective("all_gather", 2**53)  # what a rank has then counts, too
     with pytest.raises(MachineError, match=f"would hold {2**54} bytes per rank"):
         simulate([builder] * 2, network(["Ring"], [2]))
+
+
+def largest_message(
+    builders: list[TraceBuilder], described: dict[str, Any], algorithm: str, splits: int
+) -> int:
+    on = system(algorithm, **{"preferred-dataset-splits": splits})
+    machine = read_machine(system=on, network=described)
+    return build_plan(Workload.of([builder.build() for builder in builders]), machine).largest_message
+
+
+@pytest.mark.parametrize(
+    ("kind", "described", "algorithm", "expected"),
+    [
+        ("all_reduce", RING, "ring", MIB),  # a quarter of the bytes
+        ("reduce_scatter", RING, "ring", MIB),
+        ("all_gather", RING, "ring", 4 * MIB),  # the part of a rank
+        ("all_reduce", REDUCING, "inNetwork", 4 * MIB),
+        ("all_gather", REDUCING, "inNetwork", 16 * MIB),  # the switch sends the parts of all ranks
+    ],
+)
+@pytest.mark.parametrize("splits", [1, 4])
+def test_the_largest_message_of_a_collective_is_that_of_its_algorithm(
+    kind: str, described: dict[str, Any], algorithm: str, expected: int, splits: int
+) -> None:
+    builders = of_all_ranks(4, kind, 4 * MIB)
+    assert largest_message(builders, described, algorithm, splits) == expected // splits
+
+
+@pytest.mark.parametrize("size", [0, REQUEST_BYTES, REQUEST_BYTES + 1, MIB])
+def test_the_largest_message_between_two_ranks_is_theirs_or_a_request(size: int) -> None:
+    builders = [TraceBuilder() for _ in range(4)]
+    builders[0].send(1, size)
+    builders[1].receive(0, size)
+    assert largest_message(builders, RING, "ring", 1) == max(size, REQUEST_BYTES)

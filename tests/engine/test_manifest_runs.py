@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from expanded_workloads import expanded
 from machines import network, system
 from training_jobs import transformer
 
 from et_sim.api import run
 from et_sim.trace import GroupRule, TraceBuilder, Workload, write_manifest, write_workload
-from et_sim.trace.expansion import expanded
 from et_sim.trace.files import groups_path
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 

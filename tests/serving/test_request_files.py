@@ -17,6 +17,7 @@ from et_sim.serving.clients import Client, read_traffic
 from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.reading import read_requests
 from et_sim.serving.requests import Request
+from et_sim.serving.rules import is_drawn
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
@@ -123,6 +124,23 @@ def test_constant_arrivals_have_equal_distances() -> None:
     assert [request.arrival_ns for request in read_requests("gamma:8,0,5,20,30")] == [
         request.arrival_ns for request in result
     ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("poisson:8,5,20,30", True),
+        ("gamma:8,2.5,5,20,30", True),
+        ("gamma:8,0,5,20,30", False),  # without variation, arrivals are constant
+        ("constant:8,5,20,30", False),
+        ("sessions:2,100,5,512,200,10", True),
+        ("closed:96,8", False),
+        ("requests.csv", False),
+        ("C:requests.csv", False),
+    ],
+)
+def test_only_rules_with_variation_draw_arrivals(rule: str, expected: bool) -> None:
+    assert is_drawn(rule) is expected
 
 
 def test_gamma_arrivals_have_their_rate_and_their_variation() -> None:

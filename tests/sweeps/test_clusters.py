@@ -14,6 +14,7 @@ import pytest
 from small_sweeps import TEXT, table_of, write
 
 from et_sim.basics.errors import UsageError
+from et_sim.cli import main
 from et_sim.sweeps import cluster
 from et_sim.sweeps.evaluate import PointTask
 from et_sim.sweeps.state import plan_sweep
@@ -112,6 +113,29 @@ def test_a_scheduler_that_is_not_there_is_one_sentence(
         carry_out(plan, tmp_path / "out", dask=where)
     assert "\n" not in str(refusal.value)
     assert where in str(refusal.value)
+
+
+@pytest.mark.parametrize("command", ["sweep", "search"])
+@pytest.mark.parametrize("where", ["nowhere", "tcp://127.0.0.1:1"])
+def test_a_scheduler_that_is_not_there_is_refused_before_points_are_planned(
+    command: str,
+    where: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def planned(*_: Any, **__: Any) -> Any:
+        raise AssertionError("points were planned")
+
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("et_sim.sweeps.state.plan_sweep", planned)
+    out = tmp_path / "out"
+    assert main([command, str(write(tmp_path)), "--dask", where, "--out", str(out)]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("et-sim: error: ")
+    assert where in err
+    assert "planned" not in err
+    assert not out.exists()
 
 
 def test_few_tasks_are_spread_over_all_threads() -> None:

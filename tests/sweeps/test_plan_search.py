@@ -166,7 +166,7 @@ class _Reading(InProcess):
 def test_results_can_be_read_while_a_search_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Reading, "folder", tmp_path / "out")
     monkeypatch.setattr(_Reading, "seen", [])
-    monkeypatch.setattr(sweep, "_local", lambda space, _: _Reading(space))
+    monkeypatch.setattr(sweep, "_local", lambda space, *_: _Reading(space))
     description = _search(tmp_path, FEW)
     description["search"]["runners-up"] = 4
     report = _searched(description, tmp_path / "out")

@@ -227,7 +227,7 @@ def test_an_interrupted_search_ends_like_one_that_was_left_alone(
 ) -> None:
     pytest.importorskip("optuna")
     with monkeypatch.context() as patch:
-        patch.setattr(sweep, "_local", lambda space, _: _Ending(space))
+        patch.setattr(sweep, "_local", lambda space, *_: _Ending(space))
         with pytest.raises(KeyboardInterrupt):
             _searched(optuna(8), tmp_path / "out")
     assert (tmp_path / "out" / JOURNAL).read_bytes().count(b"\n") == 5

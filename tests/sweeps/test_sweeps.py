@@ -101,7 +101,7 @@ class _Other:
 def test_the_order_of_evaluation_changes_no_byte(
     seed: int, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep, "_local", lambda space, _: _Other(space, seed))
+    monkeypatch.setattr(sweep, "_local", lambda space, *_: _Other(space, seed))
     carry_out(plan_sweep(write(tmp_path)), tmp_path / "out")
     assert table_of(tmp_path / "out") == table_of(undisturbed)
 
@@ -111,7 +111,7 @@ def test_an_interrupted_sweep_leaves_a_table_and_goes_on(
 ) -> None:
     plan, out = plan_sweep(write(tmp_path)), tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(sweep, "_local", lambda space, _: _Other(space, 1, until=5))
+        patch.setattr(sweep, "_local", lambda space, *_: _Other(space, 1, until=5))
         with pytest.raises(KeyboardInterrupt):
             carry_out(plan, out)
     assert len(pa.ipc.open_file(out / "sweep.arrow").read_all()) == 5
@@ -357,7 +357,7 @@ def test_a_point_that_the_machine_lost_is_a_row_and_tried_again(
 ) -> None:
     plan, out = plan_sweep(write(tmp_path)), tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(sweep, "_local", lambda space, _: _Broken(space))
+        patch.setattr(sweep, "_local", lambda space, *_: _Broken(space))
         table = carry_out(plan, out).table
     assert table["status"].to_pylist() == ["failed", *["complete"] * 8]
     assert table["error"][0].as_py() == "for a reason of the machine"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from expanded_workloads import expanded
 from hypothesis import given
 from hypothesis import strategies as st
 from trace_oracle import assert_same_trace
 
 from et_sim.basics.errors import TraceError
 from et_sim.trace import GroupRule, TraceBuilder, Workload, read_workload, write_workload
-from et_sim.trace.expansion import expanded
 from et_sim.trace.group_attributes import process_group_text
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from expanded_workloads import expanded
 from hypothesis import given
 from hypothesis import strategies as st
 from training_jobs import transformer
 
 from et_sim.trace import GroupRule, Trace, TraceBuilder, Workload
-from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import CorrectionEffects, Problem, find_problems, message_cycles
 from et_sim.trace.preflight import interleaving as interleaving_module
 from et_sim.workloads.microbenchmarks import make_microbenchmark

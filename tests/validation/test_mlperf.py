@@ -117,7 +117,7 @@ def test_systems_are_rows_of_their_own(tmp_path: Path) -> None:
 
 
 def test_what_no_log_states_is_named_with_its_option(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["validate", str(LOGS)]) == 0
+    assert main(["validate", str(LOGS)]) == 1
     printed = capsys.readouterr().out
     assert "1.282 s a step (1.275 s to 1.289 s); the log does not state the plan (--plan" in printed
     assert "(--precision bf16)" in printed

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from expanded_workloads import expanded
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace import CollectiveKind, NodeKind, Workload, read_workload, write_workload
-from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import find_problems
 from et_sim.workloads.microbenchmarks import COLLECTIVES, KINDS, make_microbenchmark
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from expanded_workloads import expanded
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from machines import network, system
@@ -20,7 +21,6 @@ from et_sim.basics.errors import UsageError
 from et_sim.cli import main
 from et_sim.recipes.recipe import model_and_plan
 from et_sim.trace import CollectiveKind, GroupRule, NodeKind, Trace, Workload
-from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import find_problems
 from et_sim.workloads import Model, Plan, make_training, read_model
 from et_sim.workloads.training.blocks import QuerySight

@@ -18,7 +18,8 @@ from et_sim.workloads.models.model import Experts
 from et_sim.workloads.training.exchanges import Routed, Spread, legs_back, legs_there
 from et_sim.workloads.training.expert_plan import EXPERT_TENSOR
 from et_sim.workloads.training.parts import ModelPart, Shared, ToExperts, Transfer
-from et_sim.workloads.training.plan import AS_VALUES, EXPERT, Plan
+from et_sim.workloads.training.plan import EXPERT, Plan
+from et_sim.workloads.training.plan_options import AS_VALUES
 from et_sim.workloads.training.routing import shares_met
 
 

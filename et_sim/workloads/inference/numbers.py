@@ -19,7 +19,8 @@ from et_sim.trace import shapes
 from et_sim.workloads.kernels import Kernel, product
 from et_sim.workloads.models.formats import EXPERT_PRODUCTS, FORMATS, PRODUCT_NAMES, LayerFormats
 from et_sim.workloads.models.model import Model
-from et_sim.workloads.training.plan import AS_VALUES, Plan
+from et_sim.workloads.training.plan import Plan
+from et_sim.workloads.training.plan_options import AS_VALUES
 from et_sim.workloads.training.value_types import CACHE_BITS
 
 FEWEST_MULTIPLIED = 8  # bits that all devices with formats of few bits multiply in

@@ -26,7 +26,8 @@ from et_sim.workloads.rank import Rank
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.software.description import BEST, UNFUSED
 from et_sim.workloads.training.blocks import AttentionBlock, QuerySight, gathered_blocks, ring_blocks
-from et_sim.workloads.training.plan import ALL_GATHER, CONTEXT, RING, ZIGZAG, Plan
+from et_sim.workloads.training.plan import CONTEXT, Plan
+from et_sim.workloads.training.plan_options import ALL_GATHER, RING, ZIGZAG
 from et_sim.workloads.training.work import RankWork
 
 SUM_BYTES = 4  # size of an output while blocks are merged, and of the logarithm of a row's sum

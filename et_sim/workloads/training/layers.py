@@ -7,217 +7,32 @@ which is padded to a multiple. Experts are whole; each rank of the expert axis h
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil
 
-from msgspec import Struct, field
+from msgspec import field
 from msgspec.structs import replace
 
 from et_sim.workloads.exchange_names import ALL_TO_ALL
-from et_sim.workloads.kernels import MASK_BYTES, RMS_NORM, Kernel, norm, passing, stored_bytes, strided
-from et_sim.workloads.models.model import (
-    EXPERTS,
-    RECURRENCE,
-    Experts,
-    FeedForward,
-    LayerKind,
-    Model,
-    Recurrence,
-)
+from et_sim.workloads.kernels import MASK_BYTES, Kernel, norm, passing
+from et_sim.workloads.models.model import EXPERTS, RECURRENCE, Experts, FeedForward, LayerKind, Recurrence
 from et_sim.workloads.recurrence import SequenceChunks
-from et_sim.workloads.software.description import BothWays, KernelPass, Software, is_named
 from et_sim.workloads.training.attention import Core
-from et_sim.workloads.training.exchanges import Routed, Spread, counted, from_experts, shared_by, to_experts
-from et_sim.workloads.training.expert_loads import tokens_of_experts
-from et_sim.workloads.training.expert_plan import EXPERT_RAIL
-from et_sim.workloads.training.parts import (
-    Enter,
-    Leave,
-    LowRank,
-    ModelPart,
-    Passing,
-    Products,
-    WeightProduct,
-    overlapped,
-)
-from et_sim.workloads.training.plan import AS_VALUES, Plan
-from et_sim.workloads.training.routing import odds_of, shares_met, tokens_met
+from et_sim.workloads.training.exchanges import from_experts, shared_by, to_experts
+from et_sim.workloads.training.parts import Leave, LowRank, ModelPart, Passing, Products
+from et_sim.workloads.training.rank_tokens import ROWS_OF_CAST
+from et_sim.workloads.training.shared_parts import HEAD, ROUTER, SharedParts
 
 LOGIT_BYTES = 4  # size of the score of a word
 QUERIES_KEYS_VALUES = ("queries", "keys", "values")
-ROWS_OF_CAST = {"fp8": 16, "fp4": 32}  # rows of products with cast operands are padded to a multiple
-ROUTER, HEAD = "router", "head"
 
 
-class ModelLayers(Struct, frozen=True):
+class ModelLayers(SharedParts, frozen=True):
     """The layers of a model under a plan."""
 
-    model: Model
-    plan: Plan
-    place: int = 0  # position on the expert axis, if experts are uneven
     _known: dict[tuple[LayerKind, int], tuple[ModelPart, ...]] = field(default_factory=dict)
-    _tokens: dict[Experts, tuple[int, ...]] = field(default_factory=dict)  # tokens of each expert
-    # Tokens that go to each part of the experts.
-    _met: dict[tuple[Experts, int], Spread] = field(default_factory=dict)
 
     def at(self, place: int) -> ModelLayers:
         """Return the same layers on the rank at another place of the expert axis."""
         return ModelLayers(self.model, self.plan, place, _tokens=self._tokens, _met=self._met)
-
-    @property
-    def tokens(self) -> int:
-        """Return the tokens of a micro-batch on each rank of the context axis."""
-        return self.plan.batch * self.model.sequence // self.plan.context
-
-    @property
-    def kept_tokens(self) -> int:
-        """Return the tokens whose activations a rank keeps between the tensor-parallel parts."""
-        return self.tokens // (self.plan.tensor if self.plan.sequence_parallel else 1)
-
-    @property
-    def activation_bytes(self) -> int:
-        """Return the bytes that a layer passes to the next one, on all its tensor-parallel ranks together."""
-        return self.tokens * self.model.hidden * self.plan.value_bytes
-
-    @property
-    def has_dropout(self) -> bool:
-        """Return whether the model has dropout and the plan keeps it."""
-        return self.model.has_dropout and self.plan.dropout
-
-    @property
-    def vocabulary(self) -> int:
-        """Return the rows of the embedding on a rank."""
-        return -(-self.model.vocabulary // self.plan.tensor)
-
-    @property
-    def by(self) -> Software:
-        """Return the software that runs the layers."""
-        return self.plan.by
-
-    def _unfused(self, name: str, values: int, operations: int, ways: BothWays) -> Passing:
-        """Return the kernels of a part that the software does not fuse."""
-        size = self.plan.value_bytes
-
-        def kernels(way: KernelPass) -> Iterator[Kernel]:
-            for part in way.parts():
-                if part.strided:
-                    yield strided(f"{name} strided", values, part.strided, size, part.launches)
-                else:
-                    yield passing(name, values, part.bytes(size), operations, part.launches)
-
-        return Passing(tuple(kernels(ways.forward)), tuple(kernels(ways.backward)))
-
-    def _norm(self, name: str) -> Passing:
-        model, size = self.model, self.plan.value_bytes
-        has_shift = model.norm_vectors > 1
-        if self.by.element_wise.rms_norm and not has_shift:
-            values = self.kept_tokens * model.hidden
-            return self._unfused(name, values, RMS_NORM, self.by.element_wise.rms_norm)
-        forward, backward = norm(name, self.kept_tokens, model.hidden, size, has_shift=has_shift)
-        if self.plan.lora_rank:  # without the kernel of scale and shift, which reads inputs and gradients
-            operations, moved = backward.operations // 2, backward.bytes - forward.bytes
-            backward = replace(backward, operations=operations, bytes=moved, launches=1)
-        return Passing((forward,), (backward,))
-
-    def _sum(self, name: str, *, has_bias: bool) -> Passing:
-        """Return the kernel that adds the outputs of a part, with bias and dropout, to its inputs.
-
-        Backward, the gradients of the sum, of dropout and of the bias are separate kernels.
-        """
-        size, drops = self.plan.value_bytes, self.has_dropout
-        values = self.kept_tokens * self.model.hidden
-        dropout = self.by.element_wise.dropout if drops else None
-        apart, more = (dropout.bytes(size), dropout.launches) if dropout else (0, 0)
-        each = 3 * size + drops * MASK_BYTES + apart
-        forward = passing(name, values, each, 1 + has_bias + 2 * drops, 1 + more)
-        has_bias = has_bias and not self.plan.lora_rank
-        moved = 3 * size + drops * (2 * size + MASK_BYTES) + has_bias * size
-        backward = passing(name, values, moved, 1 + has_bias + drops, 1 + drops + has_bias)
-        return Passing((forward,), (backward,))
-
-    def _product(
-        self,
-        name: str,
-        columns: int,
-        inner: int,
-        *,
-        rows: int | None = None,
-        copies: int = 1,
-        gathers: int = 0,
-        groups: tuple[int, ...] = (),
-    ) -> WeightProduct | LowRank:
-        """Return a product, cast unless the software excludes it, and with adapters where LoRA has them."""
-        plan = self.plan
-        product = WeightProduct(
-            name,
-            self.tokens if rows is None else rows,
-            columns,
-            inner,
-            plan.value_bytes,
-            copies,
-            gathers,
-            groups,
-            "" if is_named(name, self.by.casts.wide_products) else plan.cast_to,
-            arrives=self._arrives(name, inner),
-            is_frozen=plan.lora_rank > 0,
-        )
-        if not plan.lora_rank or name in (ROUTER, HEAD) or name.startswith("experts "):
-            return product
-        return LowRank.of(product, plan.lora_rank)
-
-    def _enters(self, name: str, inner: int) -> bool:
-        """Return whether tensor-parallel ranks gather the inputs of a product."""
-        return inner == self.model.hidden and name not in (ROUTER, HEAD) and not name.startswith("experts ")
-
-    def _arrives(self, name: str, inner: int) -> str:
-        """Return the tensor of a product that is gathered after a cast along rows; empty if there is none."""
-        if not self._gathers_cast:
-            return ""
-        if self._enters(name, inner):
-            return "inputs"
-        leaves = name in ("attention output", "recurrence out") or name.endswith(" down")
-        return "gradients" if leaves and not name.startswith("experts ") else ""
-
-    def _products(self, names: tuple[str, ...], columns: tuple[int, ...], gathers: int) -> Products:
-        """Return products of the same inputs; the first one gathers the inputs again for its gradients."""
-        hidden, size = self.model.hidden, self.plan.value_bytes
-        products = tuple(
-            self._product(name, width, hidden, gathers=0 if at else gathers)
-            for at, (name, width) in enumerate(zip(names, columns, strict=True))
-        )
-        count = len(names)
-        passes, launches = (count + 1, 1) if self.by.sums_fused else (3 * (count - 1), count - 1)
-        values = self.tokens * hidden
-        return Products(products, passing(f"{names[0]} sums", values, passes * size, count - 1, launches))
-
-    @property
-    def are_apart(self) -> bool:
-        """Return whether products of the same inputs are separate; in overlapped chunks they are not."""
-        return self.by.splits_products and self.plan.tensor_overlap == 1
-
-    def _enter(self, name: str, into: str = "") -> Enter:
-        """Return the entry into tensor-parallel products; `into` names the first of them."""
-        datatype = self.plan.cast_to if self._gathers_cast and name != HEAD else ""
-        is_cast_before = bool(datatype) and is_named(into or name, self.by.casts.fused)
-        is_spread = self.plan.sequence_parallel
-        return Enter(name, self.activation_bytes, is_spread, datatype, is_cast_before)
-
-    @property
-    def _gathers_cast(self) -> bool:
-        """Return whether tensor-parallel ranks cast their shares of inputs before they gather them."""
-        plan = self.plan
-        return plan.sequence_parallel and bool(plan.cast_to) and self.by.casts.exchanged
-
-    def _leave(self, name: str) -> Leave:
-        datatype = self.plan.cast_to if self._gathers_cast and name != "embedding" else ""
-        return Leave(name, self.activation_bytes, self.plan.sequence_parallel, datatype)
-
-    @property
-    def _again(self) -> int:
-        """Return the bytes of a rank's kept share of the inputs, gathered again for gradients of weights."""
-        share = self.activation_bytes // self.plan.tensor if self.plan.sequence_parallel else 0
-        if not share or not self._gathers_cast or not self.by.casts.kept:
-            return share
-        return stored_bytes(share // self.plan.value_bytes, self.plan.cast_to)
 
     def layer(self, layer: int) -> tuple[ModelPart, ...]:
         """Return the parts of a layer, in the order of the forward pass."""
@@ -255,10 +70,6 @@ class ModelLayers(Struct, frozen=True):
             *self._output_norm(name),
             self._sum(f"{name} sum", has_bias=False),
         )
-
-    def _output_norm(self, name: str) -> tuple[ModelPart, ...]:
-        """Return the norm of the outputs of a half of a layer, if there is one."""
-        return (self._norm(f"{name} output norm"),) if self.model.half_norms > 1 else ()
 
     def _query_norm(self, *, has_rotary: bool) -> tuple[ModelPart, ...]:
         """Return the norms of queries and keys, by head or over all heads at once, if there are any."""
@@ -384,17 +195,6 @@ class ModelLayers(Struct, frozen=True):
             self._sum(f"{name} sum", has_bias=part.has_bias),
         )
 
-    def _activation(self, name: str, part: FeedForward, values: int) -> Passing:
-        """Return the activation function with its bias; backward reads its inputs and output gradients."""
-        name, size, gates = f"{name} activation", self.plan.value_bytes, part.is_gated
-        if gates and self.by.element_wise.gate and not part.has_bias:
-            return self._unfused(name, values, 8, self.by.element_wise.gate)
-        has_bias = part.has_bias and not self.plan.lora_rank
-        bias = (1 + gates) * has_bias
-        moved, each = (3 + 2 * gates + bias) * size, part.operations
-        backward = passing(name, values, moved, 2 * each, 1 + has_bias)
-        return Passing((passing(name, values, (2 + gates) * size, each),), (backward,))
-
     def _experts(self, experts: Experts) -> tuple[ModelPart, ...]:
         """Return the parts of experts: every rank sends each of its tokens to the ranks of its experts."""
         plan, hidden, part = self.plan, self.model.hidden, experts.expert
@@ -463,83 +263,6 @@ class ModelLayers(Struct, frozen=True):
             )
             yield Passing(there, back)
 
-    def routed(self, experts: Experts) -> Routed:
-        """Return the routing of a rank's tokens."""
-        plan, nodes = self.plan, self._nodes
-        copies, places = self.tokens_sent(experts), self.plan.expert
-        met = copies if plan.expert_exchange == ALL_TO_ALL else self.tokens_met(experts, places)
-        return Routed(
-            self.kept_tokens,
-            copies.total,
-            copies.arriving(self.place),
-            experts.count,
-            experts.count // places,
-            self.model.hidden,
-            plan.value_bytes,
-            "" if plan.dispatch == AS_VALUES else plan.dispatch,
-            plan.expert_exchange,
-            plan.fused_routing,
-            self.place,
-            places // nodes,
-            met,
-            self.tokens_met(experts, nodes),
-        )
-
-    @property
-    def _nodes(self) -> int:
-        """Return the number of nodes that have experts; 1 if nodes do not matter."""
-        return self.plan.size(EXPERT_RAIL)
-
-    def _most_copies(self, experts: Experts) -> int:
-        """Return the most tokens of a rank that an expert accepts."""
-        factor, tokens = self.plan.capacity_factor, self.kept_tokens
-        return min(ceil(factor * tokens * experts.chosen / experts.count), tokens) if factor else tokens
-
-    def tokens_of_experts(self, experts: Experts) -> tuple[int, ...]:
-        """Return the tokens that each expert gets from a rank; empty if experts are even."""
-        plan, tokens = self.plan, self.kept_tokens
-        if not plan.expert_skew:
-            return ()
-        if experts not in self._tokens:
-            loads = tokens_of_experts(
-                plan.expert_skew, plan.expert_seed, experts.count, experts.chosen, tokens
-            )
-            self._tokens[experts] = tuple(min(load, self._most_copies(experts)) for load in loads)
-        return self._tokens[experts]
-
-    def tokens_sent(self, experts: Experts) -> Spread:
-        """Return the copies of a rank's tokens that go to each place of the expert axis."""
-        loads, places = self.tokens_of_experts(experts), self.plan.expert
-        if not loads:
-            copies = min(self.kept_tokens * experts.chosen, self._most_copies(experts) * experts.count)
-            return Spread(places, copies)
-        return Spread.of(tuple(map(sum, _parted(loads, places))))
-
-    def tokens_met(self, experts: Experts, parts: int) -> Spread:
-        """Return how many of a rank's tokens use at least one expert of each of several equal parts."""
-        if (experts, parts) not in self._met:
-            plan, tokens = self.plan, self.kept_tokens
-            loads = self.tokens_of_experts(experts)
-            groups, limit = experts.groups, experts.chosen_groups
-            if plan.expert_nodes:
-                groups, limit = self._nodes, plan.expert_nodes
-            odds = odds_of(loads, experts.count, tokens)
-            shares = shares_met(odds, parts, groups, limit, experts.chosen)
-            met = Spread(parts, round(tokens * sum(shares)))
-            self._met[experts, parts] = (
-                Spread.of(tokens_met(shares, tokens, _parted(loads, parts))) if loads else met
-            )
-        return self._met[experts, parts]
-
-    def rows_here(self, experts: Experts) -> tuple[int, ...]:
-        """Return the rows of each expert of the rank, from all ranks, padded for its products."""
-        plan, local = self.plan, experts.count // self.plan.expert
-        loads = self.tokens_of_experts(experts)[self.place * local : (self.place + 1) * local]
-        rows = [tokens * plan.expert for tokens in loads]
-        rows = rows or [-(-self.tokens_sent(experts).total // local)] * local
-        multiple = ROWS_OF_CAST.get(plan.cast_to, 1)
-        return counted([count * plan.expert_tensor for count in rows], multiple)
-
     def embedding(self) -> tuple[ModelPart, ...]:
         """Return the parts of the embedding; backward writes the gradients of the whole table.
 
@@ -592,9 +315,6 @@ class ModelLayers(Struct, frozen=True):
         forward, backward = (passing("loss", scores, cast + pass_over, each, 2) for each in (5, 2))
         return Passing((forward,), (backward,))
 
-    def _overlapped(self, parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
-        return overlapped(parts, self.plan.tensor_overlap) if self.plan.tensor_overlap > 1 else parts
-
     def dense_weights(self, layer: int) -> int:
         """Return the weights of a layer on a rank, without routed experts."""
         model, tensor = self.model, self.plan.tensor
@@ -642,9 +362,3 @@ class ModelLayers(Struct, frozen=True):
         if model.is_encoder:
             return model.head_weights
         return model.norm_weights + self.vocabulary * model.hidden
-
-
-def _parted(loads: tuple[int, ...], parts: int) -> list[tuple[int, ...]]:
-    """Return the loads of experts in several equal parts."""
-    each = len(loads) // parts
-    return [loads[at : at + each] for at in range(0, len(loads), each)]

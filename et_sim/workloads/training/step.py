@@ -22,19 +22,8 @@ from et_sim.workloads.training.again import check_modules
 from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.operations import step_of
 from et_sim.workloads.training.parts import Enter, ModelPart, ToExperts
-from et_sim.workloads.training.plan import (
-    ALL_GATHER,
-    ALL_TO_ALL,
-    AS_VALUES,
-    CONTEXT,
-    DATA,
-    PIPELINE,
-    RING,
-    TENSOR,
-    ZIGZAG,
-    Piece,
-    Plan,
-)
+from et_sim.workloads.training.plan import CONTEXT, DATA, PIPELINE, TENSOR, Piece, Plan
+from et_sim.workloads.training.plan_options import ALL_GATHER, ALL_TO_ALL, AS_VALUES, RING, ZIGZAG
 from et_sim.workloads.training.replicas import LOSS_BYTES, Replicas
 from et_sim.workloads.training.uneven import UnevenSteps
 from et_sim.workloads.training.units import Unit, units_of

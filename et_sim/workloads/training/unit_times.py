@@ -22,13 +22,12 @@ from et_sim.workloads.pipeline import Direction
 from et_sim.workloads.rank import Rank
 from et_sim.workloads.training.bounds import KernelTimes
 from et_sim.workloads.training.layers import ModelLayers
-from et_sim.workloads.training.plan import CONTEXT, DATA, EXPERT_DATA, PIPELINE, Piece, Plan
+from et_sim.workloads.training.plan import DATA, PIPELINE, Piece, Plan
 from et_sim.workloads.training.step import training_program
 from et_sim.workloads.training.units import Unit, units_of
 
 EMBEDDING, HEAD = "embedding", ""  # labels of units
 FEWEST_LAYERS = 4  # two on each place: the first and another one
-REPLICAS = frozenset({CONTEXT, DATA, EXPERT_DATA})
 
 
 class LeastWires(Protocol):

@@ -20,7 +20,7 @@ from et_sim.cli.show import IDEAL_NETWORK, IDEAL_SYSTEM
 from et_sim.timeline import OutputFilter
 from et_sim.trace import Workload, write_manifest, write_workload
 from et_sim.views import open_run
-from et_sim.views.drawing.scene import LEFT
+from et_sim.views.drawing.scene import LEFT, PIXELS
 from et_sim.views.drawing.schedule import COLLECTIVE, COLOURS, OTHER, SENT
 from et_sim.views.report.page import report
 from et_sim.views.summary.schedule import (
@@ -194,6 +194,10 @@ def test_the_picture_is_svg_with_every_pass_named(tmp_path: Path, capsys: pytest
             assert sum(title.startswith(f"{way} {number}: ") for title in titles) == 2
     [first, *_] = root.iter("{http://www.w3.org/2000/svg}text")
     assert (first.text, first.get("x")) == ("0 ns", str(LEFT))  # the axis begins with the run
+    boxes = [box for box in root.iter("{http://www.w3.org/2000/svg}rect") if len(box)]  # those with titles
+    ends = [float(box.get("x", 0)) + float(box.get("width", 0)) for box in boxes]
+    assert min(float(box.get("x", 0)) for box in boxes) == LEFT  # the first pass
+    assert max(ends) == pytest.approx(LEFT + PIXELS, abs=1)  # the last one ends with the run
 
 
 def test_the_picture_is_drawn_as_png_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

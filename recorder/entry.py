@@ -1,0 +1,10 @@
+"""The entry point of `et-record`."""
+
+from __future__ import annotations
+
+from et_sim.basics.starting import started
+
+
+def main() -> int:
+    """Run the program, and return its exit status."""
+    return started("et-record", "recorder.cli")
