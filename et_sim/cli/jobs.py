@@ -42,7 +42,7 @@ HEAD_SIZE = 64
 _OF_SERVING = (
     *("tp", "pp", "ep", "stage-layers", "expert-exchange", "expert-nodes", "node-ranks", "dispatch"),
     *("value-bytes", "value-type", "products", "tflops", "memory-gbps"),
-    *("expert-skew", "expert-seed"),
+    *("expert-skew", "expert-seed", "overlap-experts"),
     *("dp", *(_NUMBERS := ("expert-products", "redundant-experts", "cache-type", "computes"))),
 )
 _OF_INFERENCE = (*_OF_SERVING, "order", "batch")

@@ -116,6 +116,7 @@ _NODES = (
 )
 OF_PLANS = (
     Need(("expert_nodes", "dispatch", "expert_exchange"), lambda case: case.routes_tokens, _EXPERTS, _SPREAD),
+    Need(("overlap_experts",), lambda case: case.routes_tokens, _EXPERTS, _SPREAD),
     Need(
         ("node_ranks",),
         lambda case: case.routes_tokens and case.has_plan(lambda plan: plan.expert_exchange != ALL_TO_ALL),

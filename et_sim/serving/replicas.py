@@ -322,8 +322,8 @@ class SimulatedTimes(Struct):
         return chains[software]
 
     def _new_chains(self, task: Task, pool: CachePool, software: MadeFor | None) -> Chains | None:
-        if not has_chains(task):
-            return None
+        if pool.plan.overlap_experts or not has_chains(task):
+            return None  # the halves of a batch do not wait for each other
 
         def program(batch: Batch) -> tuple[Axes, Program]:
             return replica_program(self.model, pool.plan, batch, pool.first_rank, self.npus)

@@ -78,7 +78,8 @@ class ExpertExchange(Struct, frozen=True):
         if self.plan.expert > 1:
             rows = self._chosen if self._is_by_expert else self._met(self.plan.expert).total
         sums = rows * self._row_bytes * self.plan.expert_tensor
-        return Shared("experts", EXPERT_TENSOR, rows * self._sent_row_bytes, sums, gathers=gathers)
+        gathered, beside = rows * self._sent_row_bytes, self.plan.overlap_experts
+        return Shared("experts", EXPERT_TENSOR, gathered, sums, gathers=gathers, is_beside=beside)
 
     @property
     def _routed(self) -> Routed:

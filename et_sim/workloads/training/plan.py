@@ -165,7 +165,9 @@ class Plan(Struct, frozen=True):
         "choose, sort and weigh the tokens of experts in many kernels", name="unfused-routing"
     )
     overlap_experts: bool = flag(
-        "exchange the tokens of a forward pass while a backward pass computes, and the other way round", False
+        "exchange the tokens of a forward pass while a backward pass computes, and the other way round; in"
+        " inference, those of half of a batch while the other half computes",
+        False,
     )
     mtp_layers: int = _amount("layers that predict further tokens, each with a head", 0)
     order: str = text(
