@@ -19,6 +19,7 @@ DENSE = [LOAD, "--model", "gpt2", "--layers", "2", "--machine", "h100-dgx:8"]
 EXPERTS = [LOAD, "--model", "moe.json", "--machine", "h100-dgx:8"]
 SPREAD = [*EXPERTS, "--dp", "8", "--ep", "8"]
 SKEWED = ["constant:9,1,400,2", *EXPERTS[1:], "--dp", "4", "--ep", "4", "--expert-skew", "zipf:1"]
+ALL_BUSY = ["closed:400,2,8", *EXPERTS[1:], "--dp", "2", "--ep", "2", "--concurrency", "4"]
 BY_NODES = [*SPREAD, "--expert-exchange", "hierarchical", "--node-ranks", "2"]
 APART = [*DENSE, "--prefill-replicas", "1", "--decode-replicas", "1"]
 EXPERTS_APART = [*EXPERTS, "--dp", "2", "--prefill-replicas", "1", "--decode-replicas", "1"]
@@ -52,6 +53,7 @@ EFFECTS: dict[str, tuple[list[str], list[str]]] = {
     "expert_skew": (SPREAD, ["--expert-skew", "zipf:1"]),
     "expert_seed": (SKEWED, ["--expert-seed", "2"]),
     "expert_exchange": (SPREAD, ["--expert-exchange", "hierarchical"]),
+    "overlap_experts": (ALL_BUSY, ["--overlap-experts"]),
     "expert_nodes": (BY_NODES, ["--expert-nodes", "1"]),
     "node_ranks": (BY_NODES, ["--node-ranks", "8"]),
     "dispatch": ([*SPREAD, "--products", "fp8"], ["--dispatch", "fp8"]),
@@ -107,6 +109,7 @@ OUTPUT = {"out", "json"}  # where results go
 EQUAL = {"fold"}  # has the same result
 # A case of each option with a need in which it has no effect.
 REFUSALS: dict[str, list[str]] = {
+    "overlap_experts": [*EXPERTS, "--tp", "2", "--ep", "2", "--overlap-experts"],
     "expert_exchange": [*EXPERTS, "--tp", "2", "--ep", "2", "--expert-exchange", "deepep"],
     "expert_nodes": [
         *EXPERTS,

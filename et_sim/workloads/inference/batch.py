@@ -121,7 +121,7 @@ def _halves_of_prompts(load: BatchLoad, sight: AttentionSight) -> tuple[BatchLoa
     kept = before + cut  # of the first part, which the second one sees
     if sight.window and not sight.is_chosen:
         kept = kept % sight.window if sight.in_chunks else min(kept, sight.window - 1)
-    pairs = min(cut * before + cut * (cut + 1) // 2, -(-left.pairs // 2))
+    pairs = min(cut * before + cut * (cut + 1) // 2, left.pairs * cut // left.tokens)
     rest = left.tokens - cut
     parts = BatchLoad(1, cut, before + cut, pairs), BatchLoad(1, rest, kept + rest, left.pairs - pairs)
     return each.plus(parts[0]), each.plus(parts[1])

@@ -155,6 +155,7 @@ class GroupLoads(NamedTuple):
     total: int
     most: int  # of a group; exchanges have the size of this one, as engines pad the others
 
+
 class _Pass:
     """One batch in a rank's part of the model."""
 
