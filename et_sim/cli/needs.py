@@ -137,6 +137,18 @@ OF_PLANS = (
     ),
     _OF_STAGES,
     Need(
+        ("lora_rank",),
+        lambda case: case.has_plan(lambda plan: plan.lora_rank > 0),
+        "has no effect: adapters of rank 0 have no products",
+        "give 1 or more, such as 16, or leave it out",
+    ),
+    Need(
+        ("adapters",),
+        lambda case: case.options.adapters > 0,
+        "is 0, and --lora-rank is given",
+        "give 1 or more, or leave both out",
+    ),
+    Need(
         ("computes",),
         lambda case: case.has_formats,
         "has no effect: all weights are stored as values",

@@ -66,6 +66,8 @@ EFFECTS: dict[str, tuple[list[str], list[str]]] = {
     "products": (DENSE, ["--products", "fp8"]),
     "expert_products": (EXPERTS, ["--expert-products", "fp8"]),
     "redundant_experts": (EXPERTS, ["--redundant-experts", "8"]),
+    "lora_rank": (DENSE, ["--lora-rank", "8"]),
+    "adapters": ([*DENSE, "--lora-rank", "8"], ["--adapters", "400"]),
     "cache_type": (DENSE, ["--cache-type", "fp8"]),
     "computes": (["constant:9,1,900,2", *DENSE[1:], "--products", "fp8"], ["--computes", "bf16"]),
     "tflops": (OF_OWN, ["--tflops", "1"]),
@@ -109,6 +111,8 @@ OUTPUT = {"out", "json"}  # where results go
 EQUAL = {"fold"}  # has the same result
 # A case of each option with a need in which it has no effect.
 REFUSALS: dict[str, list[str]] = {
+    "lora_rank": [*DENSE, "--lora-rank", "0"],
+    "adapters": [*DENSE, "--lora-rank", "8", "--adapters", "0"],
     "overlap_experts": [*EXPERTS, "--tp", "2", "--ep", "2", "--overlap-experts"],
     "expert_exchange": [*EXPERTS, "--tp", "2", "--ep", "2", "--expert-exchange", "deepep"],
     "expert_nodes": [

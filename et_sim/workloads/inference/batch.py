@@ -251,6 +251,10 @@ def check(model: Model, plan: Plan) -> None:
             remedy="choose a decoder, such as llama3-8b",
         )
     plan.check_stages(model)
+    if plan.adapters and not plan.lora_rank:
+        raise FieldError(
+            "`adapters` requires `lora_rank`", remedy="give `lora_rank`, such as 16, or leave it out"
+        )
     _check_shares(model, plan)
 
 

@@ -28,6 +28,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.axes import Axes
+from et_sim.workloads.inference.adapters import with_adapters
 from et_sim.workloads.inference.batch import Batch, GroupBatches, check
 from et_sim.workloads.inference.expert_exchange import ExpertExchange
 from et_sim.workloads.inference.expert_loads import busiest_rank
@@ -256,7 +257,7 @@ class _Pass:
         model = self.model
         key = role, model.kind(layer), model.window(layer), model.formats_of(layer)
         if key not in self.known:
-            self.known[key] = tuple(kernels())
+            self.known[key] = tuple(with_adapters(kernels(), model, self.plan, self.batch, layer))
         self._all(self.known[key])
 
     def _norm(self, name: str) -> None:

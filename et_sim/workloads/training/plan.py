@@ -240,7 +240,14 @@ class Plan(Struct, frozen=True):
         "",
         may_be_empty=True,
     )
-    lora_rank: int = _amount("freeze all weights, and train adapters of this rank beside products (LoRA)", 0)
+    lora_rank: int = _amount(
+        "freeze all weights, and train adapters of this rank beside products (LoRA); in inference, adapters"
+        " that the sequences of a batch use",
+        0,
+    )
+    adapters: int = _amount(
+        "adapters that a replica has, one of which each sequence uses, in inference (default: 1)", 0
+    )
     products: str = choice(
         "numbers that products with weights compute with; in inference, that weights are stored in (default:"
         f" {AS_VALUES}; in inference, those that the model's file states)",
