@@ -98,6 +98,7 @@ EFFECTS: dict[str, tuple[list[str], list[str]]] = {
     "capacity": (DENSE, ["--capacity", "1GB"]),
     "memory_share": (DENSE, ["--memory-share", "0.5"]),
     "speculate": (SPECULATES, ["--speculate", "ngram:2"]),
+    "image_tokens": ([LOAD, "--model", "images.json", *DENSE[5:]], ["--image-tokens", "256"]),
     "acceptance": (SPECULATES, ["--acceptance", "3"]),
     "ttft": (DENSE, ["--ttft", "1ms"]),
     "tpot": (DENSE, ["--tpot", "1us"]),
@@ -106,6 +107,26 @@ EFFECTS: dict[str, tuple[list[str], list[str]]] = {
     "machine": (DENSE, ["--machine", "h200-dgx:8"]),
     "profile": ([*DENSE, "--tp", "2"], ["--profile", "reference"]),
     "network_model": ([*DENSE, "--tp", "2", "--engine", "trtllm"], ["--network-model", "analytical"]),
+}
+TEXT = {
+    "model_type": "gemma3_text",
+    "hidden_size": 512,
+    "num_hidden_layers": 2,
+    "intermediate_size": 1024,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 64,
+    "sliding_window": 64,
+    "vocab_size": 1000,
+    "max_position_embeddings": 4096,
+}
+VISION = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "intermediate_size": 128,
+    "num_attention_heads": 8,
+    "image_size": 224,
+    "patch_size": 14,
 }
 OUTPUT = {"out", "json"}  # where results go
 EQUAL = {"fold"}  # has the same result
@@ -169,6 +190,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     system = {f"{name}-implementation": ["ring"] for name in ("all-reduce", "all-gather")}
     files: dict[str, Any] = {
         "moe.json": model,
+        "images.json": {"model_type": "gemma3", "text_config": TEXT, "vision_config": VISION},
         "host.json": memory,
         "slow.json": memory | {"remote-mem-latency": 9000},
         "system.json": system,

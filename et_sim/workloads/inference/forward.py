@@ -43,7 +43,14 @@ from et_sim.workloads.inference.ranks import (
 )
 from et_sim.workloads.kernels import Kernel, element_wise, product
 from et_sim.workloads.models.formats import LayerFormats
-from et_sim.workloads.models.model import Experts, FeedForward, LayerKind, Model, PredictingModule
+from et_sim.workloads.models.model import (
+    Experts,
+    FeedForward,
+    LayerKind,
+    Model,
+    PredictingModule,
+    VisionTower,
+)
 from et_sim.workloads.pipeline import Direction
 from et_sim.workloads.rank import Rank, make_workload
 from et_sim.workloads.training.parts import ModelPart, Shared, ToExperts
@@ -183,7 +190,9 @@ class _Pass:
         Halves of the batch, if there are any, run the layers from the first to the last one with experts.
         """
         work = self.work
-        if self.part.has_embedding:
+        if isinstance(self.model, VisionTower):
+            self._product("patch embedding", self.batch.tokens, self.model.hidden, self.model.patch_values)
+        elif self.part.has_embedding:
             work.where = "embedding"
             self._element_wise("embedding", self.batch.tokens * self.model.hidden, 1, 2)
             self._all_reduce("embedding")
@@ -199,7 +208,9 @@ class _Pass:
             layers = range(between.stop, layers.stop)
         self._run_layers(layers)
         work.where = ""
-        if self.part.has_head:
+        if isinstance(self.model, VisionTower):
+            self._project(self.model)
+        elif self.part.has_head:
             self._head()
         else:
             self._send(1, self._activations, 2 * self.number)
@@ -227,6 +238,17 @@ class _Pass:
             hidden = self.model.hidden
             self._element_wise("joining norms", 2 * tokens * hidden, 5, 2)
             self.work.then(product("joining", tokens, hidden, 2 * hidden, self.plan.value_bytes).cold())
+
+    def _project(self, tower: VisionTower) -> None:
+        """Turn the patches of images into tokens of the language model."""
+        images = self.batch.prefill.segments
+        tokens = (self.batch.tokens - images * tower.own_tokens) // tower.patches
+        self._norm("tower norm")
+        for number, (inputs, outputs) in enumerate(tower.projections):
+            self._product(f"projection {number}", tokens, outputs, inputs)
+
+    def _product(self, name: str, rows: int, outputs: int, inputs: int) -> None:
+        self.work.then(product(name, rows, outputs, inputs, self.plan.value_bytes).cold())
 
     @property
     def _activations(self) -> int:
