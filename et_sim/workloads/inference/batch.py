@@ -15,7 +15,6 @@ from msgspec.structs import astuple, replace
 
 from et_sim.basics.errors import FieldError, UsageError
 from et_sim.basics.units import plural
-from et_sim.workloads.exchange_names import ALL_TO_ALL
 from et_sim.workloads.inference.ranks import expert_sharers
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.expert_loads import loads_of
@@ -276,11 +275,6 @@ def _check_shares(model: Model, plan: Plan) -> None:
                 raise FieldError(f"{model.name} has no experts", remedy=f"leave `{name}` out")
         return
     if plan.expert_skew:
-        if plan.expert_exchange != ALL_TO_ALL and plan.data > 1:
-            raise FieldError(
-                f"`expert_skew` is not supported by `expert_exchange` {plan.expert_exchange} in inference",
-                remedy=f"leave it out, or take `expert_exchange` {ALL_TO_ALL}",
-            )
         loads_of(plan.expert_skew, plan.expert_seed, experts.count, experts.chosen)
     copied = experts.count + plan.redundant_experts
     if copied % plan.expert:
