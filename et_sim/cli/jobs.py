@@ -42,8 +42,8 @@ HEAD_SIZE = 64
 _OF_SERVING = (
     *("tp", "pp", "ep", "stage-layers", "expert-exchange", "expert-nodes", "node-ranks", "dispatch"),
     *("value-bytes", "value-type", "products", "tflops", "memory-gbps"),
-    *("expert-skew", "expert-seed"),
-    *("dp", *(_NUMBERS := ("expert-products", "redundant-experts", "cache-type", "computes"))),
+    *("expert-skew", "expert-seed", "overlap-experts", "lora-rank"),
+    *("dp", *(_INFERRED := ("expert-products", "redundant-experts", "cache-type", "computes", "adapters"))),
 )
 _OF_INFERENCE = (*_OF_SERVING, "order", "batch")
 _OF_REPLICATED = (
@@ -118,7 +118,7 @@ def plan_options(group: OptionGroup = PLAN) -> dict[str, Any]:
             parse=whole_numbers if key.kind is COUNTS else None,
             least=int(key.minimum) if key.kind is COUNT else None,
         )
-        learning = () if key.name in _NUMBERS else LANGUAGE
+        learning = () if key.name in _INFERRED else LANGUAGE
         marks = key.meaning + shown, option, group, Of((*learning, *others))
         hints[key.name.replace("-", "_")] = Annotated[kind if kind is bool else kind | None, *marks]
     return hints

@@ -116,6 +116,7 @@ _NODES = (
 )
 OF_PLANS = (
     Need(("expert_nodes", "dispatch", "expert_exchange"), lambda case: case.routes_tokens, _EXPERTS, _SPREAD),
+    Need(("overlap_experts",), lambda case: case.routes_tokens, _EXPERTS, _SPREAD),
     Need(
         ("node_ranks",),
         lambda case: case.routes_tokens and case.has_plan(lambda plan: plan.expert_exchange != ALL_TO_ALL),
@@ -135,6 +136,18 @@ OF_PLANS = (
         "give --products, or leave it out",
     ),
     _OF_STAGES,
+    Need(
+        ("lora_rank",),
+        lambda case: case.has_plan(lambda plan: plan.lora_rank > 0),
+        "has no effect: adapters of rank 0 have no products",
+        "give 1 or more, such as 16, or leave it out",
+    ),
+    Need(
+        ("adapters",),
+        lambda case: case.options.adapters > 0,
+        "is 0, and --lora-rank is given",
+        "give 1 or more, or leave both out",
+    ),
     Need(
         ("computes",),
         lambda case: case.has_formats,

@@ -159,6 +159,12 @@ class Options(ReplicaOptions):
     acceptance: Annotated[
         float | None, "tokens of a pass that a sequence keeps on average, from 1 to N + 1", SERVING
     ] = None
+    image_tokens: Annotated[
+        Count,
+        "tokens that the images of each request add to its prompt, after the model's vision tower has encoded"
+        " them (default: no images)",
+        SERVING,
+    ] = None
     ttft: Annotated[Time, "the longest time to first token of a good request, such as 200ms", SERVING] = None
     tpot: Annotated[Time, "the longest time per output token of a good request, such as 20ms", SERVING] = None
     system: Annotated[str | None, HELP["system"], MACHINE] = None
@@ -216,7 +222,7 @@ def _name(requests: str) -> str:
 
 def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     """Return the model, the setup of serving, and the machine."""
-    from msgspec.structs import fields
+    from msgspec.structs import fields, replace
 
     from et_sim.cli.needs import OF_SERVING, case_of, check_needs
     from et_sim.serving.described import ServingChoices, setup_of
@@ -229,6 +235,11 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     choices = ServingChoices(**{name: getattr(options, name) for name in names}, decode=decode)
     model = read_model(options, plan)
     setup = setup_of(choices, plan, model)
+    if options.image_tokens is not None:
+        from et_sim.serving.images import Images
+        from et_sim.workloads.models.vision import read_tower
+
+        setup = replace(setup, images=Images(options.image_tokens, read_tower(options.model)))
     check(model, plan)
     check_needs(OF_SERVING, case_of(options, model, plan, setup.decode_plan))
     return model, setup, run_options(options)

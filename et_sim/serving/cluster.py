@@ -27,6 +27,7 @@ from et_sim.serving.batcher import Batcher, Policy, Share
 from et_sim.serving.caching import BY_PREFIX, Caching
 from et_sim.serving.drafting import Drafting, by_work
 from et_sim.serving.engines.description import FREE_OF_COST, Engine
+from et_sim.serving.images import Encoding
 from et_sim.serving.prefixes import HeldBlocks
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import NONE, Request
@@ -92,6 +93,7 @@ class ServingCluster(Struct):
     layers: int = 1  # of the model, whose kernels the host launches
     expert_layers: int = 0  # of these, those with experts
     drafting: Drafting | None = None
+    encoding: Encoding | None = None
     by_layers: bool = False  # caches are sent while their prompts are computed
     replicas: list[Replica] = field(default_factory=list)
     iterations: list[ReplicaPass] = field(default_factory=list)
@@ -285,6 +287,9 @@ class ServingCluster(Struct):
         end = now + max(self._pass_ns(took, batch) for batch in loads)
         if self.drafting is not None:
             end += self.drafting.ns(groups[0].pool, segments, self.engine, self.context_step)
+        if self.encoding is not None:
+            new = [sum(sequence.scheduled_ns < 0 for sequence, _ in shares) for shares in batches]
+            end += self.encoding.ns(groups[0].pool, new, self.engine)
         for replica, shares, batch, of_batch in zip(groups, batches, loads, segments, strict=True):
             replica.is_busy, replica.begun_ns = True, now
             for sequence, _ in shares:

@@ -108,10 +108,12 @@ def make_pool(
     room: CacheRoom,
     policy: Policy,
     speculation: Speculation | None = None,
+    tower_bytes: int = 0,
 ) -> CachePool:
     """Return a pool behind the ranks before `after`; `room`: for weights and cache, on an NPU.
 
-    The model that makes drafts has weights and a cache beside those of the other one.
+    The model that makes drafts has weights and a cache beside those of the other one; a vision tower has
+    weights.
     """
     check(model, plan)
     if speculation is not None:
@@ -119,7 +121,7 @@ def make_pool(
     if not 1 <= replicas <= 10**6:
         raise UsageError(f"the number of replicas is {replicas}", remedy="give a number from 1 to 1,000,000")
     stages = range(plan.pipeline)
-    more = 0 if speculation is None else speculation.weight_bytes(plan)
+    more = tower_bytes + (0 if speculation is None else speculation.weight_bytes(plan))
     weights = [weight_bytes_of_stage(model, plan, place) + more for place in stages]
     caches = [SequenceCache.of(model, plan, place) for place in stages]
     activations = room.rule.activation_bytes(model, plan, policy.token_budget)
@@ -322,8 +324,8 @@ class SimulatedTimes(Struct):
         return chains[software]
 
     def _new_chains(self, task: Task, pool: CachePool, software: MadeFor | None) -> Chains | None:
-        if not has_chains(task):
-            return None
+        if pool.plan.overlap_experts or not has_chains(task):
+            return None  # the halves of a batch do not wait for each other
 
         def program(batch: Batch) -> tuple[Axes, Program]:
             return replica_program(self.model, pool.plan, batch, pool.first_rank, self.npus)

@@ -22,6 +22,7 @@ from et_sim.serving.clients import Client, read_traffic
 from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.drafting import Drafting
 from et_sim.serving.engines.description import FREE_OF_COST, Engine
+from et_sim.serving.images import Encoding, Images
 from et_sim.serving.replicas import (
     BOTH,
     DECODE,
@@ -68,6 +69,7 @@ class Setup(Struct, frozen=True):
     transfer: str = WHOLE  # of caches between replicas
     objectives: Objectives = field(default_factory=Objectives)
     speculation: Speculation | None = None
+    images: Images | None = None  # of every request
 
     def __post_init__(self) -> None:
         if self.memory_share is not None and not 0 < self.memory_share <= 1:
@@ -136,7 +138,7 @@ def serve(
     were found on the machine before.
     """
     traffic = read_traffic(given, setup.client)
-    requests = traffic.requests
+    requests = traffic.requests if setup.images is None else setup.images.prompts(traffic.requests)
     machine = read_machine(**options.parts, profile=options.profile)
     if machine.network.failures or machine.slow:
         raise UsageError(
@@ -155,6 +157,11 @@ def serve(
             drafts = times_of(drafting_model, options, npus, exchanges=setup.engine.exchanges, shared=shared)
         drafting = Drafting(setup.speculation, drafts)
 
+    encoding, encoded = None, times
+    if setup.images is not None:
+        encoded = times_of(setup.images.tower, options, npus, exchanges=setup.engine.exchanges, shared=shared)
+        encoding = Encoding(setup.images, encoded)
+
     def report_progress(now_ns: int, done: int) -> None:
         report(now_ns, done, len(requests), len(times.passes))
 
@@ -171,6 +178,7 @@ def serve(
         model.layers,
         sum(map(model.has_experts, range(model.layers))),
         drafting,
+        encoding,
         setup.transfer == LAYERS,
     )
     cluster.serve(requests, traffic.concurrency, traffic.ends_first)
@@ -180,13 +188,16 @@ def serve(
         "npus": npus,
         "network_model": times.manifest["model"],
         "scope": _scope(times.scope, setup),
-        "simulated_passes": len(times.passes) + (len(drafts.passes) if drafts is not times else 0),
+        "simulated_passes": sum(
+            len(each.passes) for each in (times, *(of for of in (drafts, encoded) if of is not times))
+        ),
         "simulated_transfers": len(times.transfers),
         "context_step": setup.context_step,
         "engine": setup.engine.name,
         "concurrency": traffic.concurrency,
         "warm_up": traffic.warm_up,
         **_facts_of(setup.speculation),
+        **({"image_tokens": setup.images.tokens} if setup.images is not None else {}),
         "transfer": setup.transfer,
         "sessions": len({request.session for request in requests} - {NONE}),
         "kernels": "machine" if not times.replayed else "tflops and memory-gbps",
@@ -292,10 +303,13 @@ def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[CachePool, ...
     if setup.memory_share is not None:
         rule = replace(rule, share=setup.memory_share)
     room = CacheRoom(rule, whole, reserved, setup.cache_tokens)
-    more = room, setup.policy, setup.speculation
+    more, tower = (room, setup.policy, setup.speculation), 0
+    if setup.images is not None:
+        setup.images.check(setup.plan)
+        tower = setup.images.weight_bytes(setup.plan)
     if not setup.prefill_replicas:
-        return (make_pool(model, setup.plan, BOTH, setup.replicas, 0, *more),)
-    first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, 0, *more)
+        return (make_pool(model, setup.plan, BOTH, setup.replicas, 0, *more, tower),)
+    first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, 0, *more, tower)
     plan = setup.decode_plan or setup.plan
     second = make_pool(model, plan, DECODE, setup.replicas, first.end, *more)
     return (first, second)

@@ -40,11 +40,15 @@ class Speculation(Struct, frozen=True):
         return (number + 1) * millionths // MILLION - number * millionths // MILLION
 
     def plan(self, plan: Plan) -> Plan:
-        """Return the plan of the drafting model on the ranks of the other one."""
+        """Return the plan of the drafting model on the ranks of the other one; it has no adapters."""
+        plan = replace(plan, lora_rank=0, adapters=0)
         if self.model is None or self.model.experts is not None:
             return plan
         whole = {"expert": 1, "redundant_experts": 0, "dispatch": "values", "expert_nodes": 0}
-        return replace(plan, **whole, expert_exchange="all-to-all", expert_tensor=1, expert_products="")
+        even = {"expert_skew": "", "expert_seed": 0, "overlap_experts": False}
+        return replace(
+            plan, **whole, **even, expert_exchange="all-to-all", expert_tensor=1, expert_products=""
+        )
 
     def check(self, plan: Plan) -> None:
         """Refuse plans under which the drafting model cannot run."""
@@ -66,7 +70,7 @@ class Speculation(Struct, frozen=True):
         if self.model is None:
             return 0
         if isinstance(self.model, PredictingModule):  # the embedding and the head are those of the model
-            return layer_bytes(self.model, plan, 0) + self.model.joining_weights * plan.value_bytes
+            return layer_bytes(self.model, self.plan(plan), 0) + self.model.joining_weights * plan.value_bytes
         return weight_bytes_of_stage(self.model, self.plan(plan), 0)
 
     def cache_bytes(self, plan: Plan, tokens: int) -> int:

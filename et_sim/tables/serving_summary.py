@@ -56,6 +56,6 @@ ServingSummary = TypedDict("ServingSummary", {
     "engine": NotRequired[str], "concurrency": NotRequired[int], "warm_up": NotRequired[int],
     "bands": NotRequired[dict[str, list[int]] | None], "largest_rate": NotRequired[LargestRate],
     "speculation": NotRequired[Drafts], "transfer": NotRequired[str], "sessions": NotRequired[int],
-    "prefixes": NotRequired[Prefixes | None],
+    "prefixes": NotRequired[Prefixes | None], "image_tokens": NotRequired[int],
 })
 # fmt: on

@@ -264,6 +264,8 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
         count = plural(drafts["tokens"], "draft")
         kept = f"{drafts['acceptance']:g} tokens of a pass are kept on average"
         setting.append(("speculation", f"{count} of a sequence by {drafts['source']}; {kept}"))
+    if tokens := summary.get("image_tokens"):
+        setting.append(("images", f"{plural(tokens, 'token')} of each request, encoded before its prompt"))
     if under_way := summary.get("concurrency"):
         sent = f"{plural(under_way, 'request')} under way at a time"
         warm_up = summary.get("warm_up", 0)

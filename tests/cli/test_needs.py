@@ -19,6 +19,7 @@ DENSE = [LOAD, "--model", "gpt2", "--layers", "2", "--machine", "h100-dgx:8"]
 EXPERTS = [LOAD, "--model", "moe.json", "--machine", "h100-dgx:8"]
 SPREAD = [*EXPERTS, "--dp", "8", "--ep", "8"]
 SKEWED = ["constant:9,1,400,2", *EXPERTS[1:], "--dp", "4", "--ep", "4", "--expert-skew", "zipf:1"]
+ALL_BUSY = ["closed:400,2,8", *EXPERTS[1:], "--dp", "2", "--ep", "2", "--concurrency", "4"]
 BY_NODES = [*SPREAD, "--expert-exchange", "hierarchical", "--node-ranks", "2"]
 APART = [*DENSE, "--prefill-replicas", "1", "--decode-replicas", "1"]
 EXPERTS_APART = [*EXPERTS, "--dp", "2", "--prefill-replicas", "1", "--decode-replicas", "1"]
@@ -52,6 +53,7 @@ EFFECTS: dict[str, tuple[list[str], list[str]]] = {
     "expert_skew": (SPREAD, ["--expert-skew", "zipf:1"]),
     "expert_seed": (SKEWED, ["--expert-seed", "2"]),
     "expert_exchange": (SPREAD, ["--expert-exchange", "hierarchical"]),
+    "overlap_experts": (ALL_BUSY, ["--overlap-experts"]),
     "expert_nodes": (BY_NODES, ["--expert-nodes", "1"]),
     "node_ranks": (BY_NODES, ["--node-ranks", "8"]),
     "dispatch": ([*SPREAD, "--products", "fp8"], ["--dispatch", "fp8"]),
@@ -64,6 +66,8 @@ EFFECTS: dict[str, tuple[list[str], list[str]]] = {
     "products": (DENSE, ["--products", "fp8"]),
     "expert_products": (EXPERTS, ["--expert-products", "fp8"]),
     "redundant_experts": (EXPERTS, ["--redundant-experts", "8"]),
+    "lora_rank": (DENSE, ["--lora-rank", "8"]),
+    "adapters": ([*DENSE, "--lora-rank", "8"], ["--adapters", "400"]),
     "cache_type": (DENSE, ["--cache-type", "fp8"]),
     "computes": (["constant:9,1,900,2", *DENSE[1:], "--products", "fp8"], ["--computes", "bf16"]),
     "tflops": (OF_OWN, ["--tflops", "1"]),
@@ -94,6 +98,7 @@ EFFECTS: dict[str, tuple[list[str], list[str]]] = {
     "capacity": (DENSE, ["--capacity", "1GB"]),
     "memory_share": (DENSE, ["--memory-share", "0.5"]),
     "speculate": (SPECULATES, ["--speculate", "ngram:2"]),
+    "image_tokens": ([LOAD, "--model", "images.json", *DENSE[5:]], ["--image-tokens", "256"]),
     "acceptance": (SPECULATES, ["--acceptance", "3"]),
     "ttft": (DENSE, ["--ttft", "1ms"]),
     "tpot": (DENSE, ["--tpot", "1us"]),
@@ -103,10 +108,33 @@ EFFECTS: dict[str, tuple[list[str], list[str]]] = {
     "profile": ([*DENSE, "--tp", "2"], ["--profile", "reference"]),
     "network_model": ([*DENSE, "--tp", "2", "--engine", "trtllm"], ["--network-model", "analytical"]),
 }
+TEXT = {
+    "model_type": "gemma3_text",
+    "hidden_size": 512,
+    "num_hidden_layers": 2,
+    "intermediate_size": 1024,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 64,
+    "sliding_window": 64,
+    "vocab_size": 1000,
+    "max_position_embeddings": 4096,
+}
+VISION = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "intermediate_size": 128,
+    "num_attention_heads": 8,
+    "image_size": 224,
+    "patch_size": 14,
+}
 OUTPUT = {"out", "json"}  # where results go
 EQUAL = {"fold"}  # has the same result
 # A case of each option with a need in which it has no effect.
 REFUSALS: dict[str, list[str]] = {
+    "lora_rank": [*DENSE, "--lora-rank", "0"],
+    "adapters": [*DENSE, "--lora-rank", "8", "--adapters", "0"],
+    "overlap_experts": [*EXPERTS, "--tp", "2", "--ep", "2", "--overlap-experts"],
     "expert_exchange": [*EXPERTS, "--tp", "2", "--ep", "2", "--expert-exchange", "deepep"],
     "expert_nodes": [
         *EXPERTS,
@@ -162,6 +190,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     system = {f"{name}-implementation": ["ring"] for name in ("all-reduce", "all-gather")}
     files: dict[str, Any] = {
         "moe.json": model,
+        "images.json": {"model_type": "gemma3", "text_config": TEXT, "vision_config": VISION},
         "host.json": memory,
         "slow.json": memory | {"remote-mem-latency": 9000},
         "system.json": system,

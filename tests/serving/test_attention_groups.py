@@ -62,6 +62,18 @@ def test_groups_of_a_replica_begin_and_end_their_passes_together() -> None:
     assert outcome.summary()["pools"][0]["data"] == 2
 
 
+def test_halves_of_batches_hide_exchanges_if_every_group_has_two() -> None:
+    plan = Plan(data=2, expert=2, overlap_experts=True)
+    outcome = served(EXPERTS, *[(0, 100, 2)] * 4, plan=plan)
+    batches = [Batch.of([segment] * 2) for segment in (Segment(100), Segment(1, 100))]
+    passes = [pass_ns(EXPERTS, plan, batch) for batch in batches]
+    assert set(outcome.requests()["e2e_ns"].tolist()) == {sum(passes)}
+    apart = replace(plan, overlap_experts=False)
+    assert passes != [pass_ns(EXPERTS, apart, batch) for batch in batches]
+    alone, before = (served(EXPERTS, (0, 100, 2), plan=one) for one in (plan, apart))
+    assert alone.iterations == before.iterations
+
+
 def test_one_group_is_none() -> None:
     requests = [(0, 100, 3), (0, 50, 3)]
     alone, group = (

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from itertools import chain
+from math import comb
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from training_jobs import decoder, with_experts
+from training_jobs import decoder, moved, with_experts
 
 import et_sim
 from et_sim.basics.errors import FieldError
@@ -88,10 +89,30 @@ def test_a_pass_with_skew_takes_longer_and_with_copies_less() -> None:
     assert took(expert_skew="zipf:1.5", redundant_experts=8) < skewed
 
 
+@pytest.mark.parametrize("exchange", ["hierarchical", "deepep"])
+def test_exchanges_between_nodes_have_the_tokens_of_the_busiest_ranks(exchange: str, tmp_path: Path) -> None:
+    """Check that the node with the only three experts that are taken gets all tokens."""
+    model, given = with_experts(sequence=4096), Batch.of([Segment(600)])
+
+    def tokens(**more: object) -> dict[str, int]:
+        of = plan(expert_exchange=exchange, node_ranks=2, **more)
+        sent = moved(make_inference(model, of, [given]).trace(0))
+        row = 3 * (1 + 1) * 64 * 2  # bytes of a token there and back, in all layers with experts
+        return {group: size // row for (group, kind), size in sent.items() if kind == "all_to_all"}
+
+    even = tokens()
+    assert tokens(expert_skew="zipf:0") == even
+    few = tokens(expert_skew=listed(tmp_path, 1, 1, 1, 0, 0, 0, 0, 0))
+    assert few["expert-rail"] == 2 * 600
+    assert few["expert-node"] >= even["expert-node"]
+    assert even["expert-rail"] == round(2 * 600 * (1 - comb(4, 2) / comb(8, 2)))
+    copied = tokens(expert_skew=listed(tmp_path, 1, 1, 1, 0, 0, 0, 0, 0), redundant_experts=8)
+    assert copied["expert-rail"] < few["expert-rail"]
+
+
 def test_skews_that_cannot_be_are_refused() -> None:
     for model, options, refused in (
         (decoder(), {"expert_skew": "zipf:1", "expert": 1}, "no experts"),
-        (with_experts(), {"expert_skew": "zipf:1", "expert_exchange": "deepep"}, "all-to-all"),
         (with_experts(), {"expert_skew": "zipf:x"}, "zipf"),
     ):
         with pytest.raises(FieldError, match=refused):

@@ -168,7 +168,9 @@ def test_a_language_model_within_a_larger_file_is_read(name: str) -> None:
     whole = {"model_type": kind, "text_config": text, "vision_config": {"hidden_size": 1408}}
     model = model_of(whole, "config.json", name)
     assert model.weights == read_model(name).weights
-    assert model.remarks == ('config.json: "vision_config": this part of the model is not simulated',)
+    assert model.remarks == (
+        'config.json: "vision_config": only et-sim serve --image-tokens simulates this part of the model',
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ or a chunk have sums of their own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import add, sub
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from et_sim.basics.errors import FieldError, UsageError
 from et_sim.basics.units import plural
-from et_sim.workloads.exchange_names import ALL_TO_ALL
 from et_sim.workloads.inference.ranks import expert_sharers
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.expert_loads import loads_of
@@ -42,6 +42,14 @@ class BatchLoad(Struct, frozen=True):
     tokens: int = 0
     keys: int = 0  # keys that the segments' last tokens see
     pairs: int = 0  # pairs of a token and a key that it sees
+
+    def plus(self, other: BatchLoad) -> BatchLoad:
+        """Return the load of these segments and others."""
+        return BatchLoad(*map(add, astuple(self), astuple(other)))
+
+    def less(self, other: BatchLoad) -> BatchLoad:
+        """Return the load without that of some of the segments."""
+        return BatchLoad(*map(sub, astuple(self), astuple(other)))
 
 
 class AttentionSight(Struct, frozen=True):
@@ -94,6 +102,34 @@ def _load_of_singles(
     return BatchLoad(
         count, tokens, context + tokens, min(pairs, tokens * sight.window) if sight.window else pairs
     )
+
+
+def _halves_of_singles(load: BatchLoad) -> tuple[BatchLoad, BatchLoad]:
+    """Return the single tokens of half of the sequences, whose contexts are equal, and of the others."""
+    second = _part(load, load.segments // 2)
+    return load.less(second), second
+
+
+def _halves_of_prompts(load: BatchLoad, sight: AttentionSight) -> tuple[BatchLoad, BatchLoad]:
+    """Return prompts of equal length with half of the tokens, and the others; one may be cut in two."""
+    each = _part(load, load.segments // 2)
+    left = load.less(each).less(each)
+    if left.tokens < 2 or not left.segments:
+        return load.less(each), each
+    cut, before = left.tokens - left.tokens // 2, left.keys - left.tokens
+    kept = before + cut  # of the first part, which the second one sees
+    if sight.window and not sight.is_chosen:
+        kept = kept % sight.window if sight.in_chunks else min(kept, sight.window - 1)
+    pairs = min(cut * before + cut * (cut + 1) // 2, left.pairs * cut // left.tokens)
+    rest = left.tokens - cut
+    parts = BatchLoad(1, cut, before + cut, pairs), BatchLoad(1, rest, kept + rest, left.pairs - pairs)
+    return each.plus(parts[0]), each.plus(parts[1])
+
+
+def _part(load: BatchLoad, segments: int) -> BatchLoad:
+    """Return the load of some of equal segments, rounded down."""
+    total = max(load.segments, 1)
+    return BatchLoad(*(value * segments // total for value in astuple(load)))
 
 
 class Batch(Struct, frozen=True):
@@ -168,6 +204,29 @@ class Batch(Struct, frozen=True):
         """Return the number of new tokens."""
         return self.prefill.tokens + self.decode.tokens
 
+    def halves(self) -> tuple[Batch, Batch]:
+        """Return two batches: half of the tokens of prompts, and of the sequences with single tokens, each.
+
+        Of an odd number of prompts, one is cut: its second part reads the keys of the first one, too.
+        """
+        prompts = _halves_of_prompts(self.prefill, AttentionSight())
+        singles = _halves_of_singles(self.decode)
+        within = [
+            (sight, _halves_of_prompts(prefill, sight), _halves_of_singles(decode))
+            for sight, prefill, decode in self.within
+        ]
+        more = self.sampled // 2
+        first, second = (
+            Batch(
+                prompts[at],
+                singles[at],
+                sampled,
+                tuple((sight, prefill[at], decode[at]) for sight, prefill, decode in within),
+            )
+            for at, sampled in enumerate((self.sampled - more, more))
+        )
+        return first, second
+
     def __str__(self) -> str:
         prefill, decode = self.prefill, self.decode
         parts = []
@@ -191,6 +250,10 @@ def check(model: Model, plan: Plan) -> None:
             remedy="choose a decoder, such as llama3-8b",
         )
     plan.check_stages(model)
+    if plan.adapters and not plan.lora_rank:
+        raise FieldError(
+            "`adapters` requires `lora_rank`", remedy="give `lora_rank`, such as 16, or leave it out"
+        )
     _check_shares(model, plan)
 
 
@@ -207,16 +270,11 @@ def _check_shares(model: Model, plan: Plan) -> None:
     if experts is None:
         if plan.expert > 1:
             raise FieldError(f"{model.name} has no experts", remedy="leave `expert` out")
-        for name in ("redundant_experts", "expert_skew"):
+        for name in ("redundant_experts", "expert_skew", "overlap_experts"):
             if getattr(plan, name):
                 raise FieldError(f"{model.name} has no experts", remedy=f"leave `{name}` out")
         return
     if plan.expert_skew:
-        if plan.expert_exchange != ALL_TO_ALL and plan.data > 1:
-            raise FieldError(
-                f"`expert_skew` is not supported by `expert_exchange` {plan.expert_exchange} in inference",
-                remedy=f"leave it out, or take `expert_exchange` {ALL_TO_ALL}",
-            )
         loads_of(plan.expert_skew, plan.expert_seed, experts.count, experts.chosen)
     copied = experts.count + plan.redundant_experts
     if copied % plan.expert:

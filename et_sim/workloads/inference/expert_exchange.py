@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from et_sim.workloads.exchange_names import ALL_TO_ALL
+from et_sim.workloads.inference.expert_loads import SURE, chances_of_places
 from et_sim.workloads.inference.ranks import experts_on_rank
 from et_sim.workloads.kernels import stored_bytes
 from et_sim.workloads.models.model import Experts
@@ -79,7 +80,8 @@ class ExpertExchange(Struct, frozen=True):
         if self.plan.expert > 1:
             rows = self._chosen if self._is_by_expert else self._met(self.plan.expert).total
         sums = rows * self._row_bytes * self.plan.expert_tensor
-        return Shared("experts", EXPERT_TENSOR, rows * self._sent_row_bytes, sums, gathers=gathers)
+        gathered, beside = rows * self._sent_row_bytes, self.plan.overlap_experts
+        return Shared("experts", EXPERT_TENSOR, gathered, sums, gathers=gathers, is_beside=beside)
 
     @property
     def _routed(self) -> Routed:
@@ -104,13 +106,21 @@ class ExpertExchange(Struct, frozen=True):
         )
 
     def _met(self, parts: int) -> Spread:
-        """Return how many tokens use experts of each of several equal parts, whose loads are even."""
+        """Return how many tokens use experts of each of several equal parts, or of the busiest one of them.
+
+        Copies that are placed by their loads are in no groups of the model's router.
+        """
         plan, experts = self.plan, self.experts
         count = experts.count + plan.redundant_experts
         groups, limit = experts.groups, experts.chosen_groups
         if plan.expert_nodes:
             groups, limit = plan.expert // plan.places_of_experts.on_node, plan.expert_nodes
-        if count % groups:
+        places = chances_of_places(experts, plan)
+        if count % groups or (places and plan.redundant_experts and not plan.expert_nodes):
             groups = limit = 1
-        shares = shares_met((1.0,) * count, parts, groups, limit, experts.chosen)
-        return Spread(parts, round(self.tokens * sum(shares)))
+        if not places:
+            shares = shares_met((1.0,) * count, parts, groups, limit, experts.chosen)
+            return Spread(parts, round(self.tokens * sum(shares)))
+        odds = tuple(chance / max(1 - chance, SURE) for place in places for chance in place)
+        busiest = max(shares_met(odds, parts, groups, limit, experts.chosen))
+        return Spread(parts, round(self.tokens * busiest * parts))

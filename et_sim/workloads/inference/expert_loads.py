@@ -19,6 +19,9 @@ from et_sim.workloads.models.model import Experts
 from et_sim.workloads.training.expert_loads import loads_of
 from et_sim.workloads.training.plan import Plan
 
+Places = tuple[tuple[float, ...], ...]
+SURE = 1e-9  # least chance that an expert is not chosen, for finite odds
+
 
 class BusiestRank(NamedTuple):
     """Experts in use on the busiest rank, and the rows of each."""
@@ -30,33 +33,35 @@ class BusiestRank(NamedTuple):
 
 def busiest_rank(experts: Experts, plan: Plan, tokens: int) -> BusiestRank:
     """Return the experts of the busiest rank for the tokens of all groups, which choose by chance."""
-    chances = _chances_of_rank(
-        experts, plan.expert_skew, plan.expert_seed, plan.redundant_experts, plan.expert
-    )
-    if not chances:
+    places = chances_of_places(experts, plan)
+    if not places:
         chosen = tokens * experts.chosen
         busy = busy_experts(experts, plan, tokens)
         return BusiestRank(-(-busy // plan.expert), -(-chosen // busy))
+    chances = max(places, key=sum)
     in_use = max(round(sum(1 - (1 - chance) ** tokens for chance in chances)), 1)
     mean = experts.chosen / plan.expert
     return BusiestRank(in_use, max(round(tokens * sum(chances) / in_use), 1), sum(chances) / mean)
 
 
+def chances_of_places(experts: Experts, plan: Plan) -> Places:
+    """Return the chances that a token chooses each expert of each rank; empty if loads are even."""
+    return _chances_of_places(
+        experts, plan.expert_skew, plan.expert_seed, plan.redundant_experts, plan.expert
+    )
+
+
 @lru_cache(maxsize=256)
-def _chances_of_rank(experts: Experts, skew: str, seed: int, redundant: int, ranks: int) -> tuple[float, ...]:
-    """Return the chance that a token chooses each expert of the busiest rank; empty if loads are even."""
+def _chances_of_places(experts: Experts, skew: str, seed: int, redundant: int, ranks: int) -> Places:
     loads = loads_of(skew, seed, experts.count, experts.chosen) if skew else ()
     if not loads or len(set(loads)) == 1:
         return ()
     chances = _chances([float(load) for load in loads], experts.chosen)
     copies = _copied(chances, redundant)
     local = len(copies) // ranks
-    places = (
-        _packed(copies, ranks, local)
-        if redundant
-        else [copies[first : first + local] for first in range(0, len(copies), local)]
-    )
-    return tuple(max(places, key=sum))
+    if redundant:
+        return tuple(map(tuple, _packed(copies, ranks, local)))
+    return tuple(tuple(copies[first : first + local]) for first in range(0, len(copies), local))
 
 
 def _chances(loads: list[float], chosen: int) -> list[float]:

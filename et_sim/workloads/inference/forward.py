@@ -9,11 +9,17 @@ the experts. Every rank sends a share of its group's tokens to the ranks of thei
 back; ranks that share an expert gather its tokens, and add their outputs. Then the group gathers all outputs.
 Groups meet in these exchanges, so that a pass takes as long as the slowest one; a group with an empty batch
 computes for the experts only.
+
+If exchanges overlap, each group has its batch in two halves, which take turns in the layers: while one waits
+for an exchange, the other one computes. The layers before the first one with experts, and the head, have the
+whole batch.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from msgspec import structs
@@ -22,6 +28,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
 from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.axes import Axes
+from et_sim.workloads.inference.adapters import with_adapters
 from et_sim.workloads.inference.batch import Batch, GroupBatches, check
 from et_sim.workloads.inference.expert_exchange import ExpertExchange
 from et_sim.workloads.inference.expert_loads import busiest_rank
@@ -36,10 +43,17 @@ from et_sim.workloads.inference.ranks import (
 )
 from et_sim.workloads.kernels import Kernel, element_wise, product
 from et_sim.workloads.models.formats import LayerFormats
-from et_sim.workloads.models.model import Experts, FeedForward, LayerKind, Model, PredictingModule
+from et_sim.workloads.models.model import (
+    Experts,
+    FeedForward,
+    LayerKind,
+    Model,
+    PredictingModule,
+    VisionTower,
+)
 from et_sim.workloads.pipeline import Direction
 from et_sim.workloads.rank import Rank, make_workload
-from et_sim.workloads.training.parts import ModelPart
+from et_sim.workloads.training.parts import ModelPart, Shared, ToExperts
 from et_sim.workloads.training.plan import DATA, PIPELINE, TENSOR, Plan
 from et_sim.workloads.training.work import RankWork
 
@@ -128,9 +142,19 @@ def run_passes(work: RankWork, model: Model, batches: Sequence[GroupBatches]) ->
     for number, batch in enumerate(batches):
         work.during = f"{Direction.FORWARD} {number}"
         groups = (batch,) * work.plan.data if isinstance(batch, Batch) else batch
-        own = groups[0] if len(set(groups)) == 1 else groups[work.rank.place(DATA)]
-        loads = GroupLoads(sum(group.tokens for group in groups), max(group.tokens for group in groups))
-        _Pass(work, model, own, loads, place, number).run()
+        at = 0 if len(set(groups)) == 1 else work.rank.place(DATA)
+        halves = _halves(groups) if work.plan.overlap_experts and len(groups) > 1 else ()
+        of_halves = [
+            _Pass(RankWork(work.rank, work.plan), model, half[at], half, place, number, is_half=True)
+            for half in halves
+        ]
+        _Pass(work, model, groups[at], groups, place, number).run(of_halves)
+
+
+def _halves(groups: Sequence[Batch]) -> tuple[tuple[Batch, ...], ...]:
+    """Return the two halves of the batches of all groups; none if a half of a group has no tokens."""
+    halves = tuple(zip(*(group.halves() for group in groups), strict=True))
+    return halves if all(batch.tokens for half in halves for batch in half) else ()
 
 
 class GroupLoads(NamedTuple):
@@ -144,32 +168,69 @@ class _Pass:
     """One batch in a rank's part of the model."""
 
     def __init__(
-        self, work: RankWork, model: Model, batch: Batch, loads: GroupLoads, place: int, number: int
+        self,
+        work: RankWork,
+        model: Model,
+        batch: Batch,
+        groups: Sequence[Batch],
+        place: int,
+        number: int,
+        *,
+        is_half: bool = False,
     ) -> None:
         self.work, self.plan, self.model, self.batch = work, work.plan, model, batch
-        self.loads, self.place, self.number = loads, place, number
+        self.loads = GroupLoads(sum(group.tokens for group in groups), max(group.tokens for group in groups))
+        self.place, self.number, self.is_half = place, number, is_half
         self.part = self.plan.part(model, place, 0)
         self.known: dict[tuple[str, LayerKind, int, LayerFormats], tuple[Kernel, ...]] = {}
 
-    def run(self) -> None:
-        """Run the pass from tokens or activations of the previous stage to the next tokens."""
+    def run(self, halves: Sequence[_Pass]) -> None:
+        """Run the pass from tokens or activations of the previous stage to the next tokens.
+
+        Halves of the batch, if there are any, run the layers from the first to the last one with experts.
+        """
         work = self.work
-        if self.part.has_embedding:
+        if isinstance(self.model, VisionTower):
+            self._product("patch embedding", self.batch.tokens, self.model.hidden, self.model.patch_values)
+        elif self.part.has_embedding:
             work.where = "embedding"
             self._element_wise("embedding", self.batch.tokens * self.model.hidden, 1, 2)
             self._all_reduce("embedding")
             self._join()
         else:
             self._receive(-1, self._activations, 2 * self.number)
-        for layer in work.rank.each(self.part.all_layers):
-            work.where = f"layer {layer}"
-            self._layer(layer)
+        layers = self.part.all_layers
+        routed = [layer for layer in layers if self.model.has_experts(layer)] if halves else []
+        if routed:
+            between = range(routed[0], routed[-1] + 1)
+            self._run_layers(range(layers.start, between.start))
+            self._take_turns(halves, between)
+            layers = range(between.stop, layers.stop)
+        self._run_layers(layers)
         work.where = ""
-        if self.part.has_head:
+        if isinstance(self.model, VisionTower):
+            self._project(self.model)
+        elif self.part.has_head:
             self._head()
         else:
             self._send(1, self._activations, 2 * self.number)
         self._return_tokens()
+
+    def _run_layers(self, layers: Sequence[int]) -> None:
+        deque(self._layers(layers), maxlen=0)
+
+    def _take_turns(self, halves: Sequence[_Pass], layers: Sequence[int]) -> None:
+        """Run layers of the halves of the batch: at each exchange with experts, the other half goes on."""
+        for half in halves:
+            half.work.at, half.work.during = self.work.at, self.work.during
+        deque(zip_longest(*(half._layers(layers) for half in halves)), maxlen=0)
+        self.work.at = tuple(dict.fromkeys(node for half in halves for node in half.work.at))
+
+    def _layers(self, layers: Sequence[int]) -> Iterator[None]:
+        """Run layers; yield while tokens are exchanged with their experts."""
+        for layer in self.work.rank.each(layers):
+            self.work.where = f"layer {layer}"
+            yield from self._layer(layer)
 
     def _join(self) -> None:
         """Join the embedding with hidden states, in a module that predicts further tokens."""
@@ -178,12 +239,23 @@ class _Pass:
             self._element_wise("joining norms", 2 * tokens * hidden, 5, 2)
             self.work.then(product("joining", tokens, hidden, 2 * hidden, self.plan.value_bytes).cold())
 
+    def _project(self, tower: VisionTower) -> None:
+        """Turn the patches of images into tokens of the language model."""
+        images = self.batch.prefill.segments
+        tokens = (self.batch.tokens - images * tower.own_tokens) // tower.patches
+        self._norm("tower norm")
+        for number, (inputs, outputs) in enumerate(tower.projections):
+            self._product(f"projection {number}", tokens, outputs, inputs)
+
+    def _product(self, name: str, rows: int, outputs: int, inputs: int) -> None:
+        self.work.then(product(name, rows, outputs, inputs, self.plan.value_bytes).cold())
+
     @property
     def _activations(self) -> int:
         """Return the bytes that a layer passes to the next one."""
         return self.batch.tokens * self.model.hidden * self.plan.value_bytes
 
-    def _layer(self, layer: int) -> None:
+    def _layer(self, layer: int) -> Iterator[None]:
         kind = self.model.kind(layer)
         if kind.mixer:
             self._norm(f"{kind.mixer} norm")
@@ -199,7 +271,7 @@ class _Pass:
             self._dense(layer, part, "feed-forward", self.batch.tokens, 1, self.plan.tensor)
             self._all_reduce("feed-forward")
         else:
-            self._experts(layer, experts)
+            yield from self._experts(layer, experts)
         self._output_norm("feed-forward")
 
     def _once(self, role: str, layer: int, kernels: Callable[[], Iterable[Kernel]]) -> None:
@@ -207,7 +279,7 @@ class _Pass:
         model = self.model
         key = role, model.kind(layer), model.window(layer), model.formats_of(layer)
         if key not in self.known:
-            self.known[key] = tuple(kernels())
+            self.known[key] = tuple(with_adapters(kernels(), model, self.plan, self.batch, layer))
         self._all(self.known[key])
 
     def _norm(self, name: str) -> None:
@@ -244,36 +316,50 @@ class _Pass:
         if rows:
             self._once(name, layer, kernels)
 
-    def _experts(self, layer: int, experts: Experts) -> None:
-        """Run the experts of the busiest rank, whose tokens choose by chance; busy ones have equally many."""
+    def _experts(self, layer: int, experts: Experts) -> Iterator[None]:
+        """Run the experts of the busiest rank, whose tokens choose by chance; busy ones have equally many.
+
+        The shared expert runs before the exchange, or beside the way back if the batch is in halves.
+        """
         plan, hidden = self.plan, self.model.hidden
         is_one_group = plan.data == 1
         share = 1 if is_one_group else plan.tensor  # of a group's tokens, which all its ranks have
         local, rows, excess = busiest_rank(experts, plan, self.loads.total)
-        tokens = -(-self.batch.tokens // share)
+        tokens, given = -(-self.batch.tokens // share), self.work.at
         if tokens:
             self.work.then(product("router", tokens, experts.count, hidden, plan.value_bytes).cold())
-        if experts.shared:
-            self._dense(layer, experts.shared_part, "shared expert", self.batch.tokens, 1, plan.tensor)
+        if not self.is_half:
+            self._shared_expert(layer, experts)
         _, sharers = experts_on_rank(experts, plan)
         most = -(-self.loads.most // share)
         exchange = ExpertExchange(plan, experts, hidden, most, rows * local, excess)
         if not is_one_group:
-            self._exchange(exchange.there())
+            yield from self._exchange(exchange.there())
         self._dense(layer, experts.expert, "experts", rows, local, sharers)
         if is_one_group:
             self._all_reduce("experts")
             return
-        self._exchange(exchange.back())
+        yield from self._exchange(exchange.back())
+        if self.is_half:
+            back, self.work.at = self.work.at, given
+            self._shared_expert(layer, experts)
+            self.work.at += back
         if self.batch.tokens:
             size = tokens * hidden * plan.value_bytes
             self.work.exchange("all_gather", size, TENSOR, "experts all-gather")
         if experts.shared:
             self._all_reduce("shared expert")
 
-    def _exchange(self, parts: Iterable[ModelPart]) -> None:
+    def _shared_expert(self, layer: int, experts: Experts) -> None:
+        if experts.shared:
+            self._dense(layer, experts.shared_part, "shared expert", self.batch.tokens, 1, self.plan.tensor)
+
+    def _exchange(self, parts: Iterable[ModelPart]) -> Iterator[None]:
+        """Run the parts of an exchange; yield while tokens are sent."""
         for part in parts:
             part.forward(self.work)
+            if isinstance(part, ToExperts | Shared):
+                yield
 
     def _head(self) -> None:
         """Run the head: scores of all words for sampled sequences, and the sampling."""

@@ -21,6 +21,8 @@ from et_sim.workloads.recurrence import STATE_BYTES
 from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.plan import Plan
 
+NOT_ADAPTED = ("experts ", "index ", "key-value up")
+
 
 class Matrix(Struct, frozen=True):
     """The weights of a product on a rank."""
@@ -82,6 +84,30 @@ def matrices(model: Model, plan: Plan, layer: int) -> Iterator[Matrix]:
         yield from dense_matrices(model.feed_forward, "feed-forward", hidden, tensor)
 
 
+def adapted_matrices(model: Model, plan: Plan, layer: int) -> Iterator[Matrix]:
+    """Yield the matrices of a layer that adapters of low rank (LoRA) are beside; none without a rank."""
+    for matrix in matrices(model, plan, layer) if plan.lora_rank else ():
+        if not matrix.name.startswith(NOT_ADAPTED):
+            yield matrix
+
+
+def parts_of(matrix: Matrix, model: Model) -> int:
+    """Return the matrices of the model's file in a product: each has an adapter with inputs of its own."""
+    if matrix.name == "qkv":
+        return 3
+    if matrix.name == "shared expert up" and model.experts is not None:
+        return 1 + model.experts.shared_part.is_gated
+    return 1 + (matrix.name == "feed-forward up" and model.feed_forward.is_gated)
+
+
+def adapter_weights(model: Model, plan: Plan, layer: int) -> int:
+    """Return the weights of one adapter in a layer on a rank."""
+    return plan.lora_rank * sum(
+        parts_of(matrix, model) * matrix.inputs + matrix.outputs
+        for matrix in adapted_matrices(model, plan, layer)
+    )
+
+
 def layer_bytes(model: Model, plan: Plan, layer: int) -> int:
     """Return the bytes of a layer's weights on a rank; routers are whole, biases shared by tensor ranks."""
     numbers, whole = LayerNumbers.of(model, plan, layer), Plan()
@@ -96,7 +122,8 @@ def layer_bytes(model: Model, plan: Plan, layer: int) -> int:
     products = sum(matrix.weights for matrix in matrices(model, whole, layer))
     norms = model.norms_of_layer(layer)
     others = model.layer_weights(layer) - norms - router - products - biases  # with norms of attention
-    return size + (norms + router + mine + -(-others // plan.tensor)) * plan.value_bytes
+    adapters = max(plan.adapters, 1) * adapter_weights(model, plan, layer)
+    return size + (norms + router + mine + -(-others // plan.tensor) + adapters) * plan.value_bytes
 
 
 def weight_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:

@@ -21,7 +21,7 @@ from et_sim.workloads.inference.batch import AttentionSight, Batch, BatchLoad
 from et_sim.workloads.inference.memory import key_heads_of_rank
 from et_sim.workloads.inference.numbers import LayerNumbers, cache_bits
 from et_sim.workloads.kernels import RMS_NORM, Kernel, element_wise, passing
-from et_sim.workloads.models.model import RECURRENCE, Attention, Index, Latent, Model, Recurrence
+from et_sim.workloads.models.model import RECURRENCE, Attention, Index, Latent, Model, Recurrence, VisionTower
 from et_sim.workloads.recurrence import SequenceChunks
 from et_sim.workloads.training.plan import Plan
 
@@ -69,6 +69,7 @@ class _AttentionCore:
         self.heads = self.attention.heads // plan.tensor
         self.key_heads = key_heads_of_rank(self.attention, plan.tensor)
         self.value_bytes, self.cache_bits = plan.value_bytes, cache_bits(model, plan)
+        self.is_causal = not isinstance(model, VisionTower)
 
     def kernel(self, name: str, load: BatchLoad) -> Kernel:
         """Return attention of whole keys and values."""
@@ -91,9 +92,8 @@ class _AttentionCore:
         moved += -(-key_heads * load.keys * cached * bits // 8)
         operations = 2 * self.heads * load.pairs * (width + values)
         word = FP8_CACHE if bits == 8 else ""
-        return Kernel(
-            name, operations, moved, _shape(load, self.heads, key_heads, width, values, word)
-        ).cold()
+        shape = _shape(load, self.heads, key_heads, width, values, word, is_causal=self.is_causal)
+        return Kernel(name, operations, moved, shape).cold()
 
 
 def attention_kernels(
@@ -131,7 +131,9 @@ def attention_kernels(
     yield numbers.product("attention output", batch.tokens, model.hidden, heads * attention.value_size)
 
 
-def _shape(load: BatchLoad, heads: int, key_heads: int, width: int, value_width: int, word: str) -> str:
+def _shape(
+    load: BatchLoad, heads: int, key_heads: int, width: int, value_width: int, word: str, *, is_causal: bool
+) -> str:
     tokens, keys = -(-load.tokens // load.segments), -(-load.keys // load.segments)
     return shapes.attention(
         load.segments,
@@ -141,7 +143,7 @@ def _shape(load: BatchLoad, heads: int, key_heads: int, width: int, value_width:
         width,
         key_heads=key_heads,
         value_width=None if value_width == width else value_width,
-        causal=tokens > 1,
+        causal=is_causal and tokens > 1,
         kernel=word,
     )
 

@@ -18,7 +18,10 @@ from et_sim.basics.errors import UsageError, brief
 WITHOUT_EFFECT = Path(__file__).parent / "without_effect.json"
 MOST = 10**9
 MOST_NAMED = 6  # keys in one remark
-TRAINED_ELSEWHERE = ("vision_config", "audio_config")
+OTHER_PARTS = {
+    "vision_config": "only et-sim serve --image-tokens simulates this part of the model",
+    "audio_config": "this part of the model is not simulated",
+}
 #: Operations of activation functions for each output; an exponential counts as four.
 ACTIVATIONS = {"silu": 8, "swish": 8, "gelu": 8, "gelu_new": 8, "gelu_pytorch_tanh": 8, "relu2": 2, "relu": 1}
 
@@ -115,8 +118,8 @@ class ModelKeys(Struct, frozen=True):
     def remarks(self) -> tuple[str, ...]:
         """Return remarks on unused keys that may have an effect."""
         unseen = [name for name in self.content if name not in self.used | without_effect()]
-        others = [name for name in unseen if name in TRAINED_ELSEWHERE]
-        parts = tuple(f'{self.place}: "{name}": this part of the model is not simulated' for name in others)
+        others = [name for name in unseen if name in OTHER_PARTS]
+        parts = tuple(f'{self.place}: "{name}": {OTHER_PARTS[name]}' for name in others)
         names = [f'"{brief(name)}"' for name in unseen if name not in others]
         if not names:
             return parts

@@ -359,3 +359,23 @@ class PredictingModule(Model, frozen=True):
     def joining_weights(self) -> int:
         """Return the weights of the norms and of the projection, which every rank has."""
         return 2 * self.norm_weights + 2 * self.hidden * self.hidden
+
+
+class VisionTower(Model, frozen=True):
+    """An encoder of images: a transformer over patches, each of which sees all of its image.
+
+    Neighbouring patches become a token of the language model, by products one after the other.
+    """
+
+    patch_values: int = 0  # of all colours of a patch
+    patches: int = 1  # of a token
+    image_patches: int = 0  # of an image, if all have the same size; 0: images of any size
+    own_tokens: int = 0  # of an image, beside those of its patches
+    projections: tuple[tuple[int, int], ...] = ()  # inputs and outputs of each product of a token
+    other_weights: int = 0  # biases and norms before the first layer and after the last one
+
+    @property
+    def joining_weights(self) -> int:
+        """Return the weights before the first layer and after the last one, which every rank has."""
+        projected = sum(inputs * outputs for inputs, outputs in self.projections)
+        return self.patch_values * self.hidden + projected + self.other_weights

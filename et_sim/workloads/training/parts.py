@@ -368,6 +368,7 @@ class Shared(Struct, frozen=True):
     gathered: int  # bytes of each rank's tokens
     reduced: int  # bytes of the sums of all
     gathers: bool
+    is_beside: bool = False  # kernels that do not need it may run at the same time
 
     def forward(self, work: RankWork) -> None:
         self._exchange(work, gathers=self.gathers)
@@ -377,7 +378,8 @@ class Shared(Struct, frozen=True):
 
     def _exchange(self, work: RankWork, *, gathers: bool) -> None:
         kind, size = ("all_gather", self.gathered) if gathers else ("reduce_scatter", self.reduced)
-        work.exchange(kind, size, self.over, f"{self.name} {kind.replace('_', '-')}")
+        stream = f"{self.over} exchange" if self.is_beside else MAIN
+        work.exchange(kind, size, self.over, f"{self.name} {kind.replace('_', '-')}", stream)
 
 
 class GatheredProduct(Struct, frozen=True):

@@ -75,7 +75,9 @@ class PlanOptions(Struct, frozen=True):
         "choose, sort and weigh the tokens of experts in many kernels", name="unfused-routing"
     )
     overlap_experts: bool = flag(
-        "exchange the tokens of a forward pass while a backward pass computes, and the other way round", False
+        "exchange the tokens of a forward pass while a backward pass computes, and the other way round; in"
+        " inference, those of half of a batch while the other half computes",
+        False,
     )
     mtp_layers: int = _amount("layers that predict further tokens, each with a head", 0)
     order: str = text(
@@ -148,7 +150,14 @@ class PlanOptions(Struct, frozen=True):
         "",
         may_be_empty=True,
     )
-    lora_rank: int = _amount("freeze all weights, and train adapters of this rank beside products (LoRA)", 0)
+    lora_rank: int = _amount(
+        "freeze all weights, and train adapters of this rank beside products (LoRA); in inference, adapters"
+        " that the sequences of a batch use",
+        0,
+    )
+    adapters: int = _amount(
+        "adapters that a replica has, one of which each sequence uses, in inference (default: 1)", 0
+    )
     products: str = choice(
         "numbers that products with weights compute with; in inference, that weights are stored in (default:"
         f" {AS_VALUES}; in inference, those that the model's file states)",

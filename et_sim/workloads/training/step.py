@@ -35,7 +35,7 @@ OFFLOAD_STREAM = "offload"
 
 
 CAST_IN_TRAINING = ("fp8", "fp4")
-OF_INFERENCE = ("expert_products", "redundant_experts", "cache_type", "computes")
+OF_INFERENCE = ("expert_products", "redundant_experts", "cache_type", "computes", "adapters")
 
 
 def _check_numbers(plan: Plan) -> None:
