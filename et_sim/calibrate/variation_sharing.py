@@ -2,9 +2,9 @@
 
 Ranks share the draws of a level if their values are correlated: those of all replicas, or of the stages of
 one replica (a node of the traces' machine). The passes of a micro-batch have one cause if theirs
-are, such as the length of its sequences. Shared draws are fully correlated; quantiles keep them so. The times of
-other operations have a shared part, such as that of a collective, and a part of each rank, such as its place
-among the members that the collective reaches one after the other.
+are, such as the length of its sequences. Shared draws are fully correlated; quantiles keep them so. The times
+of other operations have a shared part, such as that of a collective, and a part of each rank, such as its
+place among the members that the collective reaches one after the other.
 """
 
 from __future__ import annotations
