@@ -2,7 +2,9 @@
 
 Ranks share the draws of a level if their values are correlated: those of all replicas, or of the stages of
 one replica (a node of the traces' machine). The passes of a micro-batch have one cause if theirs
-are, such as the length of its sequences. Shared draws are fully correlated; quantiles keep them so.
+are, such as the length of its sequences. Shared draws are fully correlated; quantiles keep them so. The times
+of other operations have a shared part, such as that of a collective, and a part of each rank, such as its
+place among the members that the collective reaches one after the other.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
-from et_sim.calibrate.variation_families import empirical
-from et_sim.calibrate.variation_fit import ELEMENT, FittedLevel, FittedWork, scores_of
+from et_sim.calibrate.variation_families import Fit, chosen, empirical, fitted
+from et_sim.calibrate.variation_fit import ELEMENT, LEAST_SPREAD, FittedLevel, FittedWork, scores_of
 from et_sim.machine.variation import SharedBy
 from et_sim.trace.recorded_steps.table import BACKWARD, FORWARD
 
@@ -29,7 +31,7 @@ def with_sharing(works: Sequence[FittedWork]) -> list[FittedWork]:
     ]
     by_name = {work.name: work for work in shared}
     if not {FORWARD, BACKWARD} <= set(by_name):
-        return shared
+        return [_divided(work) for work in shared]
     passes = by_name[FORWARD], by_name[BACKWARD]
     causes = {
         level.level: f"passes, by {level.level}"
@@ -37,7 +39,7 @@ def with_sharing(works: Sequence[FittedWork]) -> list[FittedWork]:
         for other in passes[1].levels
         if level.level == other.level != ELEMENT and _is_one_cause(level, other)
     }
-    return [_with_causes(work, causes) if work in passes else work for work in shared]
+    return [_with_causes(work, causes) if work in passes else _divided(work) for work in shared]
 
 
 def _with_scope(level: FittedLevel) -> FittedLevel:
@@ -62,6 +64,40 @@ def _with_cause(level: FittedLevel, cause: str) -> FittedLevel:
     fit = empirical(np.concatenate([np.ravel(values) for values in level.values]))
     entry = {key: value for key, value in level.entry.items() if key not in ("factor", "spread", "parts")}
     return structs.replace(level, entry={**entry, "family": fit.family, **fit.keys, "cause": cause})
+
+
+def _divided(work: FittedWork) -> FittedWork:
+    """Return a work whose shared levels have a part that is shared, and one of each rank."""
+    return structs.replace(work, levels=tuple(part for level in work.levels for part in _parts(level)))
+
+
+def _parts(level: FittedLevel) -> tuple[FittedLevel, ...]:
+    scope = level.entry.get("shared")
+    if scope is None:
+        return (level,)
+    values = np.stack(level.values)
+    members = (_STAGE, _REPLICA + 1) if scope is SharedBy.MACHINE else (_STAGE,)
+    shared = values.mean(members, keepdims=True)
+    own = values - shared
+    if float(np.std(own)) < LEAST_SPREAD:
+        return (level,)
+    logs = np.ravel(own)
+    of_rank = fitted(chosen(own[:, ::2], own[:, 1::2]), logs)
+    return (
+        _refitted(level, empirical(np.ravel(shared)), np.broadcast_to(shared, values.shape), scope),
+        _refitted(level, of_rank, own, None),
+    )
+
+
+def _refitted(level: FittedLevel, fit: Fit, values: Any, scope: SharedBy | None) -> FittedLevel:
+    """Return a level with another distribution, of these values."""
+    kept = {
+        key: value
+        for key, value in level.entry.items()
+        if key in ("kind", "operations", "level", "correlation")
+    }
+    entry = {**kept, "family": fit.family, **fit.keys, **({"shared": scope} if scope else {})}
+    return FittedLevel(entry, float(np.std(values)), list(values))
 
 
 def _with_key(level: FittedLevel, key: str, value: Any) -> FittedLevel:

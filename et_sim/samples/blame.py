@@ -59,7 +59,7 @@ class PathReader:
         action = np.asarray(plan.nodes)["action"][at]
         works = np.flatnonzero(action == Action.DELAY)
         nominal = self._plan.nominal_ns(
-            template[works], hops.row[works], plan.actors["rank"][hops.actor[works]]
+            template[works], hops.row[works], self._plan.ranks_of(hops.actor[works], hops.row[works])
         )
         exchanged = np.flatnonzero(np.isin(action, (Action.COLLECTIVE, Action.SEND, Action.RECEIVE)))
         return PathTimes(
@@ -73,7 +73,8 @@ class PathReader:
     def _varied(self, outcome: Outcome, hops: Hops, works: Any, more: Any) -> dict[tuple[int, str], int]:
         """Return what factors add to the work on a path, by rank and kind."""
         actors = np.asarray(outcome.plan.actors)
-        rank, template = (actors[name][hops.actor[works]].astype(np.int64) for name in ("rank", "template"))
+        rank = self._plan.ranks_of(hops.actor[works], hops.row[works]).astype(np.int64)
+        template = actors["template"][hops.actor[works]].astype(np.int64)
         kinds = np.zeros(len(works), np.int64)
         for number in unique(template).tolist():
             here = template == number

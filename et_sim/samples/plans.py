@@ -1,7 +1,8 @@
 """The plan of all samples: that of the run, in which each rank that draws by itself has its own durations.
 
 A sample is a further run of one plan with other durations. Ranks are one actor only if they share all draws,
-and behave alike in every other way, so folded and unfolded samples are equal.
+and behave alike in every other way, so folded and unfolded samples are equal; or if they differ in draws
+alone and meet only at barriers (`barriers`), where the last one to arrive decides.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.members import Actors
 from et_sim.plan.paces import OWN_PACE
 from et_sim.run.planning import fewest_actors
+from et_sim.samples.barriers import Barriers, barriers_of
 from et_sim.samples.draws import draws_of
 from et_sim.samples.links import VariedLinks
 from et_sim.samples.work import VariedNodes, elements_of, factors_of_nodes, varied_nodes
@@ -56,8 +58,13 @@ class SampledPlan:
         self._refuse_without_effect()
         self._lowering.variants.vary(self._classes())
         # Nearly all links differ in every sample.
-        self._actors = fewest_actors(self._lowering, model, may_fold and self._links is None)
+        may_fold = may_fold and self._links is None
+        self._actors = fewest_actors(self._lowering, model, may_fold)
         self._set_plan()
+        self._barriers: Barriers | None = None
+        self._deciding: Any = None  # by node: the rank whose times decide
+        if may_fold and len(self.plan.actors) > 1:
+            self._fold_at_barriers()
 
     def _set_plan(self) -> None:
         plan = assemble(self._lowering, self._actors)
@@ -65,6 +72,37 @@ class SampledPlan:
         actors["pace_first"] = np.cumsum(sizes) - sizes
         self.plan = replace(plan, actors=actors, paces=np.zeros(int(sizes.sum()), np.int64))
         self._kept = KeptStart()
+
+    def _fold_at_barriers(self) -> None:
+        """Let one actor stand for all ranks if they are equal but for draws, and meet only at barriers."""
+        before = self._actors
+        self._lowering.variants.vary(np.unique(self._before.first, return_inverse=True)[1].reshape(-1))
+        self._actors = fewest_actors(self._lowering, self._model, True)
+        if len(self._actors) == 1:
+            self._set_plan()
+            self._draw(0, ())
+            nominal = run_plan(self.plan, self._network, self._model)
+            if nominal is None:  # their order within a nanosecond has no effect if no message takes time
+                self.plan = replace(self.plan, is_folded=False)
+                nominal = run_plan(self.plan, self._network, self._model)
+            self._barriers = nominal and barriers_of(self._lowering, nominal)
+        if self._barriers is None:
+            self._unfold(before)
+
+    def _unfold(self, actors: Actors) -> None:
+        """Simulate other actors, which draw by themselves."""
+        self._actors, self._barriers, self._deciding = actors, None, None
+        self._lowering.variants.vary(self._classes())
+        self._set_plan()
+
+    @property
+    def meets_at_barriers(self) -> bool:
+        """Return whether one actor takes the times of the last rank to arrive at each barrier."""
+        return self._barriers is not None
+
+    def ranks_of(self, actors: Any, rows: Any) -> Any:
+        """Return the ranks whose times some nodes of actors take."""
+        return self.plan.actors["rank"][actors] if self._deciding is None else self._deciding[rows]
 
     @property
     def is_folded(self) -> bool:
@@ -82,8 +120,7 @@ class SampledPlan:
         network = self._network_in(step or 0, chosen)
         outcome = run_plan(self.plan, network, self._model, kept=self._kept)
         if outcome is None:  # of actors that do not behave like all their ranks
-            self._actors = Actors.one_per_rank(self.workload.ranks, (TIE,))
-            self._set_plan()
+            self._unfold(Actors.one_per_rank(self.workload.ranks, (TIE,)))
             return self.outcome(step, without)
         return outcome
 
@@ -134,19 +171,38 @@ class SampledPlan:
 
     def _draw(self, step: int, entries: Sequence[int]) -> None:
         """Set the durations of all actors in a step, with the factors of some entries."""
+        if self._barriers is not None:
+            self._draw_of_last(self._barriers, step, entries)
+            return
         actors, paces = self.plan.actors, self.plan.paces
         for template in range(len(self.workload.templates)):
             mine = np.flatnonzero(actors["template"] == template)
-            varied = [self._varied[template][number] for number in entries]
-            draws = [self._draws[number] for number in entries]
             for first in range(0, len(mine), RANKS_AT_ONCE):
                 some = mine[first : first + RANKS_AT_ONCE]
-                ranks = actors["rank"][some]
-                durations = self._durations(template, ranks)
-                elements = [self._elements[number][ranks] for number in entries]
-                factors = factors_of_nodes(draws, varied, elements, step, durations.shape)
-                at = actors["pace_first"][some][:, None] + np.arange(durations.shape[1])
-                paces[at] = _scaled(durations, factors)
+                drawn = self._drawn(template, actors["rank"][some], step, entries)
+                paces[actors["pace_first"][some][:, None] + np.arange(drawn.shape[1])] = drawn
+
+    def _draw_of_last(self, barriers: Barriers, step: int, entries: Sequence[int]) -> None:
+        """Set the durations of the one actor: those of the last rank to arrive at each barrier."""
+        template = int(self.plan.actors["template"][0])
+        sums = [
+            barriers.sums(self._drawn(template, ranks, step, entries))
+            for ranks in np.split(
+                np.arange(self.workload.ranks), range(RANKS_AT_ONCE, self.workload.ranks, RANKS_AT_ONCE)
+            )
+        ]
+        self._deciding = barriers.deciding(np.concatenate(sums))
+        for rank in np.unique(self._deciding):
+            mine = np.flatnonzero(self._deciding == rank)
+            self.plan.paces[mine] = self._drawn(template, np.array([rank]), step, entries)[0, mine]
+
+    def _drawn(self, template: int, ranks: Any, step: int, entries: Sequence[int]) -> Any:
+        """Return the durations of nodes on some ranks of a template, with the factors of some entries."""
+        varied = [self._varied[template][number] for number in entries]
+        draws = [self._draws[number] for number in entries]
+        durations = self._durations(template, ranks)
+        elements = [self._elements[number][ranks] for number in entries]
+        return _scaled(durations, factors_of_nodes(draws, varied, elements, step, durations.shape))
 
     def _durations(self, template: int, ranks: Any) -> Any:
         """Return the durations of nodes on some ranks without variation, a row for each."""

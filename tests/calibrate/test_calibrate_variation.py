@@ -148,6 +148,24 @@ def test_times_of_a_real_job_are_near_the_fit_to_its_other_steps() -> None:
     }
 
 
+def test_a_shared_time_and_that_of_each_rank_are_found_apart() -> None:
+    draw = np.random.default_rng(17)
+    shared, own = draw.normal(0, 0.2, (60, 1, 1)), draw.normal(0, 0.05, (60, 24, 1))
+    (work,) = with_sharing(fit_all(recorded(1e6 * np.exp(shared + own)), range(60), "operation"))
+    of_all, of_rank = work.levels
+    assert (of_all.entry["level"], of_all.entry["shared"]) == ("event", "machine")
+    assert (of_rank.entry["level"], of_rank.entry.get("shared")) == ("event", None)
+    assert of_all.spread == pytest.approx(np.std(shared), rel=0.02)
+    assert of_rank.spread == pytest.approx(np.std(own), rel=0.05)
+
+
+def test_a_time_that_all_ranks_share_has_no_part_of_a_rank() -> None:
+    shared = np.random.default_rng(19).normal(0, 0.2, (60, 1, 1))
+    times = 1e6 * np.exp(np.broadcast_to(shared, (60, 24, 1)))
+    (work,) = with_sharing(fit_all(recorded(times), range(60), "operation"))
+    assert [level.entry["shared"] for level in work.levels] == ["machine"]
+
+
 @pytest.mark.usefixtures("in_a_folder")
 def test_the_command_writes_what_the_system_file_takes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", "variation", str(TABLE), "--no-steps", "-o", "varied.json"]) == 0
