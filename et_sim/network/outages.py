@@ -74,12 +74,20 @@ def links_of(network: Network) -> int:
 
 
 def marks_of_links(network: Network) -> Any:
-    """Return a number for the failures of each link; 0: it never fails."""
+    """Return a number for the failures of each link; 0: it never fails.
+
+    Failures at equal times with equal effects are alike. Dead parts of a graph are not: one may be led around,
+    and another not.
+    """
+    alike: dict[tuple[Any, ...], list[Any]] = {}
+    for number, failure in enumerate(network.failures):
+        own = number if failure.is_dead and isinstance(network.fabric, GraphFabric) else -1
+        effect = failure.at_ns, failure.until_ns, failure.left, own
+        alike.setdefault(effect, []).append(rows_of(network, failure))
     marks = np.zeros(links_of(network), np.int64)
-    for failure in network.failures:
-        is_in = np.zeros(len(marks), np.int64)
-        is_in[rows_of(network, failure)] = 1
-        marks = np.unique(marks * 2 + is_in, return_inverse=True)[1].reshape(-1)
+    for rows in alike.values():
+        times = np.bincount(np.concatenate(rows), minlength=len(marks))
+        marks = np.unique(np.stack((marks, times)), axis=1, return_inverse=True)[1].reshape(-1)
     return marks
 
 

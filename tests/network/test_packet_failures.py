@@ -6,11 +6,23 @@ import re
 from typing import Any
 
 import pytest
-from failing_parts import FIRST_TRY, GRID_LINK, MS, RING, in_machine_code, one_message, ports, random_case
+from failing_parts import (
+    FIRST_TRY,
+    GRID_LINK,
+    MS,
+    RING,
+    SPEED,
+    in_machine_code,
+    one_message,
+    ports,
+    random_case,
+    sent,
+)
 
 from et_sim.api import simulate
 from et_sim.basics.errors import StallError, UsageError
 from et_sim.compiled.entry_points import CompiledEntry
+from et_sim.trace import TraceBuilder
 
 SIZE, PACKET_NS = 800_000, 4158  # bytes, and the time of a packet of 4096
 US = 1000
@@ -81,16 +93,45 @@ def test_retries_bound_the_wait() -> None:
         of_packets(RING, flap, detection="10ms", retries=2)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "message"),
-    [
-        ({"preset": "tcp"}, "TCP keeps connections"),
-        ({"preset": "roce", "retransmission-timeout": "1ms"}, "the time of a try is that of"),
-    ],
-)
-def test_transports_with_other_time_outs_are_refused(protocol: Any, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        of_packets({**HASHED, "protocol": protocol}, BOTH_FLAP)
+def test_tcp_is_refused() -> None:
+    with pytest.raises(UsageError, match="TCP keeps connections"):
+        of_packets({**HASHED, "protocol": {"preset": "tcp"}}, BOTH_FLAP)
+
+
+CROWDED = {
+    "graph": {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 4, **SPEED},
+    "routing": "ecmp",
+}
+LOSSY = {"preset": "roce", "pauses": False, "queue-packets": 2}
+
+
+def crowded(timeout: str, *failures: Any, **recovery: Any) -> Any:
+    """Return times and counts of messages to one rank, some of whose packets are lost in full queues."""
+    builders = [TraceBuilder() for _ in range(8)]
+    for source in range(1, 8):
+        builders[source].send(0, 20_000, tag=source, after=[])
+        builders[0].receive(source, 20_000, tag=source, after=[])
+    described = {**CROWDED, "protocol": {**LOSSY, "retransmission-timeout": timeout}}
+    result = sent(builders, described, *failures, model="packet", **recovery)
+    return result.finish_ns.tolist(), result.summary()["packets"]
+
+
+@pytest.mark.parametrize("timeout", ["20us", "300us"])
+def test_time_outs_are_those_of_the_protocol_until_a_link_dies(timeout: str) -> None:
+    usual = crowded(timeout)
+    assert usual[1]["timeouts"] > 8
+    late = {"switch": "spine0", "at": "1s"}
+    assert crowded(timeout, late, detection="1us", retries=0) == usual
+    slow = {"switch": "spine0", "at": "0s", "slower": 0.999999}
+    assert max(crowded(timeout, slow)[0]) < 2 * max(usual[0]) < FIRST_TRY
+
+
+def test_after_a_link_has_died_the_time_of_a_try_is_that_of_detection() -> None:
+    """Check that those which run when the link dies begin anew."""
+    flap = {"switch": "spine0", "at": "30us", "for": "10us"}
+    times, packets = crowded("20us", flap, detection="10ms")
+    assert 10 * MS < max(times) < 10 * MS * (1 + packets["timeouts"])
+    assert packets["timeouts"] < crowded("20us")[1]["timeouts"]
 
 
 def test_a_watchdog_that_ends_tries_is_refused() -> None:

@@ -21,24 +21,20 @@ from et_sim.network.graph_of_grid import with_single_ways
 from et_sim.network.outages import LinkState, longest_by_failure, rows_of
 from et_sim.network.packet import setup
 from et_sim.network.packet.kernel import send_next
+from et_sim.network.packet.ports import is_set
 from et_sim.network.packet.repeats import restart_search
+from et_sim.network.packet.roce.pairs import timer_of, wait_again
 from et_sim.network.route_tables import route_tables
 
 
 def check_failures(network: Network, protocol: PacketProtocol) -> None:
-    """Refuse failures with a transport that has other time-outs, and a watchdog that ends its tries."""
+    """Refuse failures with TCP, and a watchdog that ends tries."""
     if not network.failures:
         return
     if protocol.packets.tcp is not None:
         raise UsageError(
             'the network file has "failures", and TCP keeps connections for longer than their time-outs',
             remedy="give a protocol of RoCE, or take --network-model flow or link",
-        )
-    if "retransmission-timeout" in protocol.of_packets_only:
-        raise UsageError(
-            'key "retransmission-timeout" has no effect with "failures": the time of a try is that of '
-            '"recovery"',
-            remedy='leave it out, and give recovery: { "detection": … }',
         )
     recovery = network.recovery
     last_ns = recovery.given_up_ns + (int(recovery.probe_ns) if recovery.fail_over else 0)
@@ -48,13 +44,6 @@ def check_failures(network: Network, protocol: PacketProtocol) -> None:
             f" before the last try, after {format_ns(last_ns)}: the packet model has no watchdog",
             remedy="give fewer retries or a longer watchdog, or take --network-model flow or link",
         )
-
-
-def tried_again(network: Network, protocol: PacketProtocol) -> PacketProtocol:
-    """Return the protocol with the time of a try, where links fail."""
-    if not network.failures:
-        return protocol
-    return replace(protocol, packets=replace(protocol.packets, timeout_ns=network.recovery.detection_ns))
 
 
 def link_states(network: Network) -> list[LinkState]:
@@ -70,6 +59,9 @@ def in_state(tables: Any, network: Network, protocol: PacketProtocol, state: Lin
     wired = with_single_ways(network)
     tables.ports["bits_per_s"] = np.rint(setup.ports_of(wired, protocol)["bits_per_s"] * state.weights)
     tables.dead[:] = state.left == 0
+    if tables.dead.any():  # until then, senders wait as without failures
+        tables.state["has_died"] = 1
+        tables.transport.rules["timeout_ps"] = int(network.recovery.detection_ns) * PS_PER_NS
     fabric = tables.hops.fabric
     graph = replace(fabric.graph, routes=route_tables(wired, state.avoided, state.weights))
     return replace(tables, hops=replace(tables.hops, fabric=replace(fabric, graph=graph)))
@@ -77,12 +69,14 @@ def in_state(tables: Any, network: Network, protocol: PacketProtocol, state: Lin
 
 def in_next_state(run: Run, network: Network, protocol: PacketProtocol, state: LinkState) -> Run:
     """Return the run in a new state of the links, from the present time on."""
-    dead = run.network.dead.copy()
+    dead, had_died = run.network.dead.copy(), bool(run.network.state[0].has_died)
     run = replace(run, network=in_state(run.network, network, protocol, state))
     kernel, units = run.network.state, run.network.units
     now_ps = int(run.clock[0].now) * int(units[1]) // int(units[0])
     kernel["now_ps"], kernel["now_order"] = max(int(kernel[0].now_ps), now_ps), kernel["order"]
     interpret(_take_effect, (run.network, np.flatnonzero((run.network.dead > 0) & (dead == 0))))
+    if kernel[0].has_died and not had_died:
+        interpret(_begin_tries, (run.network, _flows_in_use(run)))
     return run
 
 
@@ -107,12 +101,27 @@ def _end_pause(network: Any, port_row: int) -> None:
         send_next(network, port_row)
 
 
+@works_on_tables
+def _begin_tries(network: Any, rows: Any) -> None:
+    """Start the time of a try, now that a link has died, of senders that wait for acknowledgements."""
+    for at in range(len(rows)):
+        pair = network.transport.pairs[int(rows[at])]
+        pair.tries = 0
+        if pair.sent > pair.acknowledged or is_set(network, timer_of(int(rows[at]))):
+            wait_again(network, int(rows[at]))
+
+
+def _flows_in_use(run: Run) -> Any:
+    """Return the flows that have messages."""
+    in_use = np.ones(len(run.network.flows), bool)
+    in_use[free_rows(run.network.flows, run.network.state[0].free_flows)] = False
+    return np.flatnonzero(in_use)
+
+
 def _waiting(run: Run) -> Any:
     """Return the flows whose messages have lost packets and have not arrived."""
-    flows: Any = run.network.flows
-    in_use = np.ones(len(flows), bool)
-    in_use[free_rows(flows, run.network.state[0].free_flows)] = False
-    return np.flatnonzero(in_use & (flows["is_reported"] == 0) & (flows["lost_on"] != NONE))
+    rows, flows = _flows_in_use(run), run.network.flows
+    return rows[(flows["is_reported"][rows] == 0) & (flows["lost_on"][rows] != NONE)]
 
 
 def longest_waits(run: Run, network: Network) -> list[int]:

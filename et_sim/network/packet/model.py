@@ -41,7 +41,7 @@ from et_sim.network.link import arrive_at_once
 from et_sim.network.outages import LinkState
 from et_sim.network.packet import setup
 from et_sim.network.packet.calendar import Calendar, new_calendar, with_timers
-from et_sim.network.packet.changes import check_failures, in_next_state, in_state, tried_again
+from et_sim.network.packet.changes import check_failures, in_next_state, in_state
 from et_sim.network.packet.changes import link_states as link_states
 from et_sim.network.packet.changes import longest_waits as longest_waits
 from et_sim.network.packet.changes import lost_messages as lost_messages
@@ -168,7 +168,7 @@ def check(network: Network, most_bytes: int = 0) -> None:
 
 
 def _protocol(network: Network) -> PacketProtocol:
-    return tried_again(network, network.protocol or PRESETS[DEFAULT_PRESET])
+    return network.protocol or PRESETS[DEFAULT_PRESET]
 
 
 def tables(network: Network, _plan: LoweredPlan) -> PacketTables:

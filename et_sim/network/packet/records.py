@@ -30,6 +30,7 @@ STATE = record(
     ("planned_ns", "i8"),  # when the kernel runs next; NONE: it has no events
     ("plans", "i4"),  # how often that was planned
     ("random", "i8"),  # numbers drawn
+    ("has_died", "i4"),  # a link has died
     # Snapshots for repeats
     ("until_picture", "i8"),  # events until the next one is taken; 0: none is
     ("patience", "i8"),  # events between snapshots

@@ -387,7 +387,7 @@ def timer_rings(network: Any, timer: int) -> None:
     network.state[0].timeouts += 1
     network.flows[row].timeouts += 1
     stop(network, timer_of(row))
-    if len(network.fails) > 0 and not _tries_again(network, row):
+    if len(network.fails) > 0 and network.state[0].has_died == 1 and not _tries_again(network, row):
         return
     pair.sent = pair.acknowledged
     pair.next_ps = network.state[0].now_ps
