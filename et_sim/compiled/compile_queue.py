@@ -1,14 +1,15 @@
-"""Orders of machine code: files of JSON beside it, which one process processes one after the other
-(`worker`).
+"""Orders of machine code: files of JSON beside it, which a process processes one after the other (`worker`).
 
-A lock shows whether a process is running. It takes urgent orders first, and goes on until none is left; if it
-ends without having made an ordered file, the next one is started. Code that cannot be compiled gets a mark. A
-failure of the environment, such as a package that is being installed anew, gets none: the order stays, for a
-process with a complete environment.
+A lock shows whether it is running. It takes urgent orders first, and goes on until none is left; a second
+process, with a lock of its own, takes urgent orders meanwhile. Both lock the code that they make. If a
+process ends without having made an ordered file, the next one is started. Code that cannot be compiled gets a
+mark. A failure of the environment, such as a package that is being installed anew, gets none: the order
+stays, for a process with a complete environment.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -26,7 +27,8 @@ from et_sim.compiled.ownership import read_own
 from et_sim.compiled.store import write_whole
 
 WORKER = "et_sim.compiled.worker"
-LOCK, LOG, PROGRESS = "lock", "worker.log", "progress"
+LOCK, SECOND_LOCK, LOG = "lock", "lock-urgent", "worker.log"
+MAKING, PROGRESS = ".making", ".progress"
 URGENT, PATIENT, FAILED = ".urgent", ".ordered", ".failed"
 NO_COMPILER = "numba is not installed (pip install 'et-sim[compile]')"
 RETRIED_SECONDS = 3600.0  # after which failed orders are tried again
@@ -82,7 +84,7 @@ def order(wanted: Order, is_urgent: bool) -> str | None:
     try:
         target = wanted.path.with_suffix(URGENT if is_urgent else PATIENT)
         write_whole(target, wanted.as_bytes())
-        _start_worker(wanted.path.parent)
+        _start_worker(wanted.path.parent, is_urgent)
     except OSError as error:
         return str(error)
     return None
@@ -102,11 +104,16 @@ def search_paths() -> tuple[str, ...]:
     return tuple(str(Path(path).absolute()) for path in sys.path if path)
 
 
-def wait_for(wanted: Order, report: Callable[[float, float], None] | None) -> str | None:
-    """Wait for an urgent order; return the reason if it cannot be made. `report` gets share and seconds."""
+def wait_for(
+    wanted: Order, report: Callable[[float, float], None] | None, most_seconds: float = math.inf
+) -> str | None:
+    """Wait some time for an urgent order; return the reason if it cannot be made.
+
+    `report` gets share and seconds.
+    """
     begin = time.monotonic()
     starts = 1
-    while not wanted.path.exists():
+    while not wanted.path.exists() and time.monotonic() - begin < most_seconds:
         if reason := failure(wanted.path):
             return reason
         with locked(wanted.path.parent) as is_free:
@@ -124,13 +131,15 @@ def wait_for(wanted: Order, report: Callable[[float, float], None] | None) -> st
     return None
 
 
-def orders(directory: Path, left: Container[Path] = ()) -> Iterator[tuple[Path, bytes]]:
+def orders(
+    directory: Path, left: Container[Path] = (), endings: Iterable[str] = (URGENT, PATIENT)
+) -> Iterator[tuple[Path, bytes]]:
     """Yield files of orders and their content: the urgent ones first, of these the oldest.
 
     A file is removed before the next one is yielded, unless it is among those in `left`.
     """
     while True:
-        found = [file for ending in (URGENT, PATIENT) for file in _oldest_first(directory.glob("*" + ending))]
+        found = [file for ending in endings for file in _oldest_first(directory.glob("*" + ending))]
         files = [file for file in found if file not in left]
         if not files:
             return
@@ -166,14 +175,14 @@ def failure(path: Path) -> str | None:
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[bool]:
-    """Hold the lock of a directory, if it is free."""
+def locked(directory: Path, lock: str = LOCK) -> Iterator[bool]:
+    """Hold a lock in a directory, if it is free."""
     try:
         import fcntl
     except ImportError:  # no locks on this system: at worst, two processes make the same
         yield True
         return
-    with (directory / LOCK).open("a") as file:
+    with (directory / lock).open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -196,22 +205,21 @@ def _stopped_holder(directory: Path) -> str:
 
 def note_progress(path: Path, share: float) -> None:
     """Record the completed share of a file."""
-    write_whole(path.with_name(PROGRESS), f"{path.name} {share}".encode())
+    write_whole(path.with_suffix(PROGRESS), str(share).encode())
 
 
 def noted_progress(path: Path) -> float:
     """Return the recorded share of a file; 0 if it is not being made."""
     try:
-        name, share = path.with_name(PROGRESS).read_text(encoding="utf-8").split()
-        return float(share) if name == path.name else 0.0
+        return float(path.with_suffix(PROGRESS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return 0.0
 
 
-def _start_worker(directory: Path) -> None:
+def _start_worker(directory: Path, is_urgent: bool) -> None:
     with locked(directory) as is_free:
         pass
-    if not is_free:
+    if not (is_free or is_urgent):
         return
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(search_paths())}
     command = [sys.executable, "-P", "-m", WORKER, str(directory)]

@@ -1,10 +1,10 @@
 """Functions that Python calls: compiled if their machine code exists, and interpreted for short calls.
 
-Another process makes the code (`worker`), of low priority if the call is short, which is interpreted. A
-longer call waits for the code. A call that returns to Python now and then (`lasting`) never waits: it is
-interpreted until the machine code is made, and goes on with it. The environment variable ET_SIM_COMPILE
-changes that: `now` always waits, `background` never does, and `never` neither makes nor uses machine code.
-The results are the same bytes.
+Another process makes the code (`worker`), of low priority if the calls so far are short together. They are
+interpreted until it is made. Only a call that is long by itself waits for the code, and at most for the time
+that interpreting it takes. A call that returns to Python now and then (`lasting`) never waits: it goes on
+with the machine code. The environment variable ET_SIM_COMPILE changes that: `now` always waits, `background`
+never does, and `never` neither makes nor uses machine code. The results are the same bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 CHOICES = ("now", "background", "never")
 SHIPPED_SECONDS = 1.5  # longer interpreted calls make their machine code themselves from shipped bitcode
-SHORT_SECONDS = 4.0  # longer interpreted calls wait for machine code, unless they can go on with it
+SHORT_SECONDS = 4.0  # longer interpreted calls need machine code soon: one alone waits for it
 
 
 class CompileWatch(Protocol):
@@ -82,7 +82,7 @@ def entry(
     """Mark a function that Python calls.
 
     `what` names it to people. `seconds` estimates from the arguments of a call how long it takes interpreted:
-    a short call need not wait until it is compiled.
+    a call waits no longer for its machine code.
     """
     return lambda function: CompiledEntry(function, what, seconds)
 
@@ -139,10 +139,12 @@ class CompiledEntry(Generic[Parameters, Result]):
             return self._interpret(arguments)
         native = self._found(arguments)
         if native is None:
-            lasts = {"now": math.inf, "background": 0.0}.get(chosen)
-            if lasts is None:
+            if chosen:
+                lasts = waits = {"now": math.inf, "background": 0.0}[chosen]
+            else:
                 lasts = self._so_far(seconds, arguments)
-            native = self._made(arguments, lasts, goes_on=seconds is not None and chosen != "now")
+                waits = 0.0 if seconds is not None else self._seconds(*arguments)
+            native = self._made(arguments, lasts, waits=waits)
         return self._interpret(arguments) if native is None else native(*arguments)
 
     def _so_far(self, seconds: _Whole | None, arguments: tuple[Any, ...]) -> float:
@@ -181,28 +183,31 @@ class CompiledEntry(Generic[Parameters, Result]):
         self._latest = None if found is None else (reference_to(arguments[0]), found)
         return found
 
-    def _made(self, arguments: tuple[Any, ...], seconds: float, *, goes_on: bool) -> Any:
-        """Make the machine code for calls of this length; return it, or None if it is not there yet."""
+    def _made(self, arguments: tuple[Any, ...], seconds: float, *, waits: float) -> Any:
+        """Make the machine code for calls that last some seconds together, of which this one `waits` some.
+
+        Return it, or None if it is not there yet.
+        """
         if seconds > SHIPPED_SECONDS and (found := self._found(arguments, shipped=True)):
             return found
         wanted = self.ordered(arguments, seconds > SHORT_SECONDS)
         if wanted is None:
             return None
         watch = _WATCH.get()
-        if goes_on or seconds <= SHORT_SECONDS:
-            if watch:
-                watch.compiling(self.what)
-            return None
-        from et_sim.compiled.compile_queue import wait_for
+        if waits > SHORT_SECONDS:
+            from et_sim.compiled.compile_queue import wait_for
 
-        try:
-            reason = wait_for(wanted, functools.partial(watch.waiting, self.what) if watch else None)
-        finally:
-            if watch:
-                watch.compiled()
-        self._give_up(reason)
-        _report_public(wanted)
-        return self._found(arguments)
+            report = functools.partial(watch.waiting, self.what) if watch else None
+            try:
+                self._give_up(wait_for(wanted, report, waits))
+            finally:
+                if watch:
+                    watch.compiled()
+            _report_public(wanted)
+        found = self._found(arguments) if waits > SHORT_SECONDS else None
+        if watch and found is None and not self._failed:
+            watch.compiling(self.what)
+        return found
 
     def ordered(self, arguments: tuple[Any, ...], is_urgent: bool) -> Order | None:
         """Order the machine code for such arguments, once; return None if it cannot be made."""

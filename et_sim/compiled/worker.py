@@ -20,8 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from et_sim.compiled.compile_queue import (
     FAILED,
+    LOCK,
+    MAKING,
     NO_COMPILER,
     PATIENT,
+    PROGRESS,
+    SECOND_LOCK,
+    URGENT,
     WORKER,
     Order,
     locked,
@@ -39,12 +44,29 @@ ENVIRONMENT = 1  # the status of a Python that could not import, or not begin
 
 
 def main(directory: Path) -> None:
-    """Process the orders, unless another process does; those at which the environment fails stay."""
+    """Process the orders, or only the urgent ones if another process does; those at which the environment
+    fails stay.
+    """
+    for lock, endings in ((LOCK, (URGENT, PATIENT)), (SECOND_LOCK, (URGENT,))):
+        with locked(directory, lock) as is_free:
+            if is_free:
+                _process(directory, endings)
+                return
+
+
+def _process(directory: Path, endings: tuple[str, ...]) -> None:
+    """Process orders of some kinds; leave those that another process works on."""
     left = set[Path]()
-    with locked(directory) as is_free:
-        for file, content in orders(directory, left) if is_free else ():
-            if read_code(file.with_suffix(ENDING)) is None and not _is_dealt_with(file, content):
+    for file, content in orders(directory, left, endings):
+        making = file.with_suffix(MAKING)
+        with locked(directory, making.name) as is_free:
+            if not is_free or (
+                read_code(file.with_suffix(ENDING)) is None and not _is_dealt_with(file, content)
+            ):
                 left.add(file)
+            if is_free:
+                for passing in (making, making.with_suffix(PROGRESS)):
+                    passing.unlink(missing_ok=True)
 
 
 def _is_dealt_with(file: Path, content: bytes) -> bool:

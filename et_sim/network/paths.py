@@ -410,7 +410,7 @@ def _add_on_links(sums: Any, ways: PathLinks, words: Any) -> None:
         np.add.at(sums, column[rows], of_ways)
 
 
-@entry(what="the routes", seconds=lambda journeys: len(journeys.sources) * 1e-4)
+@entry(what="the routes", seconds=lambda journeys: len(journeys.sources) * 2e-5)
 def _walk_all_ways(journeys: _Journeys) -> None:
     """Record the links over which each message is split."""
     ways, routes = journeys.ways, journeys.hops.fabric.graph.routes
@@ -424,7 +424,7 @@ def _walk_all_ways(journeys: _Journeys) -> None:
         journeys.longest[0] = max(journeys.longest[0], count)
 
 
-@entry(what="the routes", seconds=lambda journeys: len(journeys.sources) * 1e-4)
+@entry(what="the routes", seconds=lambda journeys: len(journeys.sources) * 1e-5)
 def _walk(journeys: _Journeys) -> None:
     """Record the links of each path."""
     hops, message = journeys.hops, journeys.message[0]

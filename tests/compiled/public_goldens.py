@@ -19,7 +19,7 @@ from et_sim.doctor import installation
 
 
 def main(function: str, cases: list[str]) -> None:
-    def make_here(directory: Path) -> None:
+    def make_here(directory: Path, _is_urgent: bool) -> None:
         for file, content in compile_queue.orders(directory):
             if file.name.startswith(f"{function}-"):
                 worker.make(content, is_patient=False)

@@ -244,6 +244,18 @@ def test_a_lasting_call_waits_only_if_that_is_chosen(
     assert seen == [is_urgent, "waits"][: 1 + waits]
 
 
+def test_short_calls_never_wait_and_become_urgent_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "")
+    urgent: list[bool] = []
+    monkeypatch.setattr(CompiledEntry, "_found", lambda *_, **__: None)
+    monkeypatch.setattr(
+        CompiledEntry, "ordered", lambda _self, _arguments, is_urgent: urgent.append(is_urgent) or 1
+    )
+    entry: Any = CompiledEntry(lambda _: 7, "a run", lambda *_: 0.4 * SHORT_SECONDS)
+    assert [RUN(entry, None, np.array([1])) for _ in range(3)] == [7] * 3
+    assert urgent == [False, False, True]
+
+
 def test_an_interpreted_call_goes_on_with_machine_code_as_soon_as_it_is_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
