@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from machines import network
-from sampled_cases import VARIED, finish, sampled
+from sampled_cases import finish, sampled
 
 from et_sim.samples.plans import SampledPlan
 from et_sim.trace import GroupRule, TraceBuilder, Workload
-
 
 A_FEW = 12
 FAMILIES: tuple[dict[str, Any], ...] = (
