@@ -1,9 +1,9 @@
 """Collectives of a compiled program (HLO): operation, sizes, and the devices that take part.
 
 Groups are listed, or numbers in order that are reshaped and transposed, or axes of a mesh; versions of XLA
-differ. They count replicas, partitions, or devices, which the channel and a flag of the instruction decide, as XLA
-states; the assignment of the module turns them into devices. An instruction that starts a computation of its
-own stands for the collective in it.
+differ. They count replicas, partitions, or devices, which channel and flag of the instruction decide, as
+XLA states; the assignment of the module turns them into devices. An instruction that starts a computation of
+its own stands for the collective in it.
 """
 
 from __future__ import annotations
