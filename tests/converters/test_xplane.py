@@ -120,7 +120,7 @@ def test_groups_count_what_channel_and_flag_decide(
 
 
 def test_groups_of_a_real_program_are_those_of_its_mesh() -> None:
-    """A product on a mesh of 2 x 2, as JAX 0.10.2 compiles it: groups are axes, or numbers in order."""
+    """Read a product on a mesh of 2 x 2, as JAX 0.10.2 compiles it: groups are axes, or numbers in order."""
     program = read_program((DATA / "sharded_product.hlo.pb").read_bytes())
     assert program is not None
     rows, columns = ((0, 1), (2, 3)), ((0, 2), (1, 3))
