@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,17 @@ def test_groups_of_a_real_program_are_those_of_its_mesh() -> None:
     assert (gathered.in_bytes, gathered.out_bytes) == (4096, 8192)
 
 
+def test_damaged_programs_are_read_or_not() -> None:
+    sound = (DATA / "sharded_product.hlo.pb").read_bytes()
+    mesh = sound.index(b"axis_0")
+    for seed in range(300):
+        chance, damaged = random.Random(seed), bytearray(sound)
+        damaged[chance.randrange(mesh - 8, mesh + 40)] = chance.randrange(256)
+        program = read_program(bytes(damaged))
+        found = program.collectives.values() if program is not None else ()
+        assert all(0 <= device < 4 for one in found for group in one.groups for device in group)
+
+
 def axes(sizes: Sequence[int], chosen: Sequence[tuple[int, int, int]], *order: bytes) -> bytes:
     """Return groups along (axis, before, size) of a mesh; without a size, along the whole axis."""
     named = (message(1, text(1, f"a{at}"), number(2, size)) for at, size in enumerate(sizes))
@@ -164,6 +176,8 @@ TRANSPOSED = message(3, number(1, 3), number(1, 2), number(2, 1), number(2, 0))
         (axes([8], [(0, 3, 2)]), 8, set()),
         (axes([8], [(1, 0, 0)]), 8, set()),
         (axes([0, 3], [(1, 0, 0)]), 8, set()),
+        (axes([], [(0, 0, 0)]), 8, set()),
+        (axes([1] * 40, [(0, 0, 0)]), 1, set()),
         (axes([2, 3], [(0, 0, 0)], *(number(2, one) for one in LISTED[1:])), 6, set()),
     ],
 )  # fmt: skip

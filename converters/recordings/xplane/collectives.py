@@ -174,7 +174,8 @@ def _along_axes(given: Any) -> list[list[int]]:
     import numpy as np
 
     sizes = [axis.size for axis in given.mesh.axes]
-    devices = _in_order(given.mesh, math.prod(sizes) if all(size > 0 for size in sizes) else 0)
+    is_sound = 0 < len(sizes) <= MOST_AXES and min(sizes) > 0
+    devices = _in_order(given.mesh, math.prod(sizes) if is_sound else 0)
     if devices is None or not given.axes:
         return []
     places = np.unravel_index(np.arange(len(devices)), sizes)
@@ -204,7 +205,8 @@ def _in_order(mesh: Any, count: int) -> Any:
     if not 0 < count <= MOST_DEVICES:
         return None
     if mesh.device_ids:
-        return np.array(mesh.device_ids) if len(mesh.device_ids) == count else None
+        is_sound = len(mesh.device_ids) == count and min(mesh.device_ids) >= 0
+        return np.array(mesh.device_ids) if is_sound else None
     shape, order = list(mesh.order.shape) or [count], list(mesh.order.order)
     order = order or list(range(len(shape)))
     if min(shape) < 1 or math.prod(shape) != count or sorted(order) != list(range(len(shape))):
