@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
 from converters import recordings
-from converters.recordings.format import REFUSED, RecordingFormat, RecordingTask
-from et_sim.basics.errors import InputError, UsageError, unreadable
+from converters.recordings.format import REFUSED, RecordingFormat, RecordingTask, first_bytes
+from et_sim.basics.errors import InputError, UsageError
 from et_sim.basics.files import exists, is_folder
 from et_sim.basics.units import plural
 
-BYTES_READ = 1 << 16
 MOST_FILES = 100_000
 MOST_NAMED = 3  # files in a message
-_GZIP = b"\x1f\x8b"
-_WITH_HEADER = 16 + zlib.MAX_WBITS
 
 
 def formats() -> list[RecordingFormat]:
@@ -27,22 +23,6 @@ def formats() -> list[RecordingFormat]:
     modules = (import_module(f"{recordings.__name__}.{name}") for name in names)
     declared = (getattr(module, "FORMAT", None) for module in modules)
     return [form for form in declared if form is not None]
-
-
-def first_bytes(path: Path) -> bytes:
-    """Return the first bytes of a file, unpacked if it is gzipped, as far as it is whole."""
-    try:
-        with path.open("rb") as file:
-            begin = file.read(BYTES_READ)
-        if not begin.startswith(_GZIP):
-            return begin
-        return zlib.decompressobj(_WITH_HEADER).decompress(begin, BYTES_READ)
-    except zlib.error:
-        return b""
-    except OSError as error:
-        raise InputError(
-            f"cannot be read: {unreadable(error)}", place=str(path), remedy="name a readable file"
-        ) from None
 
 
 def format_of_file(path: Path) -> RecordingFormat | None:
@@ -102,6 +82,11 @@ def _unknown(path: Path, files: list[Path]) -> InputError:
     if not files:
         cause = "neither the folder nor those directly in it have a file"
         return InputError(cause, place=str(path), remedy="name the folder that holds the recordings")
+    from converters.recordings.refused import refusal_beside_nothing
+
+    for file in files[:MOST_NAMED]:
+        if (known := refusal_beside_nothing(file, first_bytes(file))) is not None:
+            return known
     what = "the format is not recognised"
     if len(files) == 1 and not files[0].stat().st_size:
         what = "the file is empty"

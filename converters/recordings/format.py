@@ -1,14 +1,18 @@
-"""The declaration of a format of recordings."""
+"""The declaration of a format of recordings, and the bytes by which it is recognised."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import InputError, UsageError, unreadable
 
+BYTES_READ = 1 << 16
+_GZIP = b"\x1f\x8b"
+_WITH_HEADER = 16 + zlib.MAX_WBITS
 REFUSED = "other kinds"  # the name of the format that refuses all
 
 
@@ -41,3 +45,19 @@ class RecordingFormat(Struct, frozen=True):
     name: str  # as messages state it, such as "flight-recorder dumps of PyTorch"
     recognises: Callable[[Path, bytes], bool]
     convert: Callable[[RecordingTask], Iterator[str]]
+
+
+def first_bytes(path: Path) -> bytes:
+    """Return the first bytes of a file, unpacked if it is gzipped, as far as it is whole."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(BYTES_READ)
+        if not begin.startswith(_GZIP):
+            return begin
+        return zlib.decompressobj(_WITH_HEADER).decompress(begin, BYTES_READ)
+    except zlib.error:
+        return b""
+    except OSError as error:
+        raise InputError(
+            f"cannot be read: {unreadable(error)}", place=str(path), remedy="name a readable file"
+        ) from None

@@ -155,7 +155,8 @@ def _launches(tables: _Tables, process: int, texts: dict[int, str]) -> dict[int,
     names = {"correlation": WORK["correlation"], "process": WORK["process"], "name": NAME_OF_KERNEL}
     for correlation, owner, code in tables.rows(KERNEL, names):
         name = texts.get(whole(code), "")
-        if "nccl" in name.lower() and pid_of(whole(owner, process << 24)) == process:
+        is_own = pid_of(whole(owner, process << 24)) == process and whole(correlation) > 0
+        if is_own and "nccl" in name.lower():
             kernels[whole(correlation)] = name
     found: dict[int, list[tuple[int, int, str]]] = {}
     calls = {"start": ("start",), "thread": ("globalTid",), "correlation": ("correlationId",)}

@@ -1,17 +1,21 @@
 """Operations, sizes and groups of NCCL's kernels in a report of Nsight Systems, from the ranges of NVTX.
 
 NCCL's calls are ranges with a payload: the identity of the communicator and the bytes, at places that the
-report describes. A kernel belongs to the calls of its thread before its launch. It gets a size if these are
-clear, and if each member of the communicator is known; else it keeps its recorded time alone.
+report describes. A kernel belongs to the call in which it is launched, or to the calls of the group at whose
+end it is launched. It gets a size if these are clear, and if each member of the communicator is known; else
+it keeps its recorded time alone.
 """
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from converters.recordings.parquet_tables import ParquetTables
 from converters.recordings.sqlite_tables import SqliteTables, whole
@@ -35,6 +39,7 @@ OPERATIONS = {
     "ncclBroadcast": ("broadcast", 1, 1),
     "ncclReduce": ("reduce", 1, 1),
 }
+GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
 MOST_BYTES, MOST_RANKS = 1 << 50, 1 << 20
 
 
@@ -42,6 +47,7 @@ class Call(Struct, frozen=True):
     """A call of a collective."""
 
     start_ns: int
+    end_ns: int
     operation: str
     communicator: int
     bytes: int
@@ -51,6 +57,7 @@ class NcclRanges(Struct):
     """Records of NCCL in a process: its calls by thread, and its places in communicators."""
 
     calls: dict[int, list[Call]] = field(default_factory=dict)
+    groups: dict[int, list[tuple[int, int, str]]] = field(default_factory=dict)  # begins and ends, by thread
     places: dict[int, tuple[int, int]] = field(default_factory=dict)  # number of ranks, and its own
 
     @property
@@ -76,31 +83,37 @@ def nccl_ranges(tables: Tables) -> dict[int, NcclRanges]:
         return found
     names = {
         "start": ("start",),
+        "end": ("end",),
         "thread": ("globalTid",),
         "text": ("text",),
         "code": ("textId",),
         "payload": ("binaryData",),
     }
     texts = _texts(tables)
-    for start, thread, text, code, payload in tables.rows(NVTX, names, "start"):
+    for start, end, thread, text, code, payload in tables.rows(NVTX, names, "start"):
+        operation, number = str(text or texts.get(whole(code), "")), whole(thread, 0)
+        process, own = number >> 24 & 0xFFFFFF, number & 0xFFFFFF
+        if operation in (GROUP_START, GROUP_END):
+            times = whole(start), whole(end), operation
+            found.setdefault(process, NcclRanges()).groups.setdefault(own, []).append(times)
+            continue
         values = _values(payload, fields)
         if IDENTITY not in values:
             continue
-        number, identity = whole(thread, 0), values[IDENTITY]
-        process = found.setdefault(number >> 24 & 0xFFFFFF, NcclRanges())
+        ranges, identity = found.setdefault(process, NcclRanges()), values[IDENTITY]
         if values.get(RANKS, 0) > values.get(RANK, -1) >= 0 and values[RANKS] <= MOST_RANKS:
-            process.places[identity] = values[RANKS], values[RANK]
-        operation = str(text or texts.get(whole(code), ""))
+            ranges.places[identity] = values[RANKS], values[RANK]
         if operation in OPERATIONS and 0 < values.get(BYTES, 0) < MOST_BYTES:
-            call = Call(whole(start), operation, identity, values[BYTES])
-            process.calls.setdefault(number & 0xFFFFFF, []).append(call)
+            call = Call(whole(start), whole(end), operation, identity, values[BYTES])
+            ranges.calls.setdefault(own, []).append(call)
     return found
 
 
 def _texts(tables: Tables) -> dict[int, str]:
     """Return the names of NCCL's calls by number."""
     rows = tables.rows("StringIds", {"id": ("id",), "value": ("value",)})
-    return {whole(number): str(text) for number, text in rows if text in OPERATIONS}
+    known = (*OPERATIONS, GROUP_START, GROUP_END)
+    return {whole(number): str(text) for number, text in rows if text in known}
 
 
 def _fields(tables: Tables) -> dict[int, dict[str, tuple[int, int]]]:
@@ -163,31 +176,41 @@ def kernel_arguments(
     """
     found: dict[int, dict[str, Any]] = {}
     for thread, launched in launches.items():
-        for calls, kernels in _batches(ranges.calls.get(thread, []), sorted(launched)):
-            for call, (correlation, kernel) in _paired(calls, kernels):
-                ranks = members.of.get(call.communicator, ())
-                if len(ranks) > 1 and _fits(call.operation, kernel):
-                    found[correlation] = _arguments(call, ranks, members.ranks)
+        calls, groups = ranges.calls.get(thread, []), list(_outermost(ranges.groups.get(thread, [])))
+        for call, (correlation, kernel) in _matched(calls, groups, sorted(launched)):
+            ranks = members.of.get(call.communicator, ())
+            if len(ranks) > 1 and _fits(call.operation, kernel):
+                found[correlation] = _arguments(call, ranks, members.ranks)
     return found
 
 
-def _batches(
-    calls: Sequence[Call], launched: Sequence[tuple[int, int, str]]
-) -> Iterator[tuple[list[Call], list[tuple[int, str]]]]:
-    """Yield calls that follow each other, with the kernels that follow them."""
-    at, begun = 0, len(calls)
-    kernels: list[tuple[int, str]] = []
-    waiting: list[Call] = []
+def _outermost(ranges: Sequence[tuple[int, int, str]]) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of each group that lies in no other one."""
+    depth, begun = 0, 0
+    for start, end, operation in ranges:
+        if operation == GROUP_START:
+            begun, depth = (begun if depth else start), depth + 1
+        elif depth:
+            depth -= 1
+            if not depth:
+                yield begun, end
+
+
+def _matched(
+    calls: Sequence[Call], groups: Sequence[tuple[int, int]], launched: Sequence[tuple[int, int, str]]
+) -> Iterator[tuple[Call, tuple[int, str]]]:
+    """Yield the kernels whose calls are clear, with these."""
+    starts, begins = [call.start_ns for call in calls], [begin for begin, _ in groups]
+    together: dict[int, list[tuple[int, str]]] = {}  # kernels of each group
     for time, correlation, kernel in launched:
-        fresh = at
-        while at < begun and calls[at].start_ns <= time:
-            at += 1
-        if at > fresh and kernels:
-            yield waiting, kernels
-            waiting, kernels = [], []
-        waiting += calls[fresh:at]
-        kernels.append((correlation, kernel))
-    yield waiting, kernels
+        at, group = bisect_right(starts, time) - 1, bisect_right(begins, time) - 1
+        if at >= 0 and time <= calls[at].end_ns:
+            yield calls[at], (correlation, kernel)
+        elif group >= 0 and time <= groups[group][1]:
+            together.setdefault(group, []).append((correlation, kernel))
+    for group, kernels in together.items():
+        first, last = (bisect_left(starts, time) for time in groups[group])
+        yield from _paired(calls[first:last], kernels)
 
 
 def _paired(
@@ -199,13 +222,14 @@ def _paired(
     elif len(kernels) == 1 and len({(call.operation, call.communicator) for call in calls}) == 1:
         together = sum(call.bytes for call in calls)
         first = calls[0]
-        yield Call(first.start_ns, first.operation, first.communicator, together), kernels[0]
+        yield replace(first, bytes=together), kernels[0]
 
 
 def _fits(operation: str, kernel: str) -> bool:
     """Check whether a kernel carries out an operation; exchanges are kernels of sends and receives."""
-    word = "sendrecv" if operation.lower() == "ncclalltoall" else operation.removeprefix("nccl").lower()
-    return word in kernel.lower() or operation.removeprefix("nccl").lower() in kernel.lower()
+    words = [operation.removeprefix("nccl").lower()]
+    words += ["sendrecv"] if words[0] == "alltoall" else []
+    return re.search(rf"_(?:{'|'.join(words)})(?![a-z])", kernel.lower()) is not None
 
 
 def _arguments(call: Call, ranks: tuple[int, ...], world: int) -> dict[str, Any]:

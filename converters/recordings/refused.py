@@ -7,8 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from converters.recordings.format import REFUSED, RecordingFormat, RecordingTask
-from converters.recordings.sqlite_tables import SIGN
+from converters.recordings.format import REFUSED, RecordingFormat, RecordingTask, first_bytes
 from et_sim.basics.errors import InputError
 
 
@@ -38,12 +37,23 @@ REPORT = _Known(
     "only Nsight Systems can read it",
     "export it: nsys export --type sqlite FILE, and name the file that results",
 )
+ARCHIVE = _Known(
+    "an archive",
+    "it may hold files of many kinds",
+    "unpack it (tar xf FILE, or unzip FILE), and name what it held",
+)
+TRACE = _Known(
+    "a trace by its name",
+    "et-sim reads it without conversion",
+    "name the beginning of the files of all ranks: et-sim run PREFIX",
+)
 MLPERF = _Known(
     "a log of MLPerf Training",
     "it has the times of blocks of steps, and no work",
     "compare its step with a prediction: et-sim validate FILE",
 )
 REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
+_ZIP, _TAR, _TAR_AT = b"PK\x03\x04", b"ustar", 257
 _MLLOG = b":::MLLOG {"
 _JOB_META, _TREM, _TIDEAL = b'"step_t_nodelay"', b'"trem"', b'"tideal"'
 
@@ -51,8 +61,6 @@ _JOB_META, _TREM, _TIDEAL = b'"step_t_nodelay"', b'"trem"', b'"tideal"'
 def known_kind(path: Path, begin: bytes) -> _Known | None:
     """Return the kind of a file."""
     text = begin.lstrip()
-    if path.suffix in REPORTS and not begin.startswith(SIGN):
-        return REPORT
     if text.startswith((b"<system", b"<?xml")) and b"<system" in begin and b"<cpu" in begin:
         return TOPOLOGY
     if path.suffix in (".yaml", ".yml", ".json") and b"components" in begin and b"infrastructure" in begin:
@@ -64,18 +72,32 @@ def known_kind(path: Path, begin: bytes) -> _Known | None:
     return None
 
 
+def refusal_beside_nothing(path: Path, begin: bytes) -> InputError | None:
+    """Return the refusal of a file that is no recording, but lies beside recordings where there are some."""
+    kind = None
+    if path.suffix in REPORTS:
+        kind = REPORT
+    elif begin.startswith(_ZIP) or begin[_TAR_AT:].startswith(_TAR):
+        kind = ARCHIVE
+    elif path.name.removesuffix(".gz").endswith(".et"):
+        kind = TRACE
+    return None if kind is None else _refusal(kind, path)
+
+
+def _refusal(kind: _Known, path: Path) -> InputError:
+    return InputError(f"this is {kind.name}: {kind.cause}", place=str(path), remedy=kind.remedy)
+
+
 def _recognises(path: Path, begin: bytes) -> bool:
     return known_kind(path, begin) is not None
 
 
 def _convert(task: RecordingTask) -> Iterator[str]:
-    from converters.recordings.door import first_bytes
-
     path = task.files[0]
     kind = known_kind(path, first_bytes(path))
     assert kind is not None
     yield from ()
-    raise InputError(f"this is {kind.name}: {kind.cause}", place=str(path), remedy=kind.remedy)
+    raise _refusal(kind, path)
 
 
 FORMAT = RecordingFormat(REFUSED, recognises=_recognises, convert=_convert)

@@ -195,8 +195,9 @@ class InspectorLog(Struct):
             }
             if len(of) < known.ranks or len(set(of.values())) < 2:
                 continue
-            rows = np.flatnonzero(wanted & (group == which))
-            listed += _ends_by_host(of, number[rows], rank[rows], end[rows])
+            for one in np.unique(kind[wanted & (group == which)]).tolist():  # each counts by itself
+                rows = np.flatnonzero((group == which) & (kind == one))
+                listed += _ends_by_host(of, number[rows], rank[rows], end[rows])
         return hosts, listed
 
     def notes(self) -> Iterator[str]:

@@ -48,7 +48,7 @@ _RANK = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\b")
 def read_all(paths: Sequence[Path]) -> tuple[list[MeasuredCollective], tuple[str, ...]]:
     """Return the rows of files and folders, and the reasons why files in folders were left out."""
     rows, left = list[MeasuredCollective](), list[str]()
-    files = [file for path in paths for file in _files(path) if _is_inspector(file)]
+    files = inspector_files(paths)
     if files:
         rows += _of_inspector(files, left)
     for path in paths:
@@ -68,6 +68,11 @@ def read_all(paths: Sequence[Path]) -> tuple[list[MeasuredCollective], tuple[str
     if not rows:
         raise _nothing_measured(paths[0], "it has no collective that was measured as a whole", left)
     return rows, tuple(left)
+
+
+def inspector_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the files of NCCL's Inspector among files and those in folders."""
+    return [file for path in paths for file in _files(path) if _is_inspector(file)]
 
 
 def _nothing_measured(path: Path, cause: str, left: Sequence[str]) -> InputError:

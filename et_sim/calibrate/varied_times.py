@@ -2,7 +2,8 @@
 
 A series has the times of an operation on ranks that do alike work: those with as many of it in a step. Its
 times have the axes step, rank and number within the step. Its typical times are the medians over steps and
-ranks.
+ranks. Records of NCCL's Inspector have no ranks and steps of their own here: each operation is a step of one
+rank, and its time one of all collectives, by the median of its kind, size and group.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import InputError, UsageError
+from et_sim.basics.units import format_bytes, plural
+from et_sim.calibrate.inspector import read_inspector
+from et_sim.calibrate.logs import inspector_files
 from et_sim.compute.registry import is_recorded, recorded_ns
 from et_sim.machine.variation import VariedKind
 from et_sim.trace.columns import NodeKind, Trace
@@ -23,6 +27,8 @@ from et_sim.trace.recorded_steps.table import StepRecording, is_step_table, read
 from et_sim.trace.recorded_steps.work import COMPUTATIONS, recorded_work
 
 FEWEST_STEPS = 4
+FEWEST_OPERATIONS = 10  # of a kind, size and group of the Inspector
+UNIT_NS = 1_000_000.0  # of times over the median
 _RUN_TABLE = "timeline.arrow"
 _COLLECTIVES = frozenset(("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"))
 
@@ -50,11 +56,14 @@ class Recorded(Struct, frozen=True, eq=False):
     series: tuple[Series, ...]
     table: StepRecording | None  # of a recording that can be simulated
     left: tuple[str, ...]  # sentences on operations that were left out
+    has_names: bool = True  # whether operations have those of nodes
 
 
 def read_recorded(paths: Sequence[str]) -> Recorded:
     """Read a table of recorded steps; or traces or folders of runs, each of which is a step."""
     first = Path(paths[0])
+    if records := inspector_files([path for path in map(Path, paths) if path.exists()]):
+        return _of_inspector(records, ", ".join(paths))
     if is_step_table(first):
         if len(paths) > 1:
             raise UsageError(f"{first} has several steps, and there is another recording", remedy="name one")
@@ -73,6 +82,27 @@ def read_recorded(paths: Sequence[str]) -> Recorded:
             "no operation is in all steps", place=paths[0], remedy="name recordings of steps of one job"
         )
     return Recorded(", ".join(paths), tuple(range(len(steps))), tuple(series), None, tuple(left))
+
+
+def _of_inspector(files: Sequence[Path], source: str) -> Recorded:
+    """Return the times of operations to which the ranks came together, over the median of equal ones."""
+    shares, left = list[Any](), list[str]()
+    for (kind, ranks, _, size), times in read_inspector(files).table():
+        chosen = times.is_complete & ~times.is_apart
+        if chosen.sum() < FEWEST_OPERATIONS:
+            left.append(
+                f"{kind} of {format_bytes(size)} by {ranks} ranks: {plural(int(chosen.sum()), 'operation')} "
+                f"to which all ranks came together, of {FEWEST_OPERATIONS} at least"
+            )
+            continue
+        took = (times.us + times.late_us / 2)[chosen]
+        shares.append(took / np.median(took))
+    if not shares:
+        remedy = "give records of all ranks, and of more operations"
+        raise InputError("; ".join(left[:3]), place=source, remedy=remedy)
+    values = np.concatenate(shares)[:, None, None] * UNIT_NS
+    series = Series(VariedKind.COLLECTIVE, "collectives", values)
+    return Recorded(source, tuple(range(len(values))), (series,), None, tuple(left), has_names=False)
 
 
 def _of_table(recording: StepRecording) -> Recorded:

@@ -22,11 +22,13 @@ class Options(Command):
     """Fit how times vary from rank to rank, step to step and event to event, to every second step of a
     recording, and compare the other steps with it: distances of the distributions of times (KS). Writes the
     key "variation" of a system file. A table of steps (Parquet, as of et-convert steps) has all steps; traces
-    and folders of runs have one step each.
+    and folders of runs have one step each. Each operation in records of NCCL's Inspector is a step.
     """
 
     recording: Annotated[
-        Sequence[str], "a table of steps, or prefixes of traces or folders of runs", "RECORDING"
+        Sequence[str],
+        "a table of steps, prefixes of traces or folders of runs, or records of NCCL's Inspector",
+        "RECORDING",
     ]
     by: Annotated[
         str,
@@ -40,6 +42,7 @@ class Options(Command):
 
 def run(options: Options) -> int:
     """Read, fit to half of the steps, compare the other half, and write."""
+    from et_sim.basics.errors import UsageError
     from et_sim.basics.files import write_json
     from et_sim.calibrate.variation_fit import compared, fit_all
     from et_sim.calibrate.variation_sharing import with_sharing
@@ -47,6 +50,9 @@ def run(options: Options) -> int:
     from et_sim.calibrate.varied_times import read_recorded
 
     recorded = read_recorded(list(options.recording))
+    if not recorded.has_names and options.by == WAYS[0]:
+        cause = "records of NCCL's Inspector have no names of operations"
+        raise UsageError(cause, remedy="fit all collectives together: --by kind")
     every = range(len(recorded.steps))
     works = fit_all(recorded, every[::2], options.by)
     if recorded.table is not None and options.by == WAYS[0]:

@@ -84,7 +84,8 @@ class _Reader:
         figure = physical.get(key)
         if figure is None:
             return None
-        unit = figure.get("choice") if isinstance(figure, dict) else None
+        chosen = figure.get("choice") if isinstance(figure, dict) else None
+        unit = chosen if isinstance(chosen, str) else None
         value = figure.get(unit) if unit is not None else None
         if unit not in units:
             remedy = f"give one of {', '.join(units)}"

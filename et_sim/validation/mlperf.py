@@ -70,6 +70,7 @@ class _System(Struct, frozen=True):
     number_of_nodes: str | int = 0
     framework: str = ""
     other_software_stack: Any = ""  # a text, or versions by name
+    problem: str = ""  # why it cannot be read
 
     @property
     def software(self) -> str:
@@ -129,9 +130,7 @@ def _system_of(folder: Path) -> _System:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_System)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(
-            f"{path} cannot be read: {error}", remedy="name the logs alone, or mend it"
-        ) from None
+        return _System(problem=f"{path} cannot be read: {reason(error)}")
 
 
 def read_run(path: Path) -> Run:
@@ -221,6 +220,8 @@ def _row(path: Path, number: int, runs: list[Run], given: StepOptions, system: _
     row = Row(
         table, number, platform, "", "iteration", "", what, mean.value_ns * 1e6, None, interval_us=within
     )
+    if system.problem:
+        return replace(row, why=f"{what}; {system.problem}")
     model = given.model or MODELS.get(benchmark, "")
     unknown = [f"{name} ({option})" for name, option, value in _needed(first, model, given) if not value]
     if unknown:

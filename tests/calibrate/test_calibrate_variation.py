@@ -251,3 +251,47 @@ def test_recordings_without_steps_to_compare_are_refused(names: list[str], messa
     with pytest.raises(EtSimError) as refusal:
         read_recorded(names)
     assert message in str(refusal.value)
+
+
+def records(folder: Path, spread: float, late_us: float = 0.0) -> Path:
+    """Write records of NCCL's Inspector: 600 operations of two sizes, whose times are log-normal."""
+    draw = np.random.default_rng(11)
+    took = {size: us * np.exp(draw.normal(0, spread, 300)) for size, us in ((1 << 20, 60), (1 << 24, 400))}
+    folder.mkdir()
+    for rank in range(2):
+        lines = []
+        for size, of_size in took.items():
+            for at, us in enumerate(of_size.tolist()):
+                head = {"id": "0x1", "rank": rank, "n_ranks": 2, "nnodes": 1}
+                version = {"inspector_output_format_version": "v4.0", "hostname": "h", "pid": rank}
+                done = {"coll": "AllReduce", "coll_sn": size + at, "coll_msg_size_bytes": size}
+                done["coll_exec_time_us"] = us + late_us * rank
+                lines.append(json.dumps({"header": head, "metadata": version, "coll_perf": done}))
+        (folder / f"h-pid{rank}.log").write_text("\n".join(lines))
+    return folder
+
+
+def test_records_of_collectives_give_their_variation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, output = records(tmp_path / "inspector", 0.08), tmp_path / "varied.json"
+    line = ["calibrate", "variation", str(folder), "--by", "kind", "-o", str(output), "--json"]
+    assert main(line) == 0
+    found = json.loads(capsys.readouterr().out)
+    (entry,) = json.loads(output.read_text())["variation"]
+    assert (entry["kind"], entry["level"], entry["family"]) == ("collective", "event", "log-normal")
+    assert entry["spread"] == pytest.approx(0.08, rel=0.15)
+    (left_out,) = found["left_out"]
+    assert left_out["ks"] < 0.12
+    assert read_system_alone(output).variation
+
+
+def test_records_need_operations_without_waits_and_all_kinds_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = records(tmp_path / "inspector", 0.08)
+    assert main(["calibrate", "variation", str(folder)]) == 2
+    assert "fit all collectives together: --by kind" in capsys.readouterr().err
+    late = records(tmp_path / "late", 0.08, late_us=300.0)
+    assert main(["calibrate", "variation", str(late), "--by", "kind"]) == 2
+    assert "0 operations to which all ranks came together, of 10 at least" in capsys.readouterr().err

@@ -60,16 +60,22 @@ def report(
     *,
     grouped: bool = False,
 ) -> Path:
-    """Write the report of a rank; `communicators` has the identity, size and own place of each. Grouped calls
-    begin before the launches of all of them.
+    """Write the report of a rank; `communicators` has the identity, size and own place of each. Kernels of
+    grouped calls are launched at the end of the group.
     """
     owner = 1000 + rank << 24
     texts: dict[str, int] = {}
-    kernels, calls, ranges = [], [], []
+    kernels, calls, ranges = [], [], list[tuple[Any, ...]]()
     for at, (identity, ranks, place) in enumerate(communicators):
         code = texts.setdefault("ncclCommInitRank", len(texts) + 1)
         ranges.append((at, at + 1, 59, DOMAIN, None, code, owner, created(identity, ranks, place)))
     first = min((each.start_ns for each in work if each.operation), default=0) - 3 * DELAY
+    if grouped:
+        end = max(each.start_ns for each in work)
+        group = (("ncclGroupStart", first, first + 1), ("ncclGroupEnd", first + 20, end))
+        for name, start, stop in group:
+            code = texts.setdefault(name, len(texts) + 1)
+            ranges.append((start, stop, 59, DOMAIN, None, code, owner | 9, None))
     for number, each in enumerate(work, 1):
         name = KERNELS.get(each.operation, "gemm")
         launch = each.start_ns - DELAY if each.launch_ns < 0 else each.launch_ns
@@ -79,9 +85,10 @@ def report(
         calls.append((launch, launch + 10, owner | 9, number, api))
         if each.operation:
             begin = first + number if grouped else launch - DELAY
+            stop = begin + 1 if grouped else launch + 20
             code = texts.setdefault(each.operation, len(texts) + 1)
             content = called(each.communicator, each.bytes)
-            ranges.append((begin, launch + 20, 59, DOMAIN, None, code, owner | 9, content))
+            ranges.append((begin, stop, 59, DOMAIN, None, code, owner | 9, content))
     tables: dict[str, tuple[str, list[Any]]] = {
         "CUPTI_ACTIVITY_KIND_KERNEL": (
             "start end deviceId contextId streamId correlationId globalPid demangledName",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,33 @@ def test_calls_of_a_group_are_launched_after_all_of_them(
     converted(reports(tmp_path / "r", [one_of_each()] * 4, grouped=True), capsys)
     expected = [(kind, 4096 * at * times, "") for at, (kind, times) in enumerate(SIZES.values(), 1)]
     assert collectives(tmp_path / "job.0.et") == expected
+
+
+@pytest.mark.parametrize(("grouped", "times"), [(False, 3), (True, 6)])
+def test_calls_without_a_kernel_lend_their_bytes_to_that_of_their_group_alone(
+    grouped: bool, times: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Leave out two of three kernels: a graph captured their calls, or one kernel serves a group."""
+    work = [Work(10_000 * at, 10_000 * at + 5000, 20, "ncclAllReduce", WORLD, 4096 * at) for at in (1, 2, 3)]
+    reports(tmp_path / "r", [work] * 2, 2, grouped=grouped)
+    for path in (tmp_path / "r").iterdir():
+        with sqlite3.connect(path) as base:
+            for table in ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"):
+                base.execute(f"DELETE FROM {table} WHERE correlationId < 3")
+        base.close()
+    converted(tmp_path / "r", capsys)
+    assert collectives(tmp_path / "job.0.et") == [(CollectiveKind.ALL_REDUCE, 4096 * times, "")]
+
+
+def test_a_kernel_of_another_operation_has_no_size(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reports(tmp_path / "r", [one_of_each()[:1]] * 2, 2)
+    for path in (tmp_path / "r").iterdir():
+        with sqlite3.connect(path) as base:
+            base.execute("UPDATE StringIds SET value = replace(value, '_AllReduce_', '_ReduceScatter_')")
+        base.close()
+    assert "4 KiB" not in converted(tmp_path / "r", capsys)
 
 
 def test_members_of_a_group_are_the_ranks_that_created_it(

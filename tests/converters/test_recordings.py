@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,21 @@ def test_a_folder_with_two_formats_is_refused_and_other_files_are_named(
     assert "1 file of other kinds" in refusal(tmp_path, capsys)
 
 
+def test_what_lies_beside_recordings_does_not_hinder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Add the report that was exported, an archive, and traces of an earlier conversion."""
+    for path in (DUMPS / "missing").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    own_form_of_nsight(tmp_path)
+    an_archive(tmp_path)
+    a_trace(tmp_path)
+    assert main(["recording", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "rank 1 never came" in printed
+    assert "not read, as no flight-recorder dumps" in printed
+
+
 def test_traces_need_the_name_of_their_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["recording", str(KINETO)]) == 2
     assert "-o is missing" in capsys.readouterr().err
@@ -134,6 +150,17 @@ def cut_off(folder: Path) -> Path:
     return packed(folder, 400)
 
 
+def an_archive(folder: Path) -> Path:
+    with tarfile.open(folder / "dumps.tgz", "w:gz") as archive:
+        archive.add(DUMPS / "missing" / "trace_rank_0", "trace_rank_0")
+    return folder / "dumps.tgz"
+
+
+def a_trace(folder: Path) -> Path:
+    (folder / "job.0.et").write_bytes(b"\x08\x00")
+    return folder
+
+
 def a_log_of_mlperf(folder: Path) -> Path:
     (folder / "result_0.txt").write_text(':::MLLOG {"key": "run_start"}\n')
     return folder
@@ -150,6 +177,8 @@ def a_log_of_mlperf(folder: Path) -> Path:
         (one_rank_twice, "are both of rank 0, as their names state"),
         (a_rank_is_missing, "rank 1 left no dump (a job needs the dump of each rank: add them)"),
         (cut_off, "cannot be read: Compressed file ended before the end-of-stream marker was reached"),
+        (an_archive, "unpack it (tar xf FILE, or unzip FILE), and name what it held"),
+        (a_trace, "name the beginning of the files of all ranks: et-sim run PREFIX"),
         (a_log_of_mlperf, "compare its step with a prediction: et-sim validate FILE"),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from xplane_files import (
 from converters.cli import main
 from converters.recordings.xplane.collectives import read_program
 from et_sim.basics.group_names import group_key
-from et_sim.basics.protobuf_fields import number
+from et_sim.basics.protobuf_fields import message, number, text
 from et_sim.trace import Trace, read_trace
 from et_sim.trace.columns import NodeKind, collective_name
 from et_sim.trace.group_attributes import read_process_groups
@@ -114,6 +116,79 @@ def test_groups_count_what_channel_and_flag_decide(
         instruction("c", opcode, shape(FLOAT, 8), 2, (1,), *more),
     ]
     program = read_program(module([body], assigned))
+    assert program is not None
+    assert set(program.collectives["c"].groups) == expected
+
+
+def test_groups_of_a_real_program_are_those_of_its_mesh() -> None:
+    """Read a product on a mesh of 2 x 2, as JAX 0.10.2 compiles it: groups are axes, or numbers in order."""
+    program = read_program((DATA / "sharded_product.hlo.pb").read_bytes())
+    assert program is not None
+    rows, columns = ((0, 1), (2, 3)), ((0, 2), (1, 3))
+    assert {name: found.groups for name, found in program.collectives.items()} == {
+        "all-gather": rows,
+        "all-gather.1": columns,
+        "all-reduce": rows,
+        "all-reduce.1": columns,
+    }
+    gathered = program.collectives["all-gather"]  # a 32 x 32 of four bytes, and 32 x 64
+    assert (gathered.in_bytes, gathered.out_bytes) == (4096, 8192)
+
+
+def test_damaged_programs_are_read_or_not() -> None:
+    sound = (DATA / "sharded_product.hlo.pb").read_bytes()
+    mesh = sound.index(b"axis_0")
+    for seed in range(300):
+        chance, damaged = random.Random(seed), bytearray(sound)
+        damaged[chance.randrange(mesh - 8, mesh + 40)] = chance.randrange(256)
+        program = read_program(bytes(damaged))
+        found = program.collectives.values() if program is not None else ()
+        assert all(0 <= device < 4 for one in found for group in one.groups for device in group)
+
+
+def axes(sizes: Sequence[int], chosen: Sequence[tuple[int, int, int]], *order: bytes) -> bytes:
+    """Return groups along (axis, before, size) of a mesh; without a size, along the whole axis."""
+    named = (message(1, text(1, f"a{at}"), number(2, size)) for at, size in enumerate(sizes))
+    parts = (
+        message(2, number(1, axis), *((message(2, number(1, before), number(2, size)),) if size else ()))
+        for axis, before, size in chosen
+    )
+    return message(93, message(1, *named, *order), *parts)
+
+
+LISTED = [5, 4, 3, 2, 1, 0]
+TRANSPOSED = message(3, number(1, 3), number(1, 2), number(2, 1), number(2, 0))
+
+
+@pytest.mark.parametrize(
+    ("given", "devices", "expected"),
+    [
+        (axes([2, 3], [(1, 0, 0)]), 6, {(0, 1, 2), (3, 4, 5)}),
+        (axes([2, 3], [(0, 0, 0)]), 6, {(0, 3), (1, 4), (2, 5)}),
+        (axes([2, 3], [(1, 0, 0), (0, 0, 0)]), 6, {(0, 3, 1, 4, 2, 5)}),
+        (axes([2, 3], [(0, 0, 0)], *(number(2, one) for one in LISTED)), 6, {(5, 2), (4, 1), (3, 0)}),
+        # 3 x 2 numbers, transposed
+        (axes([2, 3], [(1, 0, 0)], TRANSPOSED), 6, {(0, 2, 4), (1, 3, 5)}),
+        # the middle part of an axis of 8: 2 x 2 x 2
+        (axes([8], [(0, 2, 2)]), 8, {(0, 2), (1, 3), (4, 6), (5, 7)}),
+        (axes([8], [(0, 1, 4)]), 8, {(0, 2, 4, 6), (1, 3, 5, 7)}),
+        # what does not fit is not known
+        (axes([8], [(0, 3, 2)]), 8, set()),
+        (axes([8], [(1, 0, 0)]), 8, set()),
+        (axes([0, 3], [(1, 0, 0)]), 8, set()),
+        (axes([], [(0, 0, 0)]), 8, set()),
+        (axes([1] * 40, [(0, 0, 0)]), 1, set()),
+        (axes([2, 3], [(0, 0, 0)], *(number(2, one) for one in LISTED[1:])), 6, set()),
+    ],
+)  # fmt: skip
+def test_groups_along_axes_of_a_mesh_differ_in_these(
+    given: bytes, devices: int, expected: set[tuple[int, ...]]
+) -> None:
+    body = [
+        instruction("x", "parameter", shape(FLOAT, 8), 1),
+        instruction("c", "all-reduce", shape(FLOAT, 8), 2, (1,), given, number(26, 1), number(71, 1)),
+    ]
+    program = read_program(module([body], [[device] for device in range(devices)]))
     assert program is not None
     assert set(program.collectives["c"].groups) == expected
 

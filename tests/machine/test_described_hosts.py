@@ -224,6 +224,7 @@ FAR = {"ep1": {"instance": "host[0:9]", "component": "nic"}, "ep2": {"instance":
         ({"instances": [{"name": "host", "device": "server", "count": 10**9}]}, "count of instance"),
         ({"links": []}, 'names the link "eth"'),
         ({"links": [{"name": "eth", "bandwidth": {"choice": "gigatransfers_per_second"}}]}, "gigatransfers"),
+        ({"links": [{"name": "eth", "bandwidth": {"choice": ["gigabytes_per_second"]}}]}, "in no unit"),
         ({"links": [STILL]}, "is 0"),
         ({"edges": [FAR]}, "there are 2"),
         ({"edges": [{"ep1": 3}]}, 'lacks "ep1" or "ep2"'),

@@ -1,8 +1,9 @@
 """Collectives of a compiled program (HLO): operation, sizes, and the devices that take part.
 
-Groups count replicas, partitions, or devices, which the channel and a flag of the instruction decide, as XLA
-states; the assignment of the module turns them into devices. An instruction that starts a computation of its
-own stands for the collective in it.
+Groups are listed, or numbers in order that are reshaped and transposed, or axes of a mesh; versions of XLA
+differ. They count replicas, partitions, or devices, which channel and flag of the instruction decide, as
+XLA states; the assignment of the module turns them into devices. An instruction that starts a computation of
+its own stands for the collective in it.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ TYPES = {
 }
 BYTE = ("Byte", 1)
 MOST_DEVICES = 1 << 20
+MOST_AXES = 30  # of an array
 MOST_ELEMENTS = 1 << 62
 
 
@@ -146,7 +148,8 @@ def _arrays(shape: Any) -> Iterator[tuple[int, int]]:
 def _groups(instruction: Any, assigned: list[list[int]]) -> tuple[tuple[int, ...], ...]:
     """Return the devices of each group."""
     listed = [list(group.ids) for group in instruction.groups or instruction.list.groups]
-    listed = listed or _regular(instruction.list.iota)
+    listed = listed or _regular(instruction.list.iota) or _regular(instruction.iota)
+    listed = listed or _along_axes(instruction.axes)
     partitions = len(assigned)
     replicas = len(assigned[0]) if assigned else 0
     if not listed:
@@ -166,6 +169,51 @@ def _groups(instruction: Any, assigned: list[list[int]]) -> tuple[tuple[int, ...
         return ()
 
 
+def _along_axes(given: Any) -> list[list[int]]:
+    """Return the groups of devices that differ along some axes of a mesh, or along parts of axes."""
+    import numpy as np
+
+    sizes = [axis.size for axis in given.mesh.axes]
+    is_sound = 0 < len(sizes) <= MOST_AXES and min(sizes) > 0
+    devices = _in_order(given.mesh, math.prod(sizes) if is_sound else 0)
+    if devices is None or not given.axes:
+        return []
+    places = np.unravel_index(np.arange(len(devices)), sizes)
+    rest = [np.array(place) for place in places]
+    within = np.zeros(len(devices), np.int64)
+    for reference in given.axes:
+        if not 0 <= reference.axis < len(sizes):
+            return []
+        whole = sizes[reference.axis]
+        size = reference.part.size or whole
+        stride, uneven = divmod(whole, (reference.part.before or 1) * size)
+        if uneven or not stride:
+            return []
+        digit = places[reference.axis] // stride % size
+        rest[reference.axis] = rest[reference.axis] - digit * stride
+        within = within * size + digit
+    group = np.ravel_multi_index(rest, sizes)
+    order = np.lexsort((within, group))
+    members = int(np.count_nonzero(group == group[0]))
+    return msgspec.convert(devices[order].reshape(-1, members).tolist(), list[list[int]])
+
+
+def _in_order(mesh: Any, count: int) -> Any:
+    """Return the devices of a mesh in the order of its axes; None if they do not fit."""
+    import numpy as np
+
+    if not 0 < count <= MOST_DEVICES:
+        return None
+    if mesh.device_ids:
+        is_sound = len(mesh.device_ids) == count and min(mesh.device_ids) >= 0
+        return np.array(mesh.device_ids) if is_sound else None
+    shape, order = list(mesh.order.shape) or [count], list(mesh.order.order)
+    order = order or list(range(len(shape)))
+    if min(shape) < 1 or math.prod(shape) != count or sorted(order) != list(range(len(shape))):
+        return None
+    return np.arange(count).reshape(shape).transpose(order).ravel() if len(shape) <= MOST_AXES else None
+
+
 def _regular(iota: Any) -> list[list[int]]:
     """Return groups of numbers in order, reshaped and transposed."""
     import numpy as np
@@ -173,7 +221,7 @@ def _regular(iota: Any) -> list[list[int]]:
     count = math.prod(iota.shape)
     is_sound = 0 < count <= MOST_DEVICES and iota.groups > 0 and iota.groups * iota.size == count
     order = list(iota.order) or list(range(len(iota.shape)))
-    if not is_sound or sorted(order) != list(range(len(iota.shape))) or len(order) > 30:
+    if not is_sound or sorted(order) != list(range(len(iota.shape))) or len(order) > MOST_AXES:
         return []
     numbers = np.arange(count).reshape(list(iota.shape)).transpose(order)
     return msgspec.convert(numbers.reshape(iota.groups, iota.size).tolist(), list[list[int]])

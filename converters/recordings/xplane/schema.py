@@ -23,11 +23,18 @@ FIELDS: dict[str, str] = {
     "Module": "name 1 string, computations 3 Computation*, devices 15 Devices",
     "Computation": "name 1 string, instructions 2 Instruction*, id 5 int64",
     "Instruction": "name 1 string, opcode 2 string, shape 3 Shape, channel_id 26 int64, id 35 int64, "
-    "operand_ids 36 int64*, called_ids 38 int64*, groups 49 Group*, are_devices 71 bool, list 87 GroupList",
+    "operand_ids 36 int64*, called_ids 38 int64*, groups 49 Group*, are_devices 71 bool, list 87 GroupList, "
+    "iota 92 Iota, axes 93 MeshGroups",
     "Shape": "element_type 2 int32, dimensions 3 int64*, parts 4 Shape*",
     "Group": "ids 1 int64*",
     "GroupList": "groups 1 Group*, iota 2 Iota",
     "Iota": "groups 1 int64, size 2 int64, shape 3 int64*, order 4 int32*",
+    "MeshGroups": "mesh 1 Mesh, axes 2 AxisRef*",
+    "Mesh": "axes 1 MeshAxis*, device_ids 2 int64*, order 3 MeshOrder",
+    "MeshAxis": "name 1 string, size 2 int64",
+    "MeshOrder": "shape 1 int64*, order 2 int64*",
+    "AxisRef": "axis 1 int64, part 2 AxisPart",
+    "AxisPart": "before 1 int64, size 2 int64",
     "Devices": "replicas 1 int32, partitions 2 int32, of_partition 3 OfPartition*",
     "OfPartition": "devices 1 int64*",
 }
