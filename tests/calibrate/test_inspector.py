@@ -188,6 +188,15 @@ def test_drops_and_damage_are_counted(tmp_path: Path) -> None:
         assert text in notes
 
 
+@pytest.mark.parametrize("missing", ["coll_sn", "coll_msg_size_bytes", "coll_exec_time_us"])
+def test_a_record_without_one_of_its_figures_is_damaged(missing: str, tmp_path: Path) -> None:
+    whole = [(rank, performance("all_reduce", 1, 1 << 20, 5.0)) for rank in range(RANKS)]
+    part = {key: value for key, value in performance("all_reduce", 2, 1 << 20, 5.0).items() if key != missing}
+    write(tmp_path / "logs", [*whole, (0, part)])
+    log = read_inspector(sorted((tmp_path / "logs").iterdir()))
+    assert (log.damaged, len(log.number)) == (1, RANKS)
+
+
 @pytest.mark.parametrize("text", ['{"header": 3}\n', '{"coll_perf": {"coll": "AllReduce"}}\n', "{" * 5000])
 def test_a_file_without_records_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.log"
