@@ -45,6 +45,7 @@ from et_sim.run.simulation import (
     prepare,
     profile_facts,
     unchanged,
+    unused_compute_model,
     unused_settings,
 )
 from et_sim.tables.summary import Manifest
@@ -173,6 +174,8 @@ def execute(
     notices = (*outcome.plan.notices, *chosen.remarks(machine.network))
     if layer_file is None:
         notices = (*notices, *unused_settings(machine))
+    if options.compute_model is not None:
+        notices = (*notices, *unused_compute_model(machine, lowering))
     manifest = make_manifest(task, notices, lowering.inputs) | {"machine": options.machine_name}
     manifest["npus"] = machine.network.ranks
     manifest["routing"] = ways_of_messages(

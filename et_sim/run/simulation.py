@@ -425,6 +425,15 @@ def unused_settings(machine: Machine) -> tuple[Notice, ...]:
     return tuple(Notice("", key, text) for key, is_given in given.items() if is_given)
 
 
+def unused_compute_model(machine: Machine, lowering: Lowering) -> tuple[Notice, ...]:
+    """Return a notice of a user's compute model that times no kernel of the run."""
+    name, kernels = machine.system.compute[0].label, lowering.kernels
+    if kernels is not None and name in kernels.used.timed_by.texts:
+        return ()
+    text = "it times no kernel of this workload (times of its function are NaN, or nodes are of the CPU)"
+    return (Notice(name, "", text),)
+
+
 def profile_facts(task: Task) -> dict[str, Any]:
     """Return the profile of a run, for its manifest."""
     behaviour = task.machine.system.behaviour

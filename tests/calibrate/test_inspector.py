@@ -127,6 +127,25 @@ def test_the_rank_that_comes_late_is_named(tmp_path: Path, capsys: pytest.Captur
     assert late["process"] == "host, process 105"
 
 
+def test_ranks_that_come_together_are_not_late_but_their_operations_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def us(rank: int, number: int) -> float:
+        if number % 2:
+            return 50.0 if rank == 5 else 350.0
+        return 350.0 - (rank == 3) / 2  # within 1 us, as clocks of ranks may differ
+
+    performed = [
+        (rank, performance("all_reduce", number, 1 << 20, us(rank, number)))
+        for number in range(20)
+        for rank in range(RANKS)
+    ]
+    write(tmp_path / "logs", performed)
+    assert convert(["recording", str(tmp_path / "logs"), "--json"]) == 0
+    (late,) = json.loads(capsys.readouterr().out)["late"]
+    assert (late["rank"], late["last_in"], late["of"], late["late_us"]) == (5, 10, 20, 300.0)
+
+
 def test_only_complete_operations_to_which_ranks_came_together_are_measures(tmp_path: Path) -> None:
     performed = [
         (rank, performance("all_gather", 0, 1 << 20, 40.0 + (rank > 2) / 2)) for rank in range(RANKS)
@@ -167,6 +186,15 @@ def test_drops_and_damage_are_counted(tmp_path: Path) -> None:
         "1 records are of sends",
     ):
         assert text in notes
+
+
+@pytest.mark.parametrize("missing", ["coll_sn", "coll_msg_size_bytes", "coll_exec_time_us"])
+def test_a_record_without_one_of_its_figures_is_damaged(missing: str, tmp_path: Path) -> None:
+    whole = [(rank, performance("all_reduce", 1, 1 << 20, 5.0)) for rank in range(RANKS)]
+    part = {key: value for key, value in performance("all_reduce", 2, 1 << 20, 5.0).items() if key != missing}
+    write(tmp_path / "logs", [*whole, (0, part)])
+    log = read_inspector(sorted((tmp_path / "logs").iterdir()))
+    assert (log.damaged, len(log.number)) == (1, RANKS)
 
 
 @pytest.mark.parametrize("text", ['{"header": 3}\n', '{"coll_perf": {"coll": "AllReduce"}}\n', "{" * 5000])

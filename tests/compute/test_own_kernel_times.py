@@ -60,6 +60,26 @@ def test_the_function_times_kernels_and_leaves_those_with_nan_to_the_system() ->
     assert times(result, "copy") == {7000}
 
 
+def test_a_model_that_times_no_kernel_is_noticed_and_one_that_times_a_kernel_is_not() -> None:
+    def warnings(model: Any, builders: list[TraceBuilder]) -> list[str]:
+        result = simulate(builders, ring(4), system(), compute_model=model)
+        return [notice["text"] for notice in result.manifest["warnings"] if notice["place"] == model.__name__]
+
+    def none(kernels: Any) -> Any:
+        return np.full(len(kernels), np.nan)
+
+    def one(kernels: Any) -> Any:
+        return np.where(kernels.names == "copy", 5.0, np.nan)
+
+    without_kernels = [TraceBuilder() for _ in range(4)]
+    for builder in without_kernels:
+        builder.collective("all_reduce", 1 << 20)
+    [text] = warnings(none, programs())
+    assert text.startswith("it times no kernel of this workload")
+    assert warnings(one, without_kernels) == [text]
+    assert warnings(one, programs()) == []
+
+
 def test_times_are_rounded_and_above_zero_stay_above_zero() -> None:
     result = run(lambda kernels: np.where(kernels.names == "gemm", 0.01, 2.6))
     assert (times(result, "gemm"), times(result, "copy")) == ({1}, {3})

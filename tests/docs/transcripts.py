@@ -113,9 +113,9 @@ class Place:
         programs = folder / "bin"
         programs.mkdir()
         commands = {
-            "et-sim": MAIN.format(module="et_sim.cli"),
-            "et-convert": MAIN.format(module="converters.cli"),
-            "et-record": MAIN.format(module="recorder.cli"),
+            "et-sim": MAIN.format(module="et_sim.entry"),
+            "et-convert": MAIN.format(module="converters.entry"),
+            "et-record": MAIN.format(module="recorder.entry"),
         }
         for name, arguments in {**commands, "python": ""}.items():
             program = programs / name

@@ -15,9 +15,11 @@ from machines import RING_4
 
 import et_sim
 from et_sim.basics.errors import MachineError, UsageError
+from et_sim.compute.model import Treatment
 from et_sim.engine.nodes.slowing import _rate
 from et_sim.machine.system_parts import StreamWork
-from et_sim.plan.streams import of_work
+from et_sim.plan.records import Action
+from et_sim.plan.streams import occupation_of, of_work
 from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.trace.encode import encode_trace
@@ -191,6 +193,26 @@ def test_a_kernel_keeps_all_processors_that_collectives_do_not_hold_and_at_least
             plan=SimpleNamespace(slowdowns=slowdowns), slowed_actors=[SimpleNamespace(beside=held)]
         )
         assert tuple(_rate(run, 0, factor) for factor in (0, 1)) == left
+
+
+@pytest.mark.parametrize(
+    ("held", "occupied"), [((3, 0), [-3, 0, 1]), ((0, 5), [0, -5, 1]), ((3, 5), [-3, -5, 1])]
+)
+def test_kernels_are_slowed_if_some_of_the_collectives_hold_processors(
+    held: tuple[int, int], occupied: list[int]
+) -> None:
+    """Check a template with two collectives and a kernel on 132 processors."""
+    nodes = np.zeros(3, [("action", "i8"), ("detail", "i8"), ("treatment", "i8"), ("busy", "i8")])
+    nodes["action"] = [Action.COLLECTIVE, Action.COLLECTIVE, Action.DELAY]
+    nodes["detail"] = [0, 1, -1]
+    nodes["treatment"], nodes["busy"] = Treatment.MODELLED, [0, 0, 1]
+    part: Any = SimpleNamespace(nodes=nodes, rows=slice(0, 3))
+    kernels: Any = SimpleNamespace(processors=lambda _: np.array([0, 0, 132], np.float32))
+    occupation, slowdowns = occupation_of([part], 3, kernels, np.array(held))
+    assert occupation.tolist() == occupied
+    assert [(row.alone, row.beside, row.each) for row in slowdowns] == [(132, 66, 1)]
+    for nothing in (np.zeros(2, np.int64), np.zeros(0, np.int64)):
+        assert [len(table) for table in occupation_of([part], 3, kernels, nothing)] == [0, 0]
 
 
 def test_many_changes_round_no_more_than_one() -> None:

@@ -15,7 +15,7 @@ from machines import network, system
 from random_cases import Case, outcome, straggling_case
 
 from et_sim.api import run
-from et_sim.fold.partition import MOST_ACTORS_PER_RANK
+from et_sim.fold.partition import MOST_ACTORS_PER_RANK, _OwnPrograms
 from et_sim.trace import TraceBuilder, Workload
 
 WHICH_MESSAGE = ("node", "chunk", "phase", "step", "bytes", "dimension")
@@ -149,3 +149,22 @@ def test_ranks_of_one_direct_exchange_have_equal_histories_but_for_the_straggler
     case = one_straggler("direct", "FullyConnected", [16])
     assert histories(case) == 2
     assert coarsest(case) == 16
+
+
+@pytest.mark.parametrize("changed", range(12))
+def test_members_are_distinguished_by_each_of_their_own_steps(changed: int) -> None:
+    """Check two members with two blocks of three steps each."""
+
+    def signatures(size: int) -> list[int]:
+        steps = np.zeros(12, [("bytes", "i8"), ("incoming", "i8")])
+        steps["bytes"], steps["incoming"] = 100, 200
+        steps["bytes"][changed] = size
+        own = _OwnPrograms.__new__(_OwnPrograms)
+        programs = np.array([(0, 4, 3)], [("step_first", "i8"), ("own_steps", "i8"), ("step_period", "i8")])
+        own._tables, own._of_program = {"programs": programs, "steps": steps}, {}
+        found: list[int] = own._signature(0).tolist()
+        return found
+
+    equal, other = signatures(100), signatures(101)
+    assert equal[0] == equal[1]
+    assert [one == two for one, two in zip(equal, other, strict=True)] == [changed >= 6, changed < 6]

@@ -56,6 +56,13 @@ def test_the_remedies_fold(size: int, node: int) -> None:
     assert (actors_of(case), limits_of(case)) == (1, [])
 
 
+def test_a_single_rank_has_no_limit_of_folding() -> None:
+    build = TraceBuilder()
+    build.compute("alone", micros=5)
+    case = Case(Workload.of([build.build()]), {"network": network(["Ring"], [1]), "system": system()})
+    assert (actors_of(case), limits_of(case)) == (1, [])
+
+
 def test_the_summary_names_the_groups_that_are_cut_and_sizes_that_are_not() -> None:
     assert limits_of(job(2)) == [CUT | REMEDY]
 

@@ -237,6 +237,21 @@ def test_an_interrupted_search_ends_like_one_that_was_left_alone(
 
 
 @pytest.mark.deep
+def test_a_ladder_that_is_interrupted_on_its_first_model_leaves_its_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("optuna")
+    given_ = optuna(8, ladder=["analytical", "link"], keep=3)
+    monkeypatch.setattr(_Ending, "batches", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "_local", lambda space, *_: _Ending(space))
+        with pytest.raises(KeyboardInterrupt):
+            _searched(given_, tmp_path / "out")
+    left = open_sweep(tmp_path / "out" / "rung-1").table
+    assert left["status"].to_pylist() == ["complete"] * 5
+
+
+@pytest.mark.deep
 def test_a_ladder_hands_the_best_to_the_next_model(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     report = _searched(optuna(9, ladder=["analytical", "link"], keep=3), tmp_path / "out")

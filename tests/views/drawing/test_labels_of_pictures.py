@@ -23,7 +23,15 @@ from et_sim.views import open_run
 from et_sim.views.critical.path import CAUSES, CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.bars import RANK_WIDTH, ranks_picture
-from et_sim.views.drawing.critical import BAR_HEIGHT, BEGIN, COLOURS, COLUMNS, path_picture, shares_of
+from et_sim.views.drawing.critical import (
+    BAR_HEIGHT,
+    BEGIN,
+    COLOURS,
+    COLUMNS,
+    MOST_ROWS,
+    path_picture,
+    shares_of,
+)
 from et_sim.views.drawing.scene import CUT, MOST_LETTERS, label_of_ranks
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import share
@@ -203,6 +211,9 @@ def test_the_picture_of_the_critical_path_has_its_causes_and_operations(runs: di
     drawn = path_picture(path)
     for name, spent in path.by_cause().items():
         assert f">{name} {escape(share(spent, path.makespan_ns))} {format_ns(spent)}<" in drawn
+    places = re.findall(r'<text[^>]* x="([0-9.]+)"[^>]*>([^<]*)<', drawn)
+    beside = {text for x, text in places if float(x) > BEGIN + COLUMNS}
+    assert {format_ns(ns) for *_, ns in operations[:MOST_ROWS]} <= beside  # times are right of all bars
 
 
 def test_a_cause_that_fills_the_path_is_drawn_at_full_height(tmp_path: Path) -> None:

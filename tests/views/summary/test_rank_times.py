@@ -28,7 +28,7 @@ from et_sim.tables.arrow import schema_of
 from et_sim.tables.registry import ACTORS, TIMELINE
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
-from et_sim.views.summary.parts import PARTS
+from et_sim.views.summary.parts import PARTS, used
 from et_sim.views.summary.rank_table import rank_entries, ranks_named
 
 END = 30
@@ -184,3 +184,10 @@ def test_a_window_shows_the_parts_that_counting_nanoseconds_finds(
         assert entry["idle_ns"] == max(min(entry["finish_ns"], end) - begin, 0) - sum(parts.values())
         assert sum(entry[part.figure] for part in PARTS) == end - begin
         assert json.dumps(entry)
+
+
+def test_a_part_is_used_if_some_of_the_entries_have_it() -> None:
+    first, second, *_ = PARTS
+    nothing = {part.figure: 0 for part in PARTS}
+    assert used([nothing | {second.figure: 1}, nothing, nothing | {first.figure: 1}]) == (first, second)
+    assert used([nothing]) == used([]) == ()
