@@ -116,8 +116,7 @@ def wait_for(
     while not wanted.path.exists() and time.monotonic() - begin < most_seconds:
         if reason := failure(wanted.path):
             return reason
-        with locked(wanted.path.parent) as is_free:
-            pass
+        is_free = all(_is_free(wanted.path.parent, lock) for lock in (LOCK, SECOND_LOCK))
         if is_free and not wanted.path.exists() and time.monotonic() - begin > starts:
             if starts == MOST_STARTS:
                 return _last_line(wanted.path.with_name(LOG))
@@ -194,6 +193,11 @@ def locked(directory: Path, lock: str = LOCK) -> Iterator[bool]:
         yield True
 
 
+def _is_free(directory: Path, lock: str) -> bool:
+    with locked(directory, lock) as is_free:
+        return is_free
+
+
 def _stopped_holder(directory: Path) -> str:
     """Return the process that holds the lock if a signal has stopped it, else an empty text."""
     with suppress(OSError, IndexError):
@@ -217,9 +221,7 @@ def noted_progress(path: Path) -> float:
 
 
 def _start_worker(directory: Path, is_urgent: bool) -> None:
-    with locked(directory) as is_free:
-        pass
-    if not (is_free or is_urgent):
+    if not (is_urgent or _is_free(directory, LOCK)):
         return
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(search_paths())}
     command = [sys.executable, "-P", "-m", WORKER, str(directory)]

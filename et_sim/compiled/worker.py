@@ -13,6 +13,7 @@ import importlib
 import os
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from et_sim.compiled.compile_queue import (
     MAKING,
     NO_COMPILER,
     PATIENT,
+    PAUSE_SECONDS,
     PROGRESS,
     SECOND_LOCK,
     URGENT,
@@ -40,6 +42,7 @@ from et_sim.compiled.store import ENDING, read_code, write_code, write_whole
 if TYPE_CHECKING:
     from et_sim.compiled.build import MachineCode
 
+MOST_LOOKS = 3
 ENVIRONMENT = 1  # the status of a Python that could not import, or not begin
 
 
@@ -47,11 +50,13 @@ def main(directory: Path) -> None:
     """Process the orders, or only the urgent ones if another process does; those at which the environment
     fails stay.
     """
-    for lock, endings in ((LOCK, (URGENT, PATIENT)), (SECOND_LOCK, (URGENT,))):
-        with locked(directory, lock) as is_free:
-            if is_free:
-                _process(directory, endings)
-                return
+    for _ in range(MOST_LOOKS):  # a process that waits holds a lock for an instant, to see if it is free
+        for lock, endings in ((LOCK, (URGENT, PATIENT)), (SECOND_LOCK, (URGENT,))):
+            with locked(directory, lock) as is_free:
+                if is_free:
+                    _process(directory, endings)
+                    return
+        time.sleep(PAUSE_SECONDS)
 
 
 def _process(directory: Path, endings: tuple[str, ...]) -> None:

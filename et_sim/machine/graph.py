@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.errors import MachineError
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import groups_of, unique
 from et_sim.basics.units import format_bandwidth, format_ns
 from et_sim.documents.reading import MOST_DEVICES, MOST_LINKS
 
@@ -29,28 +29,31 @@ class LinkClass(Struct, frozen=True):
 def link_classes(graph: Graph) -> tuple[Any, list[LinkClass]]:
     """Return the class of each link, and the classes from the lowest row up."""
     low, high = graph.tiers[graph.sources], graph.tiers[graph.targets]
-    figures = np.stack([low, high, graph.bytes_per_ns, graph.latency_ns])
-    columns, of_link = np.unique(figures, axis=1, return_inverse=True)
-    rows = [tuple(column) for column in columns.T.tolist()]
+    figures = (np.asarray(column, np.float64) for column in (graph.bytes_per_ns, graph.latency_ns))
+    groups = groups_of(low, high, *(column.view(np.int64) for column in figures))  # positive: in order
+    ends, rows = (
+        [tuple(row) for row in np.stack(columns)[:, groups.first].T.tolist()]
+        for columns in ((low, high), (graph.bytes_per_ns, graph.latency_ns))
+    )
     names = {tier: row_name(graph, tier) for tier in unique(graph.tiers).tolist()}
-    ends = [(int(source), int(target)) for source, target, _, _ in rows]
     classes = []
-    for (source, target), (_, _, bandwidth, latency) in zip(ends, rows, strict=True):
+    for (source, target), (bandwidth, latency) in zip(ends, rows, strict=True):
         name = f"{names[source]} to {names[target]}"
         if ends.count((source, target)) > 1:
             name += f", {format_bandwidth(bandwidth)}, {format_ns(latency)}"
         classes.append(LinkClass(name, bandwidth, latency))
-    return of_link.reshape(-1).astype(np.int32), classes
+    return groups.of_row.astype(np.int32), classes
 
 
 def link_tiers(graph: Graph) -> tuple[Any, tuple[str, ...]]:
     """Return the tier of each link and the names of the tiers; a tier joins two rows in one direction."""
     rows = np.stack([graph.tiers[graph.sources], graph.tiers[graph.targets]])
-    tiers, of_link = np.unique(rows, axis=1, return_inverse=True)
+    groups = groups_of(*rows)
     names = tuple(
-        f"{row_name(graph, source)} to {row_name(graph, target)}" for source, target in tiers.T.tolist()
+        f"{row_name(graph, source)} to {row_name(graph, target)}"
+        for source, target in rows[:, groups.first].T.tolist()
     )
-    return of_link.reshape(-1).astype(np.int32), names
+    return groups.of_row.astype(np.int32), names
 
 
 def row_name(graph: Graph, tier: int) -> str:

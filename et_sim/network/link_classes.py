@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from et_sim.basics.unique import groups_of
 from et_sim.basics.units import format_ranks
 from et_sim.engine.state.resources import NO_OWNER, Named, ResourceTable
 from et_sim.machine.model import GridFabric, Network
@@ -19,8 +20,7 @@ def kinds_of_links(network: Network, links: ResourceTable, speed: Any) -> Any:
     of_port = links.port if isinstance(network.fabric, GridFabric) else np.zeros_like(links.port)
     members = np.zeros_like(links.port) if links.members is None else links.members
     fails = marks_of_links(network) if network.failures else np.zeros_like(links.port)
-    kinds = np.stack([links.tier, of_port, speed, members, fails])
-    return np.unique(kinds, axis=1, return_inverse=True)[1].reshape(-1)
+    return groups_of(links.tier, of_port, speed, members, fails).of_row
 
 
 def classes_of_links(plan: LoweredPlan, links: int) -> tuple[Any, Any]:

@@ -79,6 +79,25 @@ def test_a_call_waits_no_longer_than_interpreting_it_takes(
     assert shares[-1] < 2.0
 
 
+@pytest.mark.parametrize("lock", [compile_queue.LOCK, compile_queue.SECOND_LOCK])
+def test_a_call_waits_as_long_as_any_process_compiles(
+    lock: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, made = [0.0], tmp_path / "sum.code"
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+        if clock[0] > 100:
+            made.touch()
+
+    monkeypatch.setattr(compile_queue, "_start_worker", lambda *_: pytest.fail("one is working"))
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.sleep", sleep)
+    with compile_queue.locked(tmp_path, lock):
+        assert wait_for(Order(made, "module", "function", (), ()), None) is None
+    assert made.exists()
+
+
 def test_urgent_orders_are_taken_while_another_process_works_on_patient_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -275,8 +275,8 @@ def exact_total_by(of_row: Any, count: int, values: Any) -> list[Fraction | floa
     totals: list[Fraction | float] = [Fraction(0)] * count
     share, exponent = np.frexp(np.where(is_finite, values, 0.0))
     whole = (share * (1 << MANTISSA)).astype(np.int64)
-    powers, of_power = np.unique(exponent, return_inverse=True)
-    place = of_row * len(powers) + of_power.reshape(-1)
+    equal = groups_of(exponent)
+    powers, place = exponent[equal.first], of_row * len(equal) + equal.of_row
     high, low = (
         total_by(place, count * len(powers), part) for part in (whole >> LOW, whole & ((1 << LOW) - 1))
     )

@@ -167,14 +167,17 @@ def _pauses(nodes: IdleNodes, units: Any, chosen: Any, makespan: int) -> tuple[A
 def _walked(nodes: IdleNodes, pauses: _Pauses, window: Window) -> _Charges:
     """Return the causes of every pause, backwards from the node that ends it."""
     charges: list[tuple[Any, ...]] = []
+    first_of_pause = np.maximum(pauses.start, window[0])
 
     def charge(pause: Any, figure: Any, node: Any, begin: Any, end: Any) -> None:
-        first = np.maximum(np.maximum(begin, pauses.start[pause]), window[0])
+        if not len(pause):
+            return
+        first = np.maximum(begin, first_of_pause[pause])
         ns = np.minimum(end, window[1]) - first
         charged = np.flatnonzero(ns > 0)
         if len(charged):
-            every = np.broadcast_to(figure, ns.shape), np.broadcast_to(node, ns.shape)
-            charges.append((pause[charged], every[0][charged], every[1][charged], ns[charged]))
+            causes = (x[charged] if np.ndim(x) else np.full(len(charged), x) for x in (figure, node))
+            charges.append((pause[charged], *causes, ns[charged]))
 
     pause, at, reached = np.arange(len(pauses.node)), pauses.node, pauses.end
     ends = at == NONE
@@ -189,7 +192,7 @@ def _walked(nodes: IdleNodes, pauses: _Pauses, window: Window) -> _Charges:
         charge(pause, RANKS, at, admitted, np.minimum(moved, reached))
         charge(pause, STREAM, at, start, np.minimum(admitted, reached))
         reached, at = np.minimum(reached, start), nodes.cause[at]
-        goes_on = reached > np.maximum(pauses.start[pause], window[0])
+        goes_on = reached > first_of_pause[pause]
         unknown = goes_on & (at == NONE)
         charge(pause[unknown], OTHER, NONE, pauses.start[pause[unknown]], reached[unknown])
         goes_on &= at != NONE

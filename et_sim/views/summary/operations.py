@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from et_sim.basics.intervals import Intervals, Unions, together
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import groups_of, unique
 from et_sim.views.run.columns import numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import (
@@ -234,8 +234,8 @@ def _time_by_words(
 def _numbered(keys: Any, size: int) -> tuple[Any, Any]:
     """Return the distinct keys, all below `size`, and the index of the key of every row."""
     if size > MOST_COUNTED:
-        known, key_of_row = np.unique(keys, return_inverse=True)
-        return known, key_of_row.reshape(-1)
+        equal = groups_of(keys)
+        return keys[equal.first], equal.of_row
     known = np.flatnonzero(np.bincount(keys, minlength=size))
     number = np.zeros(size, np.int64)
     number[known] = np.arange(len(known))
