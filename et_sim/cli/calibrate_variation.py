@@ -25,7 +25,7 @@ class Options(Command):
     and folders of runs have one step each.
     """
 
-    recording: Annotated[
+    recordings: Annotated[
         Sequence[str], "a table of steps, or prefixes of traces or folders of runs", "RECORDING"
     ]
     by: Annotated[
@@ -46,7 +46,7 @@ def run(options: Options) -> int:
     from et_sim.calibrate.variation_steps import step_times
     from et_sim.calibrate.varied_times import read_recorded
 
-    recorded = read_recorded(list(options.recording))
+    recorded = read_recorded(list(options.recordings))
     every = range(len(recorded.steps))
     works = fit_all(recorded, every[::2], options.by)
     if recorded.table is not None and options.by == WAYS[0]:
