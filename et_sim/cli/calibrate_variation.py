@@ -25,7 +25,7 @@ class Options(Command):
     and folders of runs have one step each. Each operation in records of NCCL's Inspector is a step.
     """
 
-    recording: Annotated[
+    recordings: Annotated[
         Sequence[str],
         "a table of steps, prefixes of traces or folders of runs, or records of NCCL's Inspector",
         "RECORDING",
@@ -49,7 +49,7 @@ def run(options: Options) -> int:
     from et_sim.calibrate.variation_steps import step_times
     from et_sim.calibrate.varied_times import read_recorded
 
-    recorded = read_recorded(list(options.recording))
+    recorded = read_recorded(list(options.recordings))
     if not recorded.has_names and options.by == WAYS[0]:
         cause = "records of NCCL's Inspector have no names of operations"
         raise UsageError(cause, remedy="fit all collectives together: --by kind")

@@ -5,8 +5,9 @@ members leave it together, as late as if all had come with the last one. So the 
 rank for each part of the program between two barriers: at the end the last of all ranks, and in the part
 before a barrier the last one of those with whom the next of these ranks met. The actor takes their times.
 
-A collective is a barrier if its messages take no time, or if one switch tree reduces one chunk of all ranks.
-The members of other collectives leave at different times, even if all but one of them came together.
+A collective after which each member has data of all others is a barrier if its messages take no time, or if
+one switch tree reduces one chunk of all ranks. The members of other collectives leave at different times,
+even if all but one of them came together.
 """
 
 from __future__ import annotations
@@ -15,11 +16,21 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
+from et_sim.collectives.program import PhaseOperation
 from et_sim.engine.outcome import Outcome
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.members import Actors
 from et_sim.plan.records import Action, LoweredPlan
+
+MEETINGS = (
+    PhaseOperation.ALL_REDUCE,
+    PhaseOperation.ALL_GATHER,
+    PhaseOperation.REDUCE_SCATTER,
+    PhaseOperation.BARRIER,
+)
+ACTIONS = (Action.INSTANT, Action.DELAY, Action.COLLECTIVE)
 
 
 class Barriers(Struct, frozen=True, eq=False):
@@ -55,34 +66,45 @@ def _last_of_group(arrival: Any, group: Any) -> Any:
     return order[begins[np.searchsorted(group[order][begins], group)]]
 
 
-def barriers_of(lowering: Lowering, nominal: Outcome) -> Barriers | None:
-    """Return the barriers between the ranks of one actor; None if they do more than to meet at barriers.
-
-    `nominal` is the outcome of the actor that stands for all ranks, without variation; its plan is not marked
-    as folded if the order of events in a nanosecond was not watched.
-    """
-    plan = nominal.plan
-    if len(plan.actors) > 1 or plan.memory_servers or len(plan.spans) or len(plan.slowing):
+def meetings_of(plan: LoweredPlan) -> Any:
+    """Return the nodes at which ranks of one program meet; None if they do more than to work and to meet."""
+    if len(plan.templates) > 1 or plan.memory_servers or len(plan.spans) or len(plan.slowing):
         return None
-    template = plan.templates[plan.actors["template"][0]]
-    nodes = np.asarray(plan.nodes)[template["node_first"] :][: template["nodes"]]
-    if not np.isin(nodes["action"], (Action.INSTANT, Action.DELAY, Action.COLLECTIVE)).all():
-        return None
-    if not nominal.is_complete or nominal.network is not None or not _is_chain(nodes, plan.children):
+    nodes = np.asarray(plan.nodes)
+    if plan.actors["start_ns"].any() or not np.isin(nodes["action"], ACTIONS).all():
         return None
     rows = np.flatnonzero(nodes["action"] == Action.COLLECTIVE)
-    groups = _groups(assemble(lowering, Actors.one_per_rank(plan.ranks)), rows)
-    state = np.asarray(nominal.run.nodes)
-    takes_time = state["end_ns"][rows] > state["start_ns"][rows]
-    joins = [plan.is_folded and _joins_all(plan, detail) for detail in nodes["detail"][rows].tolist()]
-    is_barrier = ~takes_time | (np.array(joins, bool) & (groups == groups[:, :1]).all(axis=1))
-    return Barriers(rows, groups, len(nodes)) if is_barrier.all() else None
+    kinds = np.asarray(plan.collectives)["kind"][nodes["detail"][rows]]
+    return rows if np.isin(kinds, MEETINGS).all() and _is_chain(nodes, plan.children) else None
+
+
+def barriers_of(lowering: Lowering, rows: Any) -> Barriers:
+    """Return the barriers at these nodes."""
+    plan = assemble(lowering, Actors.one_per_rank(lowering.workload.ranks))
+    return Barriers(rows, _groups(plan, rows), len(plan.nodes))
+
+
+def take_no_time(nominal: Outcome, rows: Any) -> bool:
+    """Return whether these nodes took no time on any rank of a run."""
+    state = np.asarray(nominal.run.nodes).reshape(len(nominal.plan.actors), -1)[:, rows]
+    return bool(nominal.is_complete and (state["start_ns"] == state["end_ns"]).all())
+
+
+def without_meetings(plan: LoweredPlan, rows: Any) -> LoweredPlan:
+    """Return a plan of one actor that passes these nodes at once."""
+    nodes = plan.nodes.copy()
+    nodes["action"][rows] = Action.INSTANT
+    return replace(plan, nodes=nodes, is_folded=False)
+
+
+def join_all(plan: LoweredPlan, rows: Any) -> bool:
+    """Return whether all ranks meet at each of these nodes, where one tree of switches reduces one chunk."""
+    return all(_joins_all(plan, detail) for detail in np.asarray(plan.nodes)["detail"][rows].tolist())
 
 
 def _groups(plan: LoweredPlan, rows: Any) -> Any:
     """Return the group of each of some nodes, by node and rank."""
-    first = plan.templates["node_first"][plan.actors["template"]]
-    slots = np.asarray(plan.nodes)["member"][rows[:, None] + first]
+    slots = np.asarray(plan.nodes)["member"][rows][:, None]
     members = plan.actor_members[plan.actors["first_member"] + slots]
     return np.asarray(plan.members)["group"][members].astype(np.int64)
 
@@ -95,7 +117,7 @@ def _is_chain(nodes: Any, children: Any) -> bool:
     at = np.arange(len(parents)) - np.repeat(np.cumsum(counts) - counts, counts)
     child = np.asarray(children)[np.repeat(nodes["children_first"], counts) + at]
     follows = (order[child] == order[parents] + 1) & (nodes["action"][child] != Action.INSTANT)
-    return len(np.unique(parents[follows])) == order[-1]
+    return bool(len(np.unique(parents[follows])) == order[-1])
 
 
 def _joins_all(plan: LoweredPlan, detail: int) -> bool:

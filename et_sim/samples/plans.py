@@ -14,6 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
+from et_sim.basics.unique import unique
 from et_sim.basics.units import LONGEST_NS, format_ns
 from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
@@ -26,7 +27,14 @@ from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.members import Actors
 from et_sim.plan.paces import OWN_PACE
 from et_sim.run.planning import fewest_actors
-from et_sim.samples.barriers import Barriers, barriers_of
+from et_sim.samples.barriers import (
+    Barriers,
+    barriers_of,
+    join_all,
+    meetings_of,
+    take_no_time,
+    without_meetings,
+)
 from et_sim.samples.draws import draws_of
 from et_sim.samples.links import VariedLinks
 from et_sim.samples.work import VariedNodes, elements_of, factors_of_nodes, varied_nodes
@@ -75,24 +83,28 @@ class SampledPlan:
 
     def _fold_at_barriers(self) -> None:
         """Let one actor stand for all ranks if they are equal but for draws, and meet only at barriers."""
-        before = self._actors
-        self._lowering.variants.vary(np.unique(self._before.first, return_inverse=True)[1].reshape(-1))
+        rows = meetings_of(self.plan)
+        if rows is None or len(unique(self._before.first)) > 1 or self._network.failures:
+            return
+        equal = np.zeros(self.workload.ranks, np.int64)
+        if take_no_time(self.outcome(None), rows):
+            self._unfold(Actors.of_classes(equal))
+            self.plan = without_meetings(self.plan, rows)
+            self._barriers = barriers_of(self._lowering, rows)
+            return
+        drawn = self._actors
+        self._lowering.variants.vary(equal)
         self._actors = fewest_actors(self._lowering, self._model, True)
-        if len(self._actors) == 1:
+        self._lowering.variants.vary(self._classes())
+        if len(self._actors) == 1 and join_all(self.plan, rows):
             self._set_plan()
-            self._draw(0, ())
-            nominal = run_plan(self.plan, self._network, self._model)
-            if nominal is None:  # their order within a nanosecond has no effect if no message takes time
-                self.plan = replace(self.plan, is_folded=False)
-                nominal = run_plan(self.plan, self._network, self._model)
-            self._barriers = nominal and barriers_of(self._lowering, nominal)
-        if self._barriers is None:
-            self._unfold(before)
+            self._barriers = barriers_of(self._lowering, rows)
+        else:
+            self._actors = drawn
 
     def _unfold(self, actors: Actors) -> None:
         """Simulate other actors, which draw by themselves."""
         self._actors, self._barriers, self._deciding = actors, None, None
-        self._lowering.variants.vary(self._classes())
         self._set_plan()
 
     @property
@@ -232,11 +244,7 @@ def _check_names(entry: Variation, templates: Sequence[Trace], of_entry: Sequenc
         found.update(trace.names[name] for name in np.unique(trace.name[nodes.rows]).tolist())
     for name in entry.operations:
         if name not in found:
-            raise MachineError(
-                f'key "operations" names "{name}", and no rank has such a {entry.kind} that takes time',
-                place=entry.place,
-                remedy="leave the name out, or correct it (et-sim inspect DIR operations lists all)",
-            )
+            raise _unknown_name(entry, name)
 
 
 def _without_effect(entry: Variation, is_simulated: bool) -> MachineError:
@@ -246,9 +254,18 @@ def _without_effect(entry: Variation, is_simulated: bool) -> MachineError:
             place=entry.place,
             remedy='vary kernels, or replay recorded communication ("replay-only": 1)',
         )
-    named = " with the names of its operations" if entry.operations else ""
+    if entry.operations:
+        return _unknown_name(entry, entry.operations[0])
     return MachineError(
-        f'kind "{entry.kind}" has no effect: no rank of this workload has such work{named} that takes time',
+        f'kind "{entry.kind}" has no effect: no rank of this workload has such work that takes time',
         place=entry.place,
         remedy="leave the entry out",
+    )
+
+
+def _unknown_name(entry: Variation, name: str) -> MachineError:
+    return MachineError(
+        f'key "operations" names "{name}", and no rank has such a {entry.kind} that takes time',
+        place=entry.place,
+        remedy="leave the name out, or correct it (et-sim inspect DIR ops lists all)",
     )

@@ -29,8 +29,9 @@ class Sample(Struct, frozen=True):
     """One step: its time and path, and its times without each entry of the variation."""
 
     path: PathTimes
-    without_ns: tuple[int, ...]  # empty if there is one entry: without it, nothing varies
+    without_ns: tuple[int, ...]  # empty if there is one cause: without it, nothing varies
     actors: int
+    meets_at_barriers: bool  # one actor takes the times of the last rank to arrive
     limits: tuple[tuple[str, str], ...]  # reasons for as many actors, and remedies
 
 
@@ -67,6 +68,7 @@ class Study(Struct, frozen=True):
             "seed": self.seed,
             "actors": max(sample.actors for sample in self.samples),
             "ranks": self.ranks,
+            "last_at_barriers": last.meets_at_barriers,
             "limits": [{"reason": reason, "remedy": remedy} for reason, remedy in last.limits],
             "nominal_ns": self.nominal_ns,
             "step": {name: structs.asdict(value) for name, value in estimates(steps).items()},
@@ -122,24 +124,24 @@ class Sampler:
         return Study(
             self._seed,
             result.makespan_ns,
-            causes_of(self.plan.entries),
+            tuple(causes_of(self.plan.entries)),
             tuple(done),
             tuple(np.flatnonzero(workload.template_of_rank == number) for number in programs),
             workload.ranks,
         )
 
     def sample(self, step: int) -> Sample:
-        """Simulate a step with all entries, and without each of them."""
+        """Simulate a step with all entries, and without those of each cause."""
         outcome = self._finished(step)
         path, actors = self._reader.of(outcome), len(outcome.plan.actors)
         limits = tuple((limit.reason, limit.remedy) for limit in outcome.plan.limits)
-        entries = range(len(self.plan.entries)) if len(self.plan.entries) > 1 else ()
-        without = tuple(self._without(step, number) for number in entries)
-        return Sample(path, without, actors, limits)
+        causes = causes_of(self.plan.entries)
+        without = tuple(self._without(step, left) for left in causes.values()) if len(causes) > 1 else ()
+        return Sample(path, without, actors, self.plan.meets_at_barriers, limits)
 
-    def _without(self, step: int, number: int) -> int:
-        """Return the time of a step without an entry."""
-        return int(self._finished(step, (number,)).finish_ns.max())
+    def _without(self, step: int, left: tuple[int, ...]) -> int:
+        """Return the time of a step without some entries."""
+        return int(self._finished(step, left).finish_ns.max())
 
     def _finished(self, step: int, without: tuple[int, ...] = ()) -> Outcome:
         """Return the outcome of a step; refuse one in which some rank does not finish."""
@@ -158,10 +160,17 @@ def sampler(inputs: tuple[Given, RunOptions]) -> Callable[[int], Sample]:
     return Sampler(*inputs, prepare(*inputs)).sample
 
 
-def causes_of(entries: Sequence[Variation]) -> tuple[str, ...]:
-    """Return a name for each entry: its kind and level, and its number if others have the same."""
-    names = [f"{entry.kind}, by {entry.level}" for entry in entries]
-    return tuple(_numbered(names))
+def causes_of(entries: Sequence[Variation]) -> dict[str, tuple[int, ...]]:
+    """Return the entries of each cause by its name; an entry that names none is one by itself.
+
+    Its name is its kind and level, and its number if others have the same.
+    """
+    named = [entry.cause or f"{entry.kind}, by {entry.level}" for entry in entries]
+    causes: dict[str, tuple[int, ...]] = {}
+    for number, (entry, name) in enumerate(zip(entries, _numbered(named), strict=True)):
+        cause = entry.cause or name
+        causes[cause] = (*causes.get(cause, ()), number)
+    return causes
 
 
 def _numbered(names: Sequence[str]) -> Iterator[str]:

@@ -127,7 +127,8 @@ Blame = TypedDict("Blame", {
     "by_rank": list[BlamedPart], "by_stage": list[BlamedPart], "by_link": list[BlamedPart],
 })
 Samples = TypedDict("Samples", {
-    "samples": int, "seed": int, "actors": int, "ranks": int, "limits": list[FoldLimit],
+    "samples": int, "seed": int, "actors": int, "ranks": int, "last_at_barriers": bool,
+    "limits": list[FoldLimit],
     "nominal_ns": int, "step": dict[str, Estimate], "without": list[WithoutCause], "blame": Blame,
 })
 Summary = TypedDict("Summary", {

@@ -225,6 +225,8 @@ def test_traces_of_one_step_each_and_runs_are_recordings() -> None:
     runs = read_recorded([f"run{step}" for step in range(4)])
     gemm = next(series for series in runs.series if series.operation == "gemm")
     assert gemm.times.tolist() == found.series[1].times[:4].tolist()
+    assert main(["calibrate", "variation", *(f"run{step}" for step in range(4)), "-o", "varied.json"]) == 0
+    assert {entry.kind for entry in read_system_alone("varied.json").variation} == {VariedKind.KERNEL}
 
 
 @pytest.mark.usefixtures("in_a_folder")

@@ -103,7 +103,7 @@ def test_numbers_without_a_meaning_are_refused(
         ([], 'the system has no "variation"'),
         ([{**VARIED, "kind": "host"}], "no rank of this workload has such work"),
         ([{**VARIED, "shared": "rack"}], "has no racks"),
-        ([{**VARIED, "operations": ["nothing"]}], "with the names of its operations"),
+        ([{**VARIED, "operations": ["nothing"]}], 'key "operations" names "nothing"'),
         ([{**VARIED, "operations": ["pass 0", "nothing"]}], 'names "nothing"'),
         ([{**VARIED, "kind": "collective"}], "no effect"),
     ],

@@ -98,7 +98,21 @@ def test_a_step_without_a_cause_is_that_of_the_other_causes() -> None:
 
 def test_causes_of_one_kind_and_level_are_numbered() -> None:
     entries = prepare(pipeline(NANOS, 2), options(VARIED, SLOW, VARIED)).machine.system.variation
-    assert causes_of(entries) == ("kernel, by event (1)", "kernel, by step", "kernel, by event (2)")
+    assert causes_of(entries) == {
+        "kernel, by event (1)": (0,),
+        "kernel, by step": (1,),
+        "kernel, by event (2)": (2,),
+    }
+
+
+def test_entries_of_one_cause_are_left_out_together() -> None:
+    passes = [
+        {**VARIED, "spread": 0.4, "cause": "lengths", "operations": [f"pass {number}"]} for number in range(6)
+    ]
+    found = made(*passes, {**VARIED, "level": "step"}, samples=4)
+    assert found.causes == ("lengths", "kernel, by step")
+    without = made({**VARIED, "level": "step"}, samples=4)
+    assert [sample.without_ns[0] for sample in found.samples] == without.step_ns.tolist()
 
 
 def test_intervals_of_percentiles_are_those_of_textbooks() -> None:

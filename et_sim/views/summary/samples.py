@@ -55,8 +55,15 @@ def facts(samples: Samples) -> Iterator[tuple[str, str]]:
     yield "step", f"{format_ns(samples['nominal_ns'])} without variation"
     yield "samples", f"{samples['samples']:,}, seed {samples['seed']}"
     actors, ranks = samples["actors"], samples["ranks"]
-    how = "ranks share all draws where they are one actor" if actors < ranks else "each rank by itself"
-    yield "simulated", f"{plural(ranks, 'rank')} as {plural(actors, 'actor')}: {how}"
+    yield "simulated", f"{plural(ranks, 'rank')} as {plural(actors, 'actor')}: {_folding(samples)}"
+
+
+def _folding(samples: Samples) -> str:
+    if samples["last_at_barriers"]:
+        return "they meet only at barriers, and the last one to arrive decides (order statistics)"
+    if samples["actors"] < samples["ranks"]:
+        return "ranks share all draws where they are one actor"
+    return "each rank by itself"
 
 
 def _lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
