@@ -92,7 +92,8 @@ class Goodput(Struct, frozen=True, eq=False):
     def _checkpoints(self) -> dict[str, Any]:
         """Return the figures of checkpoints."""
         outcome, setting = self.outcome, self.outcome.setting
-        rate, stall = setting.rate, setting.cycle.storage_stall
+        waits = outcome.resolved.checkpoints.how != ASYNCHRONOUS  # the formula is that of such checkpoints
+        rate, stall = setting.rate, setting.cycle.storage_stall * waits
         return {
             "bytes": outcome.resolved.bytes,
             "write_seconds": outcome.resolved.write_seconds,
