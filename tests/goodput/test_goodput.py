@@ -69,6 +69,15 @@ def test_other_values_are_no_times(text: Any) -> None:
         ({"failures": {"parts": [{"name": "gpu"}]}}, ["gpu", "per-1000-node-days"]),
         ({"checkpoints": {}}, ["checkpoint", "bytes"]),
         ({"run": "there.run"}, ["names run and step"]),
+        (
+            {"failures": {"parts": [{"name": "rack", "per-1000-node-days": 1, "nodes": 9}]}},
+            ['"rack" takes 9 nodes, and the job has 8'],
+        ),
+        (
+            {"failures": {"parts": [{"name": "gpu", "per-1000-node-days": 1e6}]}},
+            ["a failure every 10.8 s leaves no time for steps", "per-1000-node-days"],
+        ),
+        ({"maintenance": {"every": 7}}, ["every 7 s leave no time for steps", "take 80 s", '"7d"']),
         ({"checkpoints": {"stall": "2 weeks"}}, ['"2 weeks"', "10min"]),
     ],
 )
