@@ -20,6 +20,10 @@ from et_sim.plan.records import FoldLimit
 from et_sim.trace.group_rule import GroupRule
 
 UNFOLDED_MODEL = FoldLimit("this network model simulates every rank", "--network-model flow folds ranks")
+FAILING = FoldLimit(
+    "this network model simulates every rank where links fail: lost messages take turns of their own",
+    "--network-model flow folds ranks",
+)
 CUSTOM = FoldLimit("custom collectives name their ranks", "name algorithms in the system file instead")
 SHARED_BUS = FoldLimit("ranks share a memory bus", 'leave "model-shared-bus" out')
 SWITCHES = FoldLimit("messages meet at switches that reduce", "--network-model analytical")

@@ -100,7 +100,7 @@ def evaluate(resolved: Resolved, checkpoints: Any, days: float, runs: int, seed:
         result.kept / result.clock,
         _finish_days(setting, months, goal, seed, float(goodput.mean())) if goal else None,
         intervals,
-        _changes(setting, compare, lambda factor: _faster_storage(setting, checkpoints, write, factor)),
+        _changes(setting, compare, lambda factor: _faster_storage(setting, resolved, factor)),
         _courses(setting, goodput, horizon, seed),
         _spares_needed(setting),
     )
@@ -160,12 +160,15 @@ def _with_second_port(part: Part, setting: Setting) -> Part:
     return replace(part, slow_step=setting.half_link_step) if part.is_link else part
 
 
-def _faster_storage(setting: Setting, checkpoints: Any, write: float, factor: float) -> Setting:
-    """Return the setting with faster storage; times that the job states stay."""
-    faster = with_interval(setting, checkpoints, write / factor, _interval(setting))
+def _faster_storage(setting: Setting, resolved: Resolved, factor: float) -> Setting:
+    """Return the setting with faster storage; times that the job states stay, and so does the least time that
+    the network takes.
+    """
+    write = max(resolved.write_seconds / factor, resolved.least_write)
+    faster = with_interval(setting, resolved.checkpoints, write, _interval(setting))
     recovery = setting.recovery
-    load = recovery.load / factor if recovery.load == recovery.write else recovery.load
-    return replace(faster, recovery=replace(recovery, load=load, write=recovery.write / factor))
+    load = write if recovery.load == recovery.write else recovery.load
+    return replace(faster, recovery=replace(recovery, load=load, write=write))
 
 
 def _finish_days(setting: Setting, months: Any, goal: float, seed: int, goodput: float) -> Any:

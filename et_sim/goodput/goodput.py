@@ -11,9 +11,11 @@ from et_sim.goodput.figures import evaluate
 from et_sim.goodput.job_file import JobSpec, read_job, read_spec
 from et_sim.goodput.resolving import resolve
 from et_sim.goodput.results import Goodput
+from et_sim.goodput.setting import Setting
 from et_sim.goodput.step import Simulator, step_of
 
 MOST_MONTHS = 1_000_000
+MOST_RESTARTS = 20.0  # a restart succeeds by a chance of exp(-20)
 MOST_EVENTS = 200_000_000  # of all months together
 
 
@@ -30,6 +32,35 @@ def goodput(
     return _months(job, place, remarks, days, runs, seed, dict(known or {}))
 
 
+def _check(setting: Setting, place: Section) -> None:
+    """Refuse parts with more nodes than the job, and interruptions that leave no time for steps."""
+    recovery = setting.recovery
+    for part in setting.parts:
+        if part.nodes > setting.nodes:
+            raise place.fault(
+                f'a failure of the part "{part.name}" takes {part.nodes:,} nodes, and the job has'
+                f" {setting.nodes:,}",
+                'give it at most these "nodes"',
+                key="failures",
+            )
+    restart = recovery.schedule + recovery.start + recovery.load + recovery.warm_up
+    if setting.rate * (recovery.drain + restart) > MOST_RESTARTS:
+        raise place.fault(
+            f"a failure every {1 / setting.rate:.3g} s leaves no time for steps: a restart takes"
+            f" {recovery.drain + restart:.4g} s",
+            'give lower rates ("per-1000-node-days"), or shorter times in "recovery"',
+            key="failures",
+        )
+    planned = recovery.write + setting.maintenance + restart + setting.step
+    if 0 < setting.every <= planned:
+        raise place.fault(
+            f"planned interruptions every {setting.every:g} s leave no time for steps: a checkpoint, the"
+            f" interruption, the restart and a step take {planned:.4g} s",
+            'give a longer "every", with its unit, such as "7d"',
+            key="maintenance",
+        )
+
+
 def _months(
     job: JobSpec, place: Section, remarks: Remarks, days: float, runs: int, seed: int, known: dict[str, int]
 ) -> Goodput:
@@ -42,6 +73,7 @@ def _months(
     simulator = Simulator(known)
     step = step_of(job, place, simulator)
     resolved = resolve(job, step, place)
+    _check(resolved.setting, place)
     events = resolved.setting.rate * days * 86400 * runs * max(resolved.setting.early_factor, 1.0)
     if events > MOST_EVENTS:
         raise UsageError(

@@ -201,7 +201,9 @@ class CheckpointSpec(Struct, frozen=True):
         default_reason="that of Llama 3's",
     )
     stall: float | None = span(
-        "Time for which steps stand still; without the key: the time to write if synchronous, else 0.", None
+        "Time for which steps stand still; without the key: the time to write if synchronous, else that by "
+        "which writes beside simulated steps lengthen them, with `workload`, else 0.",
+        None,
     )
     memory: MemorySpec | None = section(
         "Copies in the memory of peers. Without the key: none.", None, of=MemorySpec

@@ -32,6 +32,7 @@ class Resolved(Struct, frozen=True):
     checkpoints: CheckpointSpec
     setting: Setting
     write_seconds: float
+    least_write: float  # that the network takes, however fast the storage is
     bytes: int | None
     interval_is_given: bool
 
@@ -41,6 +42,7 @@ def resolve(job: JobSpec, step: JobStep, place: Section) -> Resolved:
     parts = _parts(job, step, place)
     job = _with_stall(job, step)
     write, size = _write_seconds(job.checkpoints, step, place)
+    least = (size or 0) / step.gpus / step.port
     load = job.recovery.load
     memory = job.checkpoints.memory
     recovery = Recovery(
@@ -73,16 +75,17 @@ def resolve(job: JobSpec, step: JobStep, place: Section) -> Resolved:
     interval = job.checkpoints.interval
     first = first_interval(setting, job.checkpoints, write) if interval is None else interval
     first_setting = with_interval(setting, job.checkpoints, write, first)
-    return Resolved(job.checkpoints, first_setting, write, size, interval is not None)
+    return Resolved(job.checkpoints, first_setting, write, least, size, interval is not None)
 
 
 def _with_stall(job: JobSpec, step: JobStep) -> JobSpec:
-    """Return the job with the time by which copies in memory lengthen a step."""
-    memory = job.checkpoints.memory
-    if memory is None or memory.stall is not None:
-        return job
-    memory = replace(memory, stall=step.copy_stall)
-    return replace(job, checkpoints=replace(job.checkpoints, memory=memory))
+    """Return the job with the times by which copies in memory and writes to storage lengthen steps."""
+    checkpoints = job.checkpoints
+    if checkpoints.stall is None and step.write_stall is not None:
+        checkpoints = replace(checkpoints, stall=step.write_stall)
+    if checkpoints.memory is not None and checkpoints.memory.stall is None:
+        checkpoints = replace(checkpoints, memory=replace(checkpoints.memory, stall=step.copy_stall))
+    return replace(job, checkpoints=checkpoints)
 
 
 def _parts(job: JobSpec, step: JobStep, place: Section) -> tuple[Part, ...]:
@@ -172,7 +175,8 @@ def _write_seconds(spec: CheckpointSpec, step: JobStep, place: Section) -> tuple
     """Return the time to write a checkpoint, and its size."""
     size = spec.bytes if spec.bytes is not None else step.bytes
     if size is not None:
-        return size / (spec.storage * 1e9), size
+        alone = max(size / (spec.storage * 1e9), size / step.gpus / step.port)
+        return max(alone, step.write), size
     if spec.stall is None:
         raise place.fault(
             "the size of a checkpoint is not known",

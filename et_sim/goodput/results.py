@@ -12,7 +12,7 @@ from msgspec import Struct, to_builtins
 from et_sim.documents.keys import Remarks
 from et_sim.goodput.figures import Outcome, loss_shares, spread
 from et_sim.goodput.formulas import best_interval, least_loss
-from et_sim.goodput.job_file import JobSpec
+from et_sim.goodput.job_file import ASYNCHRONOUS, JobSpec
 from et_sim.goodput.presets import PRESETS
 from et_sim.goodput.setting import LOSSES, Loss
 from et_sim.goodput.step import JobStep
@@ -23,11 +23,11 @@ from et_sim.timeline.content import Texts, whole
 from et_sim.timeline.writer import new_folder, write_json, write_table
 from et_sim.version import __version__
 
+TRAFFIC = "traffic of checkpoints to storage beside that of steps"
 STEPS_KEPT = "steps_ns"  # key of the manifest: simulated steps by the digest of their inputs
 NOT_SIMULATED = (
     "variation of steps",
     "failures within a step",
-    "traffic of checkpoints to storage beside that of steps",
     "convergence after a corruption",
     "queues of other jobs",
 )
@@ -59,6 +59,7 @@ class Goodput(Struct, frozen=True, eq=False):
                 "replicas_less": [list(pair) for pair in step.fewer],
                 "slow_node_seconds": step.slow or None,
                 "half_link_at_most_seconds": step.half_link,
+                "write_stall_seconds": step.write_stall,
                 "copies_seconds": step.seconds + step.copy_stall if step.copy_stall else None,
             },
             "goodput": to_builtins(spread(outcome.goodput), str_keys=True),
@@ -79,13 +80,20 @@ class Goodput(Struct, frozen=True, eq=False):
             "spares_for_95_percent": outcome.spares,
             "costs": self._costs(float(tokens.mean())),
             "notes": list(step.notes),
-            "not_simulated": list(NOT_SIMULATED),
+            "not_simulated": list(self._not_simulated()),
         }
+
+    def _not_simulated(self) -> tuple[str, ...]:
+        """Return what is left out; checkpoints for which steps stand still have no traffic beside them."""
+        spec = self.outcome.resolved.checkpoints
+        is_left_out = spec.how == ASYNCHRONOUS and self.step.write_stall is None
+        return (*NOT_SIMULATED, TRAFFIC) if is_left_out else NOT_SIMULATED
 
     def _checkpoints(self) -> dict[str, Any]:
         """Return the figures of checkpoints."""
         outcome, setting = self.outcome, self.outcome.setting
-        rate, stall = setting.rate, setting.cycle.storage_stall
+        waits = outcome.resolved.checkpoints.how != ASYNCHRONOUS  # the formula is that of such checkpoints
+        rate, stall = setting.rate, setting.cycle.storage_stall * waits
         return {
             "bytes": outcome.resolved.bytes,
             "write_seconds": outcome.resolved.write_seconds,

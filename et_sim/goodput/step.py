@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Struct, field
+import numpy as np
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from et_sim import api
@@ -18,10 +20,13 @@ from et_sim.basics.errors import UsageError
 from et_sim.basics.units import NS_PER_SECOND
 from et_sim.documents.keys import Section
 from et_sim.goodput.copies import with_copies
-from et_sim.goodput.job_file import HALVES, SLOWS, JobSpec
+from et_sim.goodput.job_file import ASYNCHRONOUS, HALVES, SLOWS, JobSpec
+from et_sim.goodput.storage import ends_of_step_and_writes, port_bytes_per_s, with_storage, with_writes
+from et_sim.machine.failure_effects import LEAST_SHARE
 from et_sim.machine.presets import Preset, preset
 from et_sim.recipes.recipe import for_machine, is_language_model, make, model_and_plan
 from et_sim.run.options import RunOptions
+from et_sim.trace import Workload, read_workload
 from et_sim.version import __version__
 from et_sim.views import open_run
 from et_sim.workloads.models.model import Model
@@ -30,8 +35,27 @@ from et_sim.workloads.training.plan import Plan
 
 GPUS_OF_NODE = 8  # without a machine by name
 HALF_LINK_AT_MOST = 2.0  # times a step, if each message on the link takes twice as long
-Copies = tuple[int, int, int]  # bytes, copies and distance of `with_copies`
+MOST_APART = 1024  # GPUs of a step in which one link is slow; of larger ones, it is that of all GPUs like it
 Known = dict[str, int]  # simulated steps by the digest of their inputs, in ns
+
+
+class Beside(Struct, frozen=True):
+    """Messages of a checkpoint beside a step: copies in memory, or writes to storage."""
+
+    size: int  # bytes of each rank
+    copies: int = 0  # into the memory of other nodes; 0: it is written to storage
+    distance: int = 0  # of the next node, in ranks
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """Return the ends of the keys of its times."""
+        return ("",) if self.copies else ("", ":writes")
+
+    def added(self, workload: Workload) -> Workload:
+        """Return the workload with these messages."""
+        if self.copies:
+            return with_copies(workload, self.size, self.copies, self.distance)
+        return with_writes(workload, self.size)
 
 
 class JobStep(Struct, frozen=True):
@@ -50,6 +74,9 @@ class JobStep(Struct, frozen=True):
     slow: float = 0.0  # with a slow node; 0: not needed
     half_link: float = 0.0  # where a GPU has half of its bandwidth between nodes
     copy_stall: float = 0.0  # by which copies of a checkpoint into the memory of other nodes lengthen a step
+    write_stall: float | None = None  # by which writing a checkpoint lengthens steps; None: not simulated
+    write: float = 0.0  # time of writing it beside steps
+    port: float = math.inf  # bytes per second of a GPU's port to the storage
     notes: tuple[str, ...] = ()
 
     @property
@@ -70,22 +97,24 @@ class Simulator(Struct):
         options: RunOptions,
         inputs: Mapping[str, Any],
         folder: Path,
-        copies: Copies | None = None,
-    ) -> int:
-        """Return the time of a step with these inputs."""
+        beside: Beside | None = None,
+    ) -> tuple[int, ...]:
+        """Return the time of a step with these inputs, and that of writes beside it."""
         text = json.dumps({**inputs, "et_sim": __version__}, sort_keys=True, default=str)
         key = hashlib.sha256(text.encode()).hexdigest()[:16]
-        if key not in self.known:
+        keys = [f"{key}{end}" for end in (beside.ends if beside else ("",))]
+        if keys[0] not in self.known:
             made = make(workload, folder) if isinstance(workload, Mapping) else workload
-            if copies is not None:
-                made = with_copies(made, *copies)
+            if beside is not None:
+                made = beside.added(made)
             result = api.execute(made, options)
             if not result.is_complete:
                 stall = result.stall
                 raise stall.as_error() if stall else result.why_stopped()
-            self.known[key] = result.makespan_ns
+            found = ends_of_step_and_writes(result) if len(keys) > 1 else (result.makespan_ns,)
+            self.known.update(zip(keys, found, strict=True))
             self.simulated += 1
-        return self.known[key]
+        return tuple(self.known[each] for each in keys)
 
 
 def step_of(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
@@ -171,38 +200,59 @@ def _of_run(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
         )
         workload = str(run.path / command["files"]["workload"])
         inputs = {"inputs": manifest["inputs"], "system": system, "network": network}
-        return simulator.nanoseconds(workload, options, inputs, run.path) / NS_PER_SECOND
+        return simulator.nanoseconds(workload, options, inputs, run.path)[0] / NS_PER_SECOND
 
-    simulated = _simulated(job, step.gpus_of_node, configuration["system"], configuration["network"], seconds)
+    whole = partial(read_workload, str(run.path / command["files"]["workload"]))
+    simulated = _simulated(job, step, whole, configuration["system"], configuration["network"], seconds)
     return replace(step, **_unsimulated(job, step, simulated))
 
 
 def _simulated(
     job: JobSpec,
-    node: int,
+    step: JobStep,
+    workload: Callable[[], Workload],
     system: Mapping[str, Any],
     network: Mapping[str, Any],
     seconds: Callable[[Mapping[str, Any], Mapping[str, Any]], float],
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Return the degraded states that a job needs and that can be simulated."""
-    found = {}
-    if _has(SLOWS, job):
-        found["slow"] = seconds(_with_slow_node(system, node, job.failures.slower), network)
-    if _has(HALVES, job) and len(network.get("topology", ())) > 1:
-        found["half_link"] = seconds(system, _with_half_link(network))
+    found: dict[str, Any] = {}
+    slows, halves = _has(SLOWS, job), _has(HALVES, job) and len(network.get("topology", ())) > 1
+    node, alike = step.gpus_of_node, [0]
+    if (slows or halves) and step.gpus > MOST_APART:
+        alike = like_the_first(workload(), node)
+        found["notes"] = (
+            f"a part of a node is slow in {len(alike):,} nodes that are alike, in place of one: in so large a"
+            " step, ranks must stay alike",
+        )
+    if slows:
+        found["slow"] = seconds(_with_slow_nodes(system, node, alike, job.failures.slower), network)
+    if halves:
+        found["half_link"] = seconds(system, _with_half_links(network, alike))
     return found
 
 
-def _with_half_link(network: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a network in which the first GPU has half of its bandwidth in the outermost dimension."""
-    half = {"port": 0, "dimension": len(network["topology"]) - 1, "at": "0s", "slower": 0.5}
-    return {**network, "failures": [*network.get("failures", ()), half]}
+def like_the_first(workload: Workload, node: int) -> list[int]:
+    """Return the first ranks of the nodes that run the trace of the first one.
+
+    If all of them are slow, ranks stay alike. The step then takes about as long as with one of them slow, as
+    each waits for the slowest.
+    """
+    alike = workload.template_of_rank == workload.template_of_rank[0]
+    return [rank for rank in np.flatnonzero(alike).tolist() if rank % node == 0]
 
 
-def _with_slow_node(system: Mapping[str, Any], gpus: int, factor: float) -> dict[str, Any]:
-    """Return a system whose first node computes more slowly."""
-    slow = {"ranks": f"0-{gpus - 1}", "compute": factor}
-    return {**system, "stragglers": [*system.get("stragglers", ()), slow]}
+def _with_half_links(network: Mapping[str, Any], ranks: list[int]) -> dict[str, Any]:
+    """Return a network in which some GPUs have half of their bandwidth in the outermost dimension."""
+    half = {"dimension": len(network["topology"]) - 1, "at": "0s", "slower": 0.5}
+    halves = [{"port": rank, **half} for rank in ranks]
+    return {**network, "failures": [*network.get("failures", ()), *halves]}
+
+
+def _with_slow_nodes(system: Mapping[str, Any], gpus: int, ranks: list[int], factor: float) -> dict[str, Any]:
+    """Return a system in which the nodes that begin with some ranks compute more slowly."""
+    nodes = ",".join(f"{rank}-{rank + gpus - 1}" for rank in ranks)
+    return {**system, "stragglers": [*system.get("stragglers", ()), {"ranks": nodes, "compute": factor}]}
 
 
 def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
@@ -220,7 +270,7 @@ def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
     seconds = partial(_seconds_of_recipe, job, known, simulator, folder)
     costs, size = known.system.get("costs", {}), checkpoint_bytes(model, plan)
     step = JobStep(
-        seconds(recipe, plan.ranks),
+        seconds(recipe, plan.ranks)[0],
         tokens_of(model, plan),
         plan.ranks,
         known.node,
@@ -234,16 +284,18 @@ def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> JobStep:
     def degraded(system: Mapping[str, Any], network: Mapping[str, Any]) -> float:
         parts = (("system", system, known.system), ("network", network, known.network))
         changed: dict[str, Any] = {name: now for name, now, usual in parts if now is not usual}
-        return seconds(recipe, plan.ranks, **changed)
+        return seconds(recipe, plan.ranks, **changed)[0]
 
-    simulated: dict[str, Any] = {**_simulated(job, known.node, known.system, known.network, degraded)}
+    whole = partial(make, recipe, folder)
+    simulated: dict[str, Any] = {**_simulated(job, step, whole, known.system, known.network, degraded)}
     fewer = [
-        seconds(_with_fewer(recipe, plan, missing), plan.ranks // plan.data * (plan.data - missing))
+        seconds(_with_fewer(recipe, plan, missing), plan.ranks // plan.data * (plan.data - missing))[0]
         for missing in range(1, min(job.elastic, plan.data - 1) + 1)
     ]
     simulated["fewer"] = _shares(fewer, plan.data)
     if copies := _copies(job, step, size):
-        simulated["copy_stall"] = max(seconds(recipe, plan.ranks, copies) - step.seconds, 0.0)
+        simulated["copy_stall"] = max(seconds(recipe, plan.ranks, copies)[0] - step.seconds, 0.0)
+    simulated |= _written(job, step, size, known, partial(seconds, recipe, plan.ranks))
     return replace(step, **_unsimulated(job, step, simulated))
 
 
@@ -254,23 +306,50 @@ def _seconds_of_recipe(
     folder: Path,
     recipe: Mapping[str, Any],
     ranks: int,
-    copies: Copies | None = None,
+    beside: Beside | None = None,
     **changed: Any,
-) -> float:
+) -> list[float]:
     name = f"{known.name}:{ranks}{known.options}"
     options = RunOptions(machine=name, when_full=job.when_full, **changed)
-    inputs = {"workload": recipe, "machine": name, "when_full": job.when_full, "copies": copies, **changed}
-    return simulator.nanoseconds(recipe, options, inputs, folder, copies) / NS_PER_SECOND
+    messages = None if beside is None else to_builtins(beside)
+    inputs = {"workload": recipe, "machine": name, "when_full": job.when_full, "beside": messages, **changed}
+    found = simulator.nanoseconds(recipe, options, inputs, folder, beside)
+    return [nanoseconds / NS_PER_SECOND for nanoseconds in found]
 
 
-def _copies(job: JobSpec, step: JobStep, size: int) -> Copies | None:
+def _written(
+    job: JobSpec, step: JobStep, size: int, known: Preset, seconds: Callable[..., list[float]]
+) -> dict[str, float]:
+    """Return by how much a checkpoint that is written beside steps lengthens them, and the time to write it.
+
+    If that is longer than a step, as much is written beside one step as its time allows, and so on. Without a
+    collective library, sends of a rank take turns, so that others would wait for the write.
+    """
+    port = port_bytes_per_s(known.network)
+    if port is None or "library" not in known.system:
+        return {}
+    found = {"port": port}
+    if job.checkpoints.how != ASYNCHRONOUS or job.checkpoints.stall is not None:
+        return found
+    part = -(-(size if job.checkpoints.bytes is None else job.checkpoints.bytes) // step.gpus)
+    share = job.checkpoints.storage * 1e9 / step.gpus / port
+    of_step = min(part, int(min(share, 1.0) * port * step.seconds))
+    if not of_step or share < LEAST_SHARE:
+        return {**found, "write_stall": 0.0}
+    beside, written = seconds(beside=Beside(of_step), network=with_storage(known.network, step.gpus, share))
+    write = written * part / of_step
+    steps = 1.0 if of_step == part else write / beside
+    return {**found, "write_stall": steps * max(beside - step.seconds, 0.0), "write": write}
+
+
+def _copies(job: JobSpec, step: JobStep, size: int) -> Beside | None:
     """Return the messages of copies in memory, if their time is to be simulated and there are other nodes."""
     memory = job.checkpoints.memory
     others = step.nodes - 1
     if memory is None or memory.stall is not None or not others or memory.copies == 1:
         return None
     part = -(-(job.checkpoints.bytes or size) // step.gpus)
-    return part, min(memory.copies - 1, others), step.gpus_of_node
+    return Beside(part, min(memory.copies - 1, others), step.gpus_of_node)
 
 
 def checkpoint_bytes(model: Model, plan: Plan) -> int:

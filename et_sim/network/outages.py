@@ -76,8 +76,8 @@ def links_of(network: Network) -> int:
 def marks_of_links(network: Network) -> Any:
     """Return a number for the failures of each link; 0: it never fails.
 
-    Failures at equal times with equal effects are alike. Dead parts of a graph are not: one may be led
-    around, and another not.
+    Failures at equal times with equal effects are alike. Dead parts of a graph are not: messages may find
+    other ways around one, and none around another.
     """
     alike: dict[tuple[Any, ...], list[Any]] = {}
     for number, failure in enumerate(network.failures):

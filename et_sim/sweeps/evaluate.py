@@ -113,7 +113,8 @@ def evaluate(
         row = figures(result)
         if inputs.long_job is not None and result.is_complete:
             recipe = None if isinstance(inputs.workload, GivenWorkload) else inputs.recipe
-            row |= figures_of_months(inputs.long_job, result, inputs.machine, recipe, workshop.folder)
+            when_full, folder = options.when_full, workshop.folder
+            row |= figures_of_months(inputs.long_job, result, inputs.machine, recipe, when_full, folder)
     except EtSimError as error:
         return refused(error)
     if save is not None:

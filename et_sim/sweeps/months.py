@@ -11,10 +11,11 @@ from msgspec import Struct
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.basics.units import NS_PER_SECOND
 from et_sim.goodput.goodput import goodput
-from et_sim.goodput.job_file import HALVES, SLOWS, content_of, read_spec
+from et_sim.goodput.job_file import ASYNCHRONOUS, HALVES, SLOWS, JobSpec, content_of, read_spec
 from et_sim.goodput.step import checkpoint_bytes
 from et_sim.machine.presets import preset
 from et_sim.recipes.recipe import is_language_model, model_and_plan
+from et_sim.recipes.servings import beside
 from et_sim.sweeps.spec import MonthsSpec, Sweep
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class LongJob(Struct, frozen=True):
     days: float
     runs: int
     seed: int
+    needs: str  # what needs steps other than those of points; empty: nothing
+    writes_beside: bool  # checkpoints have traffic, as far as it can be simulated
 
 
 def long_job_of(sweep: Sweep) -> LongJob | None:
@@ -47,30 +50,44 @@ def long_job_of(sweep: Sweep) -> LongJob | None:
             remedy="leave it out",
         )
     job, _, _ = read_spec({**content, STEP: 1, TOKENS: 1, GPUS: 1}, place)
-    degraded = [part.name for part in job.failures.parts if part.effect in (SLOWS, HALVES)]
+    checkpoints = job.checkpoints
+    writes_beside = checkpoints.how == ASYNCHRONOUS and checkpoints.stall is None
+    return LongJob(content, spec.days, spec.runs, spec.seed, _needs_other_steps(job), writes_beside)
+
+
+def _needs_other_steps(job: JobSpec) -> str:
+    """Return what needs the step of a point in another state; empty: nothing."""
     memory = job.checkpoints.memory
-    refused = [f'the part "{name}" slows steps' for name in degraded]
+    degraded = [part.name for part in job.failures.parts if part.effect in (SLOWS, HALVES)]
+    needs = [f'the part "{name}" slows steps' for name in degraded]
     if job.elastic:
-        refused.append('key "elastic" has fewer replicas')
+        needs.append('key "elastic" has fewer replicas')
     if memory is not None and memory.stall is None:
-        refused.append('key "memory" without "stall" has copies beside a step')
-    if refused:
-        raise InputError(
-            f"{refused[0]}, which is not simulated for points",
-            place=place,
-            remedy="leave it out, and give it to et-sim goodput for the best point",
-        )
-    return LongJob(content, spec.days, spec.runs, spec.seed)
+        needs.append('key "memory" without "stall" has copies beside a step')
+    return needs[0] if needs else ""
 
 
 def figures_of_months(
-    job: LongJob, result: Result, machine: str | None, recipe: Mapping[str, Any] | None, folder: Path
+    job: LongJob,
+    result: Result,
+    machine: str | None,
+    recipe: Mapping[str, Any] | None,
+    when_full: str | None,
+    folder: Path,
 ) -> dict[str, Any]:
     """Return the figures of a point's months; `recipe`: of its workload, if it is made."""
     done = result.throughput
     if done is None:
         raise InputError(
             "the workload has no tokens, so it has no goodput", remedy="make it (make: llm), or leave it out"
+        )
+    content = _with_recipe(job, result, machine, recipe, when_full, folder)
+    if content and (job.needs or job.writes_beside):
+        return _drawn(job, content, result)
+    if job.needs:
+        raise InputError(
+            f"{job.needs}, and other steps are simulated of recipes (make: llm) on machines by name",
+            remedy="leave it out, or give such a workload and machine",
         )
     content = {
         "price-per-gpu-hour": (result.manifest["costs"] or {}).get("price_per_hour"),
@@ -82,11 +99,41 @@ def figures_of_months(
     }
     checkpoints = {"bytes": _bytes(recipe, folder), **job.content.get("checkpoints", {})}
     content["checkpoints"] = {name: value for name, value in checkpoints.items() if value is not None}
-    content = {name: value for name, value in content.items() if value is not None}
+    return _drawn(job, {name: value for name, value in content.items() if value is not None}, result)
+
+
+def _with_recipe(
+    job: LongJob,
+    result: Result,
+    machine: str | None,
+    recipe: Mapping[str, Any] | None,
+    when_full: str | None,
+    folder: Path,
+) -> dict[str, Any]:
+    """Return the job with the recipe and machine of a point, so that its other steps are simulated; empty if
+    these are unknown.
+    """
+    if machine is None or recipe is None or not is_language_model(recipe):
+        return {}
+    price = (result.manifest["costs"] or {}).get("price_per_hour")
+    content = {"price-per-gpu-hour": price, **job.content, "machine": machine, "when-full": when_full}
+    content["workload"] = {**recipe, "model": beside(recipe["model"], folder)}
+    return {name: value for name, value in content.items() if value is not None}
+
+
+def _drawn(job: LongJob, content: dict[str, Any], result: Result) -> dict[str, Any]:
+    """Return the figures of the months of a job, whose step is that of the point."""
     try:
         months = goodput(content, days=job.days, runs=job.runs, seed=job.seed).summary()
     except EtSimError as error:
         raise InputError(f"its months: {error.cause}", remedy=error.remedy) from None
+    if round(months["step"]["seconds"] * NS_PER_SECOND) != result.makespan_ns:
+        raise InputError(
+            "other steps of its months are simulated on the machine by its name alone, whose step takes"
+            f" {months['step']['seconds']:.6g} s; that of the point takes"
+            f" {result.makespan_ns / NS_PER_SECOND:.6g} s",
+            remedy="leave other keys of the machine and of the run out, or give them to et-sim goodput",
+        )
     finish = months["finish_days"]
     return {
         "goodput": months["goodput"]["mean"],

@@ -14,12 +14,14 @@ import et_sim
 from et_sim import TraceBuilder, Workload
 from et_sim.basics.errors import EtSimError
 from et_sim.cli import main
+from et_sim.goodput import step as step_module
 from et_sim.goodput.copies import with_copies
 from et_sim.goodput.goodput import goodput
 from et_sim.goodput.job_file import seconds_of
 from et_sim.goodput.presets import DAY, PRESETS
 from et_sim.goodput.results import Goodput
 from et_sim.goodput.step import Simulator
+from et_sim.goodput.storage import ends_of_step_and_writes, with_storage, with_writes
 from et_sim.machine.presets import preset
 from et_sim.recipes.recipe import make
 from et_sim.views.drawing.months import shares_of_columns
@@ -67,6 +69,15 @@ def test_other_values_are_no_times(text: Any) -> None:
         ({"failures": {"parts": [{"name": "gpu"}]}}, ["gpu", "per-1000-node-days"]),
         ({"checkpoints": {}}, ["checkpoint", "bytes"]),
         ({"run": "there.run"}, ["names run and step"]),
+        (
+            {"failures": {"parts": [{"name": "rack", "per-1000-node-days": 1, "nodes": 9}]}},
+            ['"rack" takes 9 nodes, and the job has 8'],
+        ),
+        (
+            {"failures": {"parts": [{"name": "gpu", "per-1000-node-days": 1e6}]}},
+            ["a failure every 10.8 s leaves no time for steps", "per-1000-node-days"],
+        ),
+        ({"maintenance": {"every": 7}}, ["every 7 s leave no time for steps", "take 80 s", '"7d"']),
         ({"checkpoints": {"stall": "2 weeks"}}, ['"2 weeks"', "10min"]),
     ],
 )
@@ -259,6 +270,116 @@ def test_copies_in_memory_stand_still_for_the_time_by_which_they_lengthen_a_step
     assert f"other steps  {beside / 1e9:.4g} s with copies in memory" in summary_lines(found.summary(), 100)
     given = months_of({**JOB, "checkpoints": checkpoints}).summary()
     assert given["notes"] == ["copies in memory were not simulated: they do not lengthen a step"]
+
+
+TWO_NODES: dict[str, Any] = {
+    "topology": ["Switch", "Switch"],
+    "npus_count": [2, 2],
+    "bandwidth": ["450GB/s", "50GB/s"],
+    "latency": [100, 500],
+}
+PORT = 50  # bytes per ns
+
+
+def beside_writes(size: int, written: int, share: float) -> tuple[int, int]:
+    """Return when messages to the other node arrive and writes beside them end."""
+    build = TraceBuilder()
+    build.send(2, size, after=[])
+    build.receive(2, size, after=[])
+    workload = with_writes(Workload((build.build(),), np.zeros(4, np.int32), relative_peers=(True,)), written)
+    network = with_storage(TWO_NODES, 4, share)
+    system = {"profile": "corrected", "library": {"name": "nccl-2.30", "gpu": "hopper"}}
+    return ends_of_step_and_writes(et_sim.simulate(workload, system=system, network=network, model="flow"))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.5])
+def test_writes_to_slow_storage_take_their_part_of_a_port(share: float) -> None:
+    size, alone = 50_000_000, beside_writes(50_000_000, 1, 1.0)[0]
+    latency = alone - size // PORT
+    step, writes = beside_writes(size, size, share)
+    assert step == pytest.approx(size / (1 - share) / PORT + latency, abs=2)
+    rest = size - share * size / (1 - share)  # is written after the step, at the speed of storage
+    assert writes == pytest.approx((size / (1 - share) + rest / share) / PORT + latency, abs=2)
+
+
+def test_writes_to_fast_storage_share_a_port_with_messages() -> None:
+    size, written = 50_000_000, 10_000_000
+    latency = beside_writes(size, 1, 1.0)[0] - size // PORT
+    step, writes = beside_writes(size, written, 7.0)
+    assert writes == pytest.approx(2 * written / PORT + latency, abs=2)
+    assert step == pytest.approx((size + written) / PORT + latency, abs=2)
+
+
+def test_a_step_beside_storage_that_is_not_written_is_that_of_the_machine(tmp_path: Path) -> None:
+    workload = make(SMALL, tmp_path)
+    written = with_writes(workload, 1)
+    known = preset("h100-dgx:16")
+    network = with_storage(known.network, 16, 0.5)
+    beside = et_sim.simulate(written, system=known.system, network=network, model="flow")
+    assert ends_of_step_and_writes(beside)[0] == et_sim.simulate(workload, machine="h100-dgx:16").makespan_ns
+    assert len(beside.measurement.ranks_per_actor) <= 4
+
+
+def test_a_collective_of_all_ranks_stays_among_the_ranks_of_the_step() -> None:
+    build = TraceBuilder()
+    build.collective("all_reduce", 1 << 26)
+    build.send(1, 1 << 20)
+    build.receive(3, 1 << 20)
+    workload = Workload((build.build(),), np.zeros(4, np.int32), relative_peers=(True,))
+    system = {"profile": "corrected", "all-reduce-implementation": ["ring", "ring"]}
+    machine: dict[str, Any] = {"system": system, "model": "flow"}
+    alone = et_sim.simulate(workload, network=TWO_NODES, **machine)
+    beside = et_sim.simulate(with_writes(workload, 1), network=with_storage(TWO_NODES, 4, 1.0), **machine)
+    assert alone.makespan_ns > (1 << 25) / PORT  # each rank has half of the bytes in its node
+    assert ends_of_step_and_writes(beside)[0] == pytest.approx(alone.makespan_ns, abs=2)
+
+
+def test_an_asynchronous_checkpoint_lengthens_steps_by_the_traffic_of_its_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    job = {"workload": SMALL, "machine": "h100-dgx:16", "failures": JOB["failures"]}
+
+    def with_checkpoints(**keys: Any) -> Goodput:
+        return months_of({**job, "checkpoints": {"how": "asynchronous", **keys}}, days=1, runs=2)
+
+    slow, fast = (with_checkpoints(bytes="160GB", storage=speed) for speed in ("200GB/s", "2TB/s"))
+    for found in (slow, fast):
+        assert found.step.write_stall is not None
+        assert found.outcome.setting.cycle.storage_stall == found.step.write_stall > 0
+        assert (
+            "traffic of checkpoints to storage beside that of steps" not in found.summary()["not_simulated"]
+        )
+    assert slow.outcome.resolved.write_seconds == pytest.approx(160 / 200, rel=1e-3)
+    assert fast.outcome.resolved.write_seconds > 160 / (16 * 50)  # the ports, and not the storage
+    text = "\n".join(summary_lines(slow.summary(), 200))
+    assert f"{slow.step.write_stall:.3g} s more in all beside the writing of a checkpoint" in text
+    again = with_checkpoints(bytes="160GB", storage="200GB/s", stall=0)
+    assert again.step.write_stall is None
+    assert again.outcome.setting.cycle.storage_stall == 0
+    none = with_checkpoints(bytes=0, storage="200GB/s")
+    assert (none.step.write_stall, none.outcome.resolved.write_seconds) == (0, 0)
+
+
+def test_faster_storage_does_not_make_ports_faster() -> None:
+    job = {"workload": SMALL, "machine": "h100-dgx:16", "failures": JOB["failures"]}
+    found = months_of({**job, "checkpoints": {"bytes": "160GB", "storage": "4TB/s"}}, days=5).summary()
+    assert found["checkpoints"]["write_seconds"] == 160 / (16 * 50)
+    assert {change["name"]: change["more"] for change in found["changes"]}["storage twice as fast"] == 0
+
+
+def test_nodes_that_are_alike_stand_for_one_of_a_large_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    flap = {"name": "cable", "per-1000-node-days": 5, "effect": "halves-link"}
+    hot = {"name": "thermal", "per-1000-node-days": 5, "effect": "slows"}
+    recipe = {**SMALL, "plan": {"tp": 8, "dp": 4, "micro-batches": 1}}
+    job = {"workload": recipe, "machine": "h100-dgx:32", "failures": {"parts": [flap, hot]}}
+    one = months_of(job, days=1, runs=2).step
+    monkeypatch.setattr(step_module, "MOST_APART", 16)
+    alike = months_of(job, days=1, runs=2).step
+    assert not one.notes
+    assert "in 4 nodes that are alike, in place of one" in alike.notes[0]
+    assert one.seconds < one.half_link <= alike.half_link < 1.01 * one.half_link
+    assert one.seconds < one.slow <= alike.slow < 1.01 * one.slow
 
 
 def test_a_second_port_is_worth_the_goodput_of_a_job_whose_links_are_halved() -> None:

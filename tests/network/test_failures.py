@@ -12,6 +12,7 @@ from failing_parts import (
     GRID_LINK,
     MS,
     RING,
+    SPEED,
     in_machine_code,
     one_message,
     ports,
@@ -335,6 +336,49 @@ def differs(seed: int) -> str:
 
 def test_random_failures_fold_exactly() -> None:
     assert [text for seed in FEW_CASES if (text := differs(seed))] == []
+
+
+RAILS = {
+    "topology": ["Switch", "Switch"],
+    "npus_count": [2, 4],
+    "bandwidth": ["9GB/s", "1GB/s"],
+    "latency": [0, 0],
+}
+
+
+@pytest.mark.parametrize("effect", [{"slower": 0.5}, {"for": "2us"}, {"slower": 0.5, "for": "3us"}])
+def test_ranks_behind_links_that_fail_alike_fold_exactly(effect: Any) -> None:
+    """Check entries of their own for the links of half of the ranks, and one that comes later."""
+    entries = [{"port": npu, "dimension": 1, "at": "1us", **effect} for npu in (0, 2, 4, 6)]
+    on = system("ring", 2, profile="corrected")
+    actors = []
+    for failures in (entries, [*entries[:3], {**entries[3], "at": "1.001us"}]):
+        network = {**RAILS, "failures": failures, "recovery": {"detection": "1us"}}
+        if "slower" in effect:
+            del network["recovery"]
+        folded, whole = (
+            simulate(collective(8, "all_reduce", 40_000), network=network, system=on, model="flow", fold=fold)
+            for fold in (True, False)
+        )
+        assert folded.finish_ns.tolist() == whole.finish_ns.tolist()
+        assert folded.outcome.waits_ns == whole.outcome.waits_ns
+        actors.append(len(folded.measurement.ranks_per_actor))
+    assert actors[0] == 2 < actors[1]
+
+
+@pytest.mark.parametrize("names", [("spine0",), ("spine0", "spine1"), ("spine1", "spine0", "spine2")])
+def test_spines_that_die_together_as_entries_of_their_own_fold_exactly(names: tuple[str, ...]) -> None:
+    graph = {"generator": "leaf-spine", "leaves": 4, "spines": 3, "npus-per-leaf": 2, **SPEED}
+    failures = [{"switch": name, "at": "3us", "for": "20us"} for name in names]
+    rules = {"recovery": {"detection": "7us"}, "logical-dimensions": [8]}
+    network = {"graph": graph, "failures": failures, **rules}
+    on = system("ring", 1, profile="corrected")
+    folded, whole = (
+        simulate(collective(8, "all_reduce", 40_000), network=network, system=on, model="flow", fold=fold)
+        for fold in (True, False)
+    )
+    assert folded.finish_ns.tolist() == whole.finish_ns.tolist()
+    assert folded.outcome.waits_ns == whole.outcome.waits_ns
 
 
 @pytest.mark.deep

@@ -48,6 +48,15 @@ def test_a_ring_with_a_slow_link_takes_the_time_of_that_link(share: float) -> No
     assert result.makespan_ns == 2 * 3 * (BYTES // 4) / share
 
 
+@pytest.mark.parametrize("model", ["link", "packet"])
+def test_the_summary_states_that_failures_of_links_are_why_ranks_are_not_folded(model: str) -> None:
+    described = {**RING, "failures": [{**GRID_LINK, "at": "1h"}]}
+    result = run(collective(4, "all_reduce", 4096), network=described, system=system("ring", 1), model=model)
+    (limit,) = result.summary()["folded"]["limits"]
+    assert "simulates every rank where links fail" in limit["reason"]
+    assert limit["remedy"] == "--network-model flow folds ranks"
+
+
 def test_a_message_on_a_link_that_slows_down_goes_on_slower() -> None:
     time = on_link(RING, {**GRID_LINK, "at": "2ms", "slower": 0.25})
     assert time == 2 * MS + (BYTES - 2 * MS) * 4

@@ -24,6 +24,7 @@ from small_sweeps import AXES, SYSTEM, TEXT, WORKLOAD, spec, table_of, write
 import et_sim
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.goodput.goodput import goodput
+from et_sim.machine.presets import preset
 from et_sim.recipes.recipe import make
 from et_sim.run.workers import ENDED
 from et_sim.sweeps import evaluate, journal, sweep
@@ -277,8 +278,6 @@ def test_months_of_points_are_those_of_their_jobs(tmp_path: Path) -> None:
     ("job", "words"),
     [
         ({**LONG, "step": "3s"}, 'the job has "step"'),
-        ({**LONG, "elastic": 1}, 'key "elastic" has fewer replicas, which is not simulated'),
-        ({**LONG, "checkpoints": {"memory": {"interval": "1min"}, "bytes": 1}}, 'without "stall"'),
         ({**LONG, "spare": {}}, '"spare"'),
         ("none.yml", "there is no such file"),
     ],
@@ -288,6 +287,42 @@ def test_a_job_that_points_cannot_have_is_refused(job: Any, words: str, tmp_path
     axes = {"model": ["flow", "link"]}
     with pytest.raises(EtSimError, match=re.escape(words)):
         et_sim.sweep({"base": base, "axes": axes}, tmp_path / "out", workers=1)
+
+
+@pytest.mark.deep
+def test_points_have_slow_nodes_fewer_replicas_and_copies_in_memory(tmp_path: Path) -> None:
+    """Check them against their jobs, with the keys of a point that are no part of a job's step refused."""
+    hot = {"name": "thermal", "per-1000-node-days": 50, "effect": "slows", "detection": "1h"}
+    checkpoints = {"how": "asynchronous", "memory": {"interval": "1min"}}
+    job = {**LONG, "elastic": 1, "failures": {"parts": [hot]}, "checkpoints": checkpoints}
+    workload = {**SMALL_LLM, "plan": {**SMALL_LLM["plan"], "dp": 2}}
+    base = {"workload": workload, "machine": "h100-dgx:16", "goodput": {"job": job, "days": 5, "runs": 4}}
+    axes = {"profile": ["corrected", "reference"]}
+    rows = et_sim.sweep({"base": base, "axes": axes}, tmp_path / "out", workers=1).table.to_pylist()
+    months = goodput({**job, "workload": workload, "machine": "h100-dgx:16"}, days=5, runs=4).summary()
+    assert months["step"]["slow_node_seconds"] > months["step"]["seconds"]
+    assert rows[0]["error"] is None
+    assert rows[0]["goodput"] == months["goodput"]["mean"]
+    assert rows[0]["kept_tokens"] == months["tokens"]["mean"]
+    assert "on the machine by its name alone" in rows[1]["error"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"elastic": 1}, 'key "elastic" has fewer replicas, and other steps are simulated of recipes'),
+        ({"checkpoints": {"memory": {"interval": "1min"}, "bytes": 1}}, 'key "memory" without "stall"'),
+    ],
+)
+def test_points_without_a_recipe_and_a_name_have_no_other_steps(
+    change: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    known = preset("h100-dgx:8")
+    machine = {"system": known.system, "network": known.network, "model": "flow"}
+    base = {"workload": SMALL_LLM, **machine, "goodput": {"job": {**LONG, **change}}}
+    axes = {"profile": ["corrected"]}
+    (row,) = et_sim.sweep({"base": base, "axes": axes}, tmp_path / "out", workers=1).table.to_pylist()
+    assert words in row["error"]
 
 
 def test_a_point_without_tokens_has_no_goodput(tmp_path: Path) -> None:

@@ -1,0 +1,111 @@
+"""A step beside which each rank writes its part of a checkpoint to storage, over the machine's network.
+
+The storage has an NPU for each rank, in further nodes behind the switch of the outermost dimension. Its link
+has that rank's part of the bandwidth of the storage, as far as it is below that of the rank's own port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.compute as pc
+from msgspec.structs import replace
+
+from et_sim.basics.group_names import group_key
+from et_sim.machine import DimensionShape, read_network_alone
+from et_sim.machine.model import GridFabric
+from et_sim.trace import Trace, TraceBuilder, Workload
+from et_sim.trace.builder_nodes import appended
+from et_sim.trace.columns import NodeKind
+from et_sim.trace.group_rule import GroupRule
+
+if TYPE_CHECKING:
+    from et_sim.run.result import Result
+
+WRITE = "write of a checkpoint"
+ALL = "all ranks of the step"  # a group
+PEERS = (("comm_src", NodeKind.RECV), ("comm_dst", NodeKind.SEND))
+TAG = (1 << 30) - 1  # below those of copies; messages of a step have lower tags
+
+
+def port_bytes_per_s(network: Mapping[str, Any]) -> float | None:
+    """Return the bandwidth of a rank's port to the outermost switch; None if a network has none."""
+    fabric = read_network_alone(network).fabric
+    if not isinstance(fabric, GridFabric) or len(fabric.dimensions) < 2:
+        return None
+    outermost = fabric.dimensions[-1]
+    return outermost.bytes_per_ns * 1e9 if outermost.shape is DimensionShape.SWITCH else None
+
+
+def with_storage(network: Mapping[str, Any], ranks: int, share: float) -> dict[str, Any]:
+    """Return a network with an NPU of storage for each rank, whose link has this share of a port."""
+    counts, outermost = list(network["npus_count"]), len(network["npus_count"]) - 1
+    counts[outermost] *= 2
+    slices = {"dimension": outermost, "at": "0s", "slower": share}
+    slower = [{"port": npu, **slices} for npu in range(ranks, 2 * ranks) if share < 1]
+    failures = [*network.get("failures", ()), *slower]
+    return {**network, "npus_count": counts, **({"failures": failures} if failures else {})}
+
+
+def with_writes(workload: Workload, size: int) -> Workload:
+    """Return the workload in which each rank also writes `size` bytes, from the beginning of the step on;
+    templates name their peers by distance.
+    """
+    assert all(workload.has_relative_peers(number) for number in range(len(workload.templates)))
+    ranks, templates, of_rank = workload.ranks, list[Trace](), np.zeros(2 * workload.ranks, np.int32)
+    for number, trace in enumerate(workload.templates):
+        of_template = np.flatnonzero(workload.template_of_rank == number)
+        for first, alike in _with_equal_sides(trace, of_template, ranks):
+            of_rank[alike] = len(templates)
+            templates.append(_writing(_placed(trace, first, ranks), ranks, size))
+    storage = TraceBuilder()
+    storage.receive(ranks, size, TAG, name=WRITE, after=[])
+    of_rank[ranks:] = len(templates)
+    return replace(
+        workload,
+        templates=(*templates, storage.build()),
+        template_of_rank=of_rank,
+        relative_peers=(True,) * (len(templates) + 1),
+        group_rules={**workload.group_rules, ALL: GroupRule(ranks)},
+        has_file_per_rank=False,
+        step=None,
+    )
+
+
+def _with_equal_sides(trace: Trace, of_template: Any, ranks: int) -> Iterator[tuple[int, Any]]:
+    """Yield ranks whose peers are on the same sides of the last rank, after the first of them."""
+    distances = np.unique(np.concatenate([getattr(trace, name)[trace.kind == kind] for name, kind in PEERS]))
+    sides = of_template[:, None] + distances >= ranks
+    _, first, side = np.unique(sides, axis=0, return_index=True, return_inverse=True)
+    for number, at in enumerate(first.tolist()):
+        yield int(of_template[at]), of_template[side.reshape(-1) == number]
+
+
+def _placed(trace: Trace, rank: int, ranks: int) -> Trace:
+    """Return the trace of a rank among twice as many ranks, with distances to the same peers."""
+    ends: dict[str, Any] = {}
+    for name, kind in PEERS:
+        ends[name] = getattr(trace, name).copy()
+        wraps = (trace.kind == kind) & (rank + ends[name] >= ranks)
+        ends[name][wraps] += ranks
+    of_all = [number for number, name in enumerate(trace.group_names) if not group_key(name)]
+    spans = (trace.kind == NodeKind.COLL) & np.isin(trace.group, of_all)
+    group = np.where(spans, len(trace.group_names), trace.group).astype(trace.group.dtype)
+    return replace(trace, **ends, group=group, group_names=(*trace.group_names, ALL))
+
+
+def _writing(trace: Trace, ranks: int, size: int) -> Trace:
+    """Return a trace with the write of a rank's part."""
+    build, nothing = TraceBuilder(source=trace.source), np.zeros(0, np.int64)
+    build.send(ranks, size, TAG, name=WRITE, node_id=int(trace.node_id.max(initial=0)) + 1, after=[])
+    return appended(trace, build.build(), nothing, nothing)
+
+
+def ends_of_step_and_writes(result: Result) -> tuple[int, int]:
+    """Return when the last node of the step ends, and when all is written."""
+    timeline = result.timeline
+    of_step = timeline.filter(pc.not_equal(timeline["name"].cast("string"), WRITE))
+    written = result.finish_ns[result.workload.ranks // 2 :]
+    return int(pc.max(of_step["end_ns"]).as_py()), int(written.max())
