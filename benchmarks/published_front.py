@@ -13,21 +13,20 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
 from published_plans import PAGE, rows
 
-from et_sim.basics.units import format_ns
+from et_sim.basics.units import format_bytes, format_ns
+from et_sim.recipes.recipe import model_of
 from et_sim.sweeps.plan_space import PlanSearch
 from et_sim.sweeps.state import plan_sweep
 from et_sim.sweeps.sweep import carry_out
 from et_sim.tables.sweep_tables import NUMBER
 from et_sim.views.bands import band_text
 from et_sim.views.sweep.scales import band_of_points
-from et_sim.workloads.models.configuration import read_model
 
-SEARCHED = (5, 14)
+SEARCHED = (1, 4, 5, 14, 17, 21, 22, 23)
 BEGIN, END = "<!-- front: begin -->", "<!-- front: end -->"
-OF_MODEL = ("model", "sequence", "vocabulary")
+OF_MODEL = ("model", "layers", "sequence", "vocabulary")
 SWITCHES = ("sequence-parallel",)
 USUAL = {"zero": 0, "recompute": "none"}  # of others: 1
 SHORT = ("tp", "cp", "pp", "chunks", "dp", "zero", "batch", "recompute")
@@ -62,7 +61,7 @@ def find(row: Row) -> Found:
     if "stage-layers" in plan:
         plan["stage-layers"] = [int(word) for word in plan["stage-layers"].split(",")]
     batch = plan.get("dp", 1) * plan.get("batch", 1) * plan["micro-batches"]
-    model = replace(read_model(keys["model"]), sequence=keys["sequence"])
+    model = model_of({"make": "llm", **of_model}, Path())
     search = PlanSearch(
         model,
         keys["model"],
@@ -74,7 +73,11 @@ def find(row: Row) -> Found:
     description = search.description()
     description["base"]["workload"] |= of_model
     one = {
-        "base": {"workload": {"make": "llm", **of_model, "plan": plan}, "when-full": "report"},
+        "base": {
+            "workload": {"make": "llm", **of_model, "plan": plan},
+            "when-full": "report",
+            "ties-alike": True,
+        },
         "axes": {"machine": [row["machine"]]},
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -94,7 +97,9 @@ def plan_text(row: Row) -> str:
 
 def time_text(row: Row) -> str:
     """Return the time of a step, and its exposed communication."""
-    return f"{format_ns(row['makespan_ns'])}, {format_ns(row['exposed_comm_ns'])} of it exposed communication"
+    memory = f"{format_bytes(row['peak_memory_bytes'])} of memory"
+    exposed = f"{format_ns(row['exposed_comm_ns'])} of it exposed communication"
+    return f"{format_ns(row['makespan_ns'])}, {exposed}, {memory}"
 
 
 def lines_of(row: Row, found: Found) -> list[str]:

@@ -241,6 +241,7 @@ def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] |
         **{name: value for name, value in names.items() if value is not None},
         "profile": task.profile_given,
         "fold": options.fold,
+        **({"ties_alike": True} if options.ties_alike else {}),
         "alone": options.alone,
         "retime": options.retime,
     }
@@ -249,6 +250,7 @@ def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] |
 def _configuration(task: Task, options: RunOptions) -> dict[str, Any]:
     """Return the machine as it was read, with further options of `simulate`."""
     chosen = {name: getattr(options, name) for name in CHOSEN}
+    chosen |= {"ties_alike": True} if options.ties_alike else {}
     if options.compute_model is not None:
         chosen["compute_model"] = task.machine.system.compute[0].label
     chosen |= {name: value for name in INSTEAD if (value := getattr(options, name)) is not None}

@@ -12,11 +12,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError, did_you_mean
-from et_sim.documents.keys import Key, show
+from et_sim.documents.keys import Key, keys_of, show
 from et_sim.documents.keys_without_effect import UNUSED_KEYS
 from et_sim.documents.kinds import CHOICE, TEXT
 from et_sim.glossary import terms
 from et_sim.machine.corrections import CORRECTION_NOTES, Correction, Profile, behaviour_of
+from et_sim.machine.topology.generators import GENERATORS
+from et_sim.machine.topology.keys import Common
 from et_sim.reference_page import SYSTEM, TABLES
 from et_sim.reference_texts import GROUPS
 from et_sim.tables.rank_tables import ACTORS
@@ -45,6 +47,7 @@ def of_keys() -> Iterator[Meaning]:
         for key in file.keys:
             example = _example(key, file.text)
             yield Meaning(key.name, "key", file.name, plain(key.meaning), _facts(key) | example)
+    yield from _of_generators()
     for name, why in UNUSED_KEYS.items():
         yield Meaning(name, "key without effect", "any other input file", f"Accepted with a warning: {why}.")
     for file in TABLES:
@@ -53,6 +56,16 @@ def of_keys() -> Iterator[Meaning]:
                 for value in key.words:
                     facts = {"one of": key.allowed}
                     yield Meaning(value, f"value of {key.name}", file.name, plain(key.meaning), facts)
+
+
+def _of_generators() -> Iterator[Meaning]:
+    """Yield the generators of graphs, with their keys besides the common ones."""
+    common = {key.name for key in keys_of(Common)}
+    for name, made in GENERATORS.items():
+        own = ", ".join(key.name for key in keys_of(made) if key.name not in common)
+        about = (made.__doc__ or "").partition("\n\n")[0]
+        facts = {"keys": own or "those of all generators", "example": f"graph: {{ generator: {name}, … }}"}
+        yield Meaning(name, "generator of graphs", "network file", plain(about), facts)
 
 
 def of_corrections() -> Iterator[Meaning]:

@@ -183,6 +183,21 @@ class RecordedCollectives(Struct, frozen=True, eq=False):
     number: Numbers  # "Seq", of newer files
 
 
+class MemoryChanges(Struct, frozen=True, eq=False):
+    """Allocations and releases in the memory of devices (`profile_memory=True`), in the order of the file."""
+
+    ts_ns: Times
+    lane: Indices  # the thread that allocated or released
+    device: Numbers
+    address: Numbers
+    size_bytes: Numbers  # below 0: released
+    allocated_bytes: Numbers  # of the device, after the change
+    reserved_bytes: Numbers  # by the allocator, after the change
+
+    def __len__(self) -> int:
+        return len(self.ts_ns)
+
+
 # the columns of `Collectives` that are texts
 COLLECTIVE_TEXTS = (
     "operation",
@@ -236,6 +251,7 @@ class DeviceTrace(Struct, frozen=True, eq=False):
     waits: WaitColumns
     transfers: CopyTransfers
     collectives: RecordedCollectives
+    memory: MemoryChanges
 
     def __len__(self) -> int:
         return len(self.ts_ns)

@@ -36,6 +36,7 @@ from converters.pytorch.wire_rows import (
     room,
     text_attribute,
     text_field,
+    words_attribute,
     write_rows,
 )
 from et_sim.basics.protobuf_fields import delimited, varint
@@ -66,7 +67,10 @@ _NUMBERS = (
     ("inclusive_ns", "int64"),
 )
 _AT = {name: at for at, (name, _) in enumerate(_NUMBERS)}
-_COMMUNICATION, _SCHEMA, _OPERATOR, _SHAPE, _DATATYPE = range(TEXT_PIECES, TEXT_PIECES + 5)
+_FURTHER = 7  # pieces of a row that are attributes
+_COMMUNICATION, _SCHEMA, _OPERATOR, _SHAPE, _DATATYPE, _READS, _WRITES = range(
+    TEXT_PIECES, TEXT_PIECES + _FURTHER
+)
 _WORDS = {"layer_shape": _SHAPE, "dtype": _DATATYPE}
 _NAMES = {
     RunPart.REST: "rest of operators",
@@ -140,6 +144,7 @@ class _Writer:
         self._names = np.array([self.book.add(_name(_NAMES.get(role, ""))) for role in RunPart], np.int64)
         self._tables = [*self._of_host(), *self._of_device(), *self._of_costs()]
         self._gaps = self._gap_pieces()
+        self._memory = self._memory_pieces()
         kinds = [int(communication.operation.node) for communication in rank.communications]
         self._kind_of = np.array(kinds or [NONE], np.int64)
         sizes = [_numbers_of(communication, rank.rank) for communication in rank.communications]
@@ -210,6 +215,19 @@ class _Writer:
         pieces = np.array([self.book.add(_name(name)) for name in names], np.int64)
         return np.where(name != NONE, pieces[name], NONE)
 
+    def _memory_pieces(self) -> dict[int, Column]:
+        """Return the lists of tensors by row: empty ones where nothing is released or allocated."""
+        memory = self.rank.memory
+        if memory is None:
+            return {}
+        results = {}
+        for place, name, of_rows in ((_READS, "inputs", memory.reads), (_WRITES, "outputs", memory.writes)):
+            nothing = self.book.add(words_attribute(name, ())) if place == _READS else NONE
+            results[place] = np.full(len(self.rank.graph), nothing, np.int64)
+            for row, words in of_rows.items():
+                results[place][row] = self.book.add(words_attribute(name, words))
+        return results
+
     def block(self, first: int, last: int) -> RowBlock:
         """Return the rows from `first` to before `last`."""
         graph, rows = self.rank.graph, slice(first, last)
@@ -234,13 +252,15 @@ class _Writer:
     def _pieces(self, rows: slice) -> Any:
         graph = self.rank.graph
         role = graph.role[rows]
-        piece = np.full((len(role), TEXT_PIECES + 5), NONE, np.int32)
+        piece = np.full((len(role), TEXT_PIECES + _FURTHER), NONE, np.int32)
         piece[:, 0] = self._names[role]
         if self._gaps is not None:
             is_gap = self._gaps[rows] != NONE
             piece[is_gap, 0] = self._gaps[rows][is_gap]
         piece[role == RunPart.METADATA, 1] = self._groups
         piece[:, _COMMUNICATION] = self._communications[self.rank.communication[rows]]
+        for place, column in self._memory.items():
+            piece[:, place] = column[rows]
         allowed = {
             _Only.CALLS: np.isin(role, (RunPart.OPERATOR, RunPart.UNTIMED)),
             _Only.BARE: self.rank.described_by[rows] == NONE,

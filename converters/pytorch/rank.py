@@ -62,6 +62,17 @@ def taken(values: Any, index: Any) -> Column:
     return entries
 
 
+class RecordedMemory(Struct, frozen=True, eq=False):
+    """The memory of devices that the allocator recorded, as tensors of rows."""
+
+    reads: Mapping[int, tuple[str, ...]]  # by row: tensors released in it, and their bytes
+    writes: Mapping[int, tuple[str, ...]]  # by row: tensors allocated in it, and their bytes
+    begin_bytes: int  # in use when the recording began
+    peak_bytes: int
+    peak_ns: int
+    reserved_bytes: int  # the most that the allocator held
+
+
 class ConvertedRank(Struct, frozen=True, eq=False):
     """Columns by row of the graph; -1 if a row has no entry."""
 
@@ -86,6 +97,7 @@ class ConvertedRank(Struct, frozen=True, eq=False):
     left_out_events: Mapping[str, int]  # events that are no nodes, by reason
     words: Mapping[str, Lookup] = field(default_factory=dict)  # text attributes: index into `texts`
     texts: tuple[str, ...] = ()
+    memory: RecordedMemory | None = None  # None: not recorded
 
 
 EMPTY = (RunPart.GAP, RunPart.LAUNCH_GAP, RunPart.STREAM_GAP)

@@ -43,6 +43,7 @@ def report_on(rank: ConvertedRank, inputs: list[str], output: str, size_bytes: i
         "communication": _communication(rank),
         "unsized": {"count": _unsized(rank), "estimated": 0, "of_other_ranks": 0},
         "costs": _costs(rank),
+        "memory": _memory(rank),
         "time": _time(rank) if rank.is_timed else None,
         "remarks": {
             subject: {"count": count, "examples": rank.tally.examples.get(subject, [])}
@@ -201,6 +202,20 @@ def _costs(rank: ConvertedRank) -> dict[str, int]:
     }
 
 
+def _memory(rank: ConvertedRank) -> dict[str, int] | None:
+    """Return the recorded memory of devices; None: not recorded."""
+    memory = rank.memory
+    if memory is None:
+        return None
+    return {
+        "changes": sum(len(words) // 2 for of in (memory.reads, memory.writes) for words in of.values()),
+        "begin_bytes": memory.begin_bytes,
+        "peak_bytes": memory.peak_bytes,
+        "peak_ns": memory.peak_ns,
+        "reserved_bytes": memory.reserved_bytes,
+    }
+
+
 def _first_names(device: DeviceTrace, rows: Column) -> list[str]:
     """Return the first names of some events, each once, in the order of time."""
     rows = rows[np.argsort(device.ts_ns[rows], kind="stable")]
@@ -274,6 +289,8 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
             share = 100 * costs["without_figures_ns"] / max(costs["kernels_ns"], 1)
             none = f"{plural(costs['without_figures'], 'kernel')} ({share:.0f} % of their time)"
             yield _row("no costs", f"{none}, of which a roofline replays the time")
+    if costs["kernels"] or report["memory"] is not None:
+        yield _row("memory", _memory_text(report["memory"]))
     if report["time"] is not None:
         yield from _time_lines(report["time"])
     else:
@@ -311,6 +328,14 @@ def _unsized_lines(unsized: dict[str, int]) -> Iterator[str]:
 
 def _row(label: str, text: str) -> str:
     return f"  {label:<{_WIDTH}} {text}"
+
+
+def _memory_text(memory: dict[str, int] | None) -> str:
+    if memory is None:
+        return "not recorded: record with profile_memory=True"
+    peak = f"peak {format_bytes(memory['peak_bytes'])} at {format_ns(memory['peak_ns'])}"
+    begin, reserved = format_bytes(memory["begin_bytes"]), format_bytes(memory["reserved_bytes"])
+    return f"{peak}, {begin} at the beginning; {reserved} reserved by the allocator"
 
 
 def _linkage_lines(linkage: dict[str, Any]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from converters.pytorch.graph import Column, Draft, EventTally, Link, RecordedGr
 from converters.pytorch.groups import RankGroups, collect_groups
 from converters.pytorch.handoffs import link_groups, link_handoffs, link_workers
 from converters.pytorch.linking import HostCallPairs, doubts, link, refuse_unrelated
+from converters.pytorch.memory import recorded_memory
 from converters.pytorch.rank import ConvertedRank, Lookup, row_lanes, taken
 from converters.pytorch.streams import add_streams
 from converters.pytorch.threads import STEP, add_threads
@@ -89,7 +90,10 @@ def _from_its_beginning(device: DeviceTrace) -> tuple[DeviceTrace, Calls, Device
 
 def _shifted(device: DeviceTrace, by_ns: int) -> DeviceTrace:
     """Return the timeline with times relative to a later moment."""
-    return replace(device, ts_ns=device.ts_ns - by_ns, base_ns=device.base_ns + by_ns) if by_ns else device
+    if not by_ns:
+        return device
+    memory = replace(device.memory, ts_ns=device.memory.ts_ns - by_ns)
+    return replace(device, ts_ns=device.ts_ns - by_ns, base_ns=device.base_ns + by_ns, memory=memory)
 
 
 def _shifted_spans(spans: _Spans, by_ns: int) -> _Spans:
@@ -151,6 +155,7 @@ def _columns(
     orphans = (host_of_call == NONE) & (calls.is_operator | calls.is_annotation)
     call, of_work = graph.call, graph.work
     operator = costs.operator
+    event = Lookup(graph.role, (call, calls.row), (of_work, work.row))
     return ConvertedRank(
         graph=graph,
         host=host,
@@ -163,7 +168,7 @@ def _columns(
         communication=Lookup(graph.role, (call, carriers.of_call), (of_work, carriers.of_work))[:].astype(
             np.int32
         ),
-        event=Lookup(graph.role, (call, calls.row), (of_work, work.row)),
+        event=event,
         operator_event=Lookup(graph.role, (call, calls.row), (of_work, taken(calls.row, operator))),
         described_by=Lookup(graph.role, (call, host_of_call), (of_work, taken(host_of_call, operator))),
         numbers=_numbers(given, costs, graph),
@@ -178,6 +183,7 @@ def _columns(
             "dtype": Lookup(graph.role, (of_work, costs.datatype)),
         },
         texts=costs.texts,
+        memory=recorded_memory(graph, device, event),
     )
 
 

@@ -211,6 +211,12 @@ def list_attribute(name: str, numbers: Iterable[int]) -> bytes:
     return _attribute(name, listed) if content else b""
 
 
+def words_attribute(name: str, words: Iterable[str]) -> bytes:
+    """Return a whole attribute that is a list of texts; an empty list is written, too."""
+    content = b"".join(delimited(1, word.encode()) for word in words)
+    return _attribute(name, delimited(_value_field("string") + 1, content))
+
+
 def number_attribute(name: str, value: int, kind: str = "int64") -> bytes:
     """Return a whole number attribute."""
     return delimited(ATTRIBUTE_FIELD, number_head(name, kind) + varint(value))

@@ -53,7 +53,7 @@ class Again:
         files: dict[str, Any] = {name: str(run.path / path) for name, path in command["files"].items()}
         workload = files.pop("workload")
         given: dict[str, Any] = {name: command.get(name) for name in ("machine", "profile", *INSTEAD)}
-        given |= {name: bool(command.get(name, False)) for name in ("fold", "alone", "retime")}
+        given |= {name: bool(command.get(name, False)) for name in ("fold", "ties_alike", "alone", "retime")}
         options = RunOptions(**files, **given, model=_model_of(run, model))
         self._variations = Variations(workload, options)
         try:

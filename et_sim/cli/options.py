@@ -52,6 +52,7 @@ class SimulationOptions(MachineOptions):
     """Options of a run."""
 
     fold: Annotated[bool, "simulate every rank by itself"] = True
+    ties_alike: Annotated[bool, HELP["ties_alike"]] = False
     compute_model: Annotated[str | None, HELP["compute_model"], "FILE"] = None
     alone: Annotated[bool, HELP["alone"]] = False
     retime: Annotated[bool, HELP["retime"]] = False

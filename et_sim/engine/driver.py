@@ -97,6 +97,7 @@ def run_plan(
     alike: int = 1,
     until_ns: int | None = None,
     kept: KeptStart | None = None,
+    ties_alike: bool = False,
 ) -> Outcome | None:
     """Simulate a plan until nothing is left to happen.
 
@@ -107,6 +108,8 @@ def run_plan(
     With `until_ns`, the run ends when all events up to then have happened.
 
     `kept` has the start of the plan's last run; a run that records nothing begins from it.
+
+    With `ties_alike`, events whose order may differ between the ranks of an actor come in its order.
 
     `alike` is the number of such runs: if they are long together, the loop is compiled.
 
@@ -121,6 +124,8 @@ def run_plan(
     begun = _begin(plan, network, model, recorders, until_ns, kept if may_keep else None)
     packets = packets_expected(model, network, plan)
     run = begun.start.run
+    if ties_alike:
+        run.clock["ties"] = observe.TOLERANT
     happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run, packets))
     reporting = _reporting(plan, network.fraction_bits, model, packets, report)
     ended = _run_to_end(begun.start, network, model, recorders, until_ns, happen, reporting)

@@ -29,6 +29,7 @@ from et_sim.documents.keys import (
 )
 from et_sim.documents.kinds import CHOICE, COUNT, FLAG, INTEGER, NUMBER, TEXT
 from et_sim.machine.corrections import Profile, behaviour_of
+from et_sim.machine.credits import CREDITS_KEY, read_credits
 from et_sim.machine.network_file import listed
 from et_sim.machine.networks import MOST_RANKS, DimensionShape, Level, Network
 from et_sim.machine.system import (
@@ -63,7 +64,7 @@ def read_hierarchy(
     """Read the network of a source; `overrides` are lists that replace the file's."""
     changed = Section(overrides_place, dict(overrides))
     _refuse_files_of_2020(source)
-    check_names(source, LEVEL_KEYS, remarks)
+    check_names(source, (*LEVEL_KEYS, CREDITS_KEY), remarks)
     given = {
         key.name: Slot(key, source, remarks).value(source.content[key.name])
         for key in _SCALARS
@@ -84,7 +85,9 @@ def read_hierarchy(
         counts_in = changed if "units-count" in overrides else source
         cause = f'key "units-count" is {show(columns["units-count"])}'
         raise counts_in.fault(cause, f"allowed: at most {MOST_RANKS} NPUs in all")
-    return Network.of_levels(levels)
+    rates, latencies = ([getattr(level, name) for level in levels] for name in ("bytes_per_ns", "latency_ns"))
+    credits = read_credits(source, rates, latencies, remarks)
+    return replace(Network.of_levels(levels), credits=credits)
 
 
 def _refuse_files_of_2020(source: Section) -> None:

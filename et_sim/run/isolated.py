@@ -60,7 +60,7 @@ def _isolated_time(task: Task, may_fold: bool, watch: Watcher, number: int) -> i
     watch.stage(f"simulating job {job.name} alone")
     workload = only(task.workload, job)
     machine, model = _machine_of(task.machine, workload, job), task.network_model()
-    plan = plan_of(workload, machine, model, may_fold=may_fold)
+    plan = replace(plan_of(workload, machine, model, may_fold=may_fold), ties_alike=task.ties_alike)
     _, outcome, _ = simulated_in_memory(plan, model, may_fold, watch, Recorder())
     return duration_ns(outcome, job)
 

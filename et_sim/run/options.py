@@ -51,6 +51,11 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     ] = None
     other_profile: Annotated[bool, "if no profile is named, also simulate the corrected one"] = False
     fold: Annotated[bool, "simulate ranks that behave identically as one, with the same result"] = True
+    ties_alike: Annotated[
+        bool,
+        "where the order of events in one nanosecond has an effect, let it be the same on all folded ranks, "
+        "in place of simulating every rank by itself",
+    ] = False
     alone: Annotated[
         bool,
         "communication takes its recorded time: ranks do not wait for others, which may be missing",
@@ -130,6 +135,11 @@ DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(RunOpt
 def check_samples(options: RunOptions) -> None:
     """Refuse numbers of samples and seeds that have no meaning."""
     samples, seed = options.samples, options.seed
+    if samples is not None and options.ties_alike:
+        raise UsageError(
+            "--ties-alike has no effect on samples: their ranks are simulated by themselves after a tie",
+            remedy="leave one of them out",
+        )
     if samples is None:
         if seed is not None:
             raise UsageError("--seed has no effect without --samples", remedy="give both, or neither")

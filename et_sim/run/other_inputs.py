@@ -103,6 +103,7 @@ def _cut(machine: Machine, sizes: tuple[int, ...], level_of: tuple[int, ...]) ->
             remedy="describe the network as dimensions that the groups do not divide, or in the form of 1.0",
         )
     cut = Network.of_cut_levels(network.levels, tuple(zip(sizes, level_of, strict=True)))
+    cut = replace(cut, credits=network.credits)
     lists = {}
     for name in Implementations.__struct_fields__:
         names = getattr(machine.system.implementations, name)

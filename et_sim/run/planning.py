@@ -45,6 +45,7 @@ class Plan(Struct, frozen=True, eq=False):
     lowered: LoweredPlan
     mismatches: list[Problem] = []  # between ranks, if they were searched for
     start: KeptStart | None = None  # of the last run, if the plan is kept
+    ties_alike: bool = False  # where the order of events matters, it may be the same on all folded ranks
 
     def unfolded(self, limits: tuple[FoldLimit, ...]) -> LoweredPlan:
         """Return the plan with an actor for each rank; `limits` are why ranks are not folded."""

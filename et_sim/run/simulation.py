@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     from et_sim.run.other_inputs import LayerFileRun
 
 ALONE = "simulating every rank by itself"
+TIES_ALIKE = Notice(
+    "",
+    "--ties-alike",
+    "the order of some events in one nanosecond has an effect, and is the same on all folded ranks; "
+    "simulated by themselves, ranks may take another order",
+)
 PACKETS_IN_A_SECOND = 500_000  # on trees, compiled; on stars, more
 SECONDS_WORTH_SAYING, HOURS_FROM = 60, 3600
 MOST_RANKS_EXPLAINED = 65_536
@@ -90,6 +96,7 @@ class Task(Struct, frozen=True, eq=False):
     profile_given: str | None  # by an option or the workload, instead of the system file
     profile_named_by: NamedBy
     model: ModelChoice
+    ties_alike: bool = False
     given: SingleWorkload = ""  # the workload as it was read, or a layer file, which is read for the machine
 
     def network_model(self) -> NetworkModel:
@@ -137,7 +144,10 @@ def prepare(
             machine = layer_file.machine
             model = choose_model(options.model, machine, is_preset=options.machine is not None)
             machine = machine_for(model, machine)
-            return Task(layer_file.workload, machine, layer_file, profile, named_by, model, workload)
+            workload_of = layer_file.workload
+            return Task(
+                workload_of, machine, layer_file, profile, named_by, model, options.ties_alike, workload
+            )
         if options.alone:
             from et_sim.run.other_inputs import read_alone
 
@@ -168,7 +178,8 @@ def prepare(
         refuse_without_times(workload)
         machine = machine_alone(machine, workload.ranks)
     model = choose_model(options.model, machine, is_preset=options.machine is not None)
-    return Task(workload, machine_for(model, machine), None, profile, named_by, model, given_workload)
+    machine = machine_for(model, machine)
+    return Task(workload, machine, None, profile, named_by, model, options.ties_alike, given_workload)
 
 
 def _with_exchanges(machine: Machine, workload: Workload) -> Machine:
@@ -304,6 +315,8 @@ class Recorder(Struct, frozen=True):
         watch: Watcher,
         until_ns: int | None = None,
         kept: KeptStart | None = None,
+        *,
+        ties_alike: bool = False,
     ) -> Outcome | None:
         """Simulate a plan and record it; earlier recordings are dropped."""
         if self.messages is not None:
@@ -322,6 +335,7 @@ class Recorder(Struct, frozen=True):
             links=self.links,
             until_ns=until_ns,
             kept=kept,
+            ties_alike=ties_alike,
             ports=self.ports.add if self.ports else None,
         )
 
@@ -331,6 +345,9 @@ def simulated(plan: Plan, model: NetworkModel, watch: Watcher, recorder: Recorde
     network = plan.lowering.machine.network_of(has_contention=model.HAS_CONTENTION)
     watch.stage(announced(packets_expected(model, network, plan.lowered)))
     outcome = recorder.run(plan.lowered, network, model, watch, kept=plan.start)
+    if outcome is None and plan.ties_alike:
+        noted = replace(plan.lowered, notices=(*plan.lowered.notices, TIES_ALIKE))
+        outcome = recorder.run(noted, network, model, watch, ties_alike=True)
     is_stalled = outcome is not None and not outcome.is_complete
     if outcome is None or (plan.actors.is_folded and is_stalled and _can_tell_apart(plan.workload)):
         watch.stage(ALONE)
@@ -359,6 +376,7 @@ def simulated_in_memory(
         return lowering, outcome, None
     watch.stage("simulating again with tensors in remote memory")
     again = plan_of(moves.workload, lowering.machine, model, may_fold=may_fold, by_link=recorder.links)
+    again = replace(again, ties_alike=plan.ties_alike)
     return again.lowering, simulated(again, model, watch, recorder), moves
 
 
@@ -386,6 +404,7 @@ def carry_out(
     watch.stage("planning")
     planner = planner or Planner()
     plan = planner.plan(task.workload, machine, model, may_fold=may_fold, by_link=recorder.links)
+    plan = replace(plan, ties_alike=task.ties_alike)
     lowering, outcome, moves = simulated_in_memory(plan, model, may_fold, watch, recorder)
     if outcome.is_complete:  # a stall is explained better by its report
         refuse_mismatches(plan.mismatches)

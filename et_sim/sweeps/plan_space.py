@@ -111,7 +111,7 @@ class PlanSearch(Struct, frozen=True):
         search: dict[str, Any] = {direction: [column], "within": self.within, "runners-up": RUNNERS_UP}
         search |= {"at-once": AT_ONCE, **({} if self.budget is None else {"budget": self.budget})}
         return {
-            "base": {"workload": workload, "machine": self.machine},
+            "base": {"workload": workload, "machine": self.machine, "ties-alike": True},
             "axes": axes,
             "zip": [keys],
             "search": search,

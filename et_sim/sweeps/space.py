@@ -71,6 +71,7 @@ class Inputs(Struct, frozen=True, eq=False):
     when_full: str | None = None
     draws: Draws = (None, None)
     long_job: LongJob | None = None
+    ties_alike: bool = False
 
     @property
     def options(self) -> RunOptions:
@@ -80,7 +81,7 @@ class Inputs(Struct, frozen=True, eq=False):
         parts: dict[str, Any] = dict(self.parts)
         words = {name: getattr(self, name) for name in ("machine", "model", "profile", "when_full")}
         samples, seed = self.draws
-        return RunOptions(**parts, **words, samples=samples, seed=seed)
+        return RunOptions(**parts, **words, ties_alike=self.ties_alike, samples=samples, seed=seed)
 
     @property
     def machine_key(self) -> str:
@@ -106,6 +107,7 @@ class Space(Struct, frozen=True, eq=False):
     when_full: str | None
     draws: Draws
     long_job: LongJob | None
+    ties_alike: bool
     axes: tuple[SweepAxis, ...]
     loaded: Mapping[tuple[str, str], Loaded] = field(default_factory=dict)  # whole inputs that axes name
 
@@ -129,7 +131,7 @@ class Space(Struct, frozen=True, eq=False):
                 parts[root] = _changed(parts[root], axis.field, value)
         workload = parts.pop("workload")
         named = (words["machine"], model or words["model"], words["profile"], words["when-full"])
-        return Inputs(workload, parts, *named, self.draws, self.long_job)
+        return Inputs(workload, parts, *named, self.draws, self.long_job, self.ties_alike)
 
     def digest(self, inputs: Inputs, files: NamedFiles) -> str:
         """Return a digest of everything that decides the row of a point."""
@@ -149,6 +151,7 @@ class Space(Struct, frozen=True, eq=False):
                 "model": inputs.model,
                 "profile": inputs.profile,
                 "when-full": inputs.when_full,
+                "ties-alike": inputs.ties_alike,
                 "draws": inputs.draws,
                 "long job": None if inputs.long_job is None else structs.asdict(inputs.long_job),
                 "files": files.of([contents, made]),
@@ -190,6 +193,7 @@ def open_space(sweep: Sweep) -> Space:
         named.when_full,
         (named.samples, named.seed),
         long_job_of(sweep),
+        named.ties_alike,
         sweep.axes,
         loaded,
     )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from et_sim.basics.errors import InputError, UsageError, did_you_mean, unreadable
 from et_sim.basics.files import is_folder
 from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key, read, show
-from et_sim.documents.kinds import choice, count, of_type, section, text
+from et_sim.documents.kinds import choice, count, flag, of_type, section, text
 from et_sim.documents.kinds import number as real
 from et_sim.machine.texts import parse_yaml
 from et_sim.run.options import FEWEST_SAMPLES, MOST_SAMPLES
@@ -82,6 +82,9 @@ class BaseSpec(Struct, frozen=True):
     model: str | None = text("The network model.", None)
     profile: str | None = text("The profile.", None)
     when_full: str | None = text("The treatment of a run that needs more memory than there is.", None)
+    ties_alike: bool = flag(
+        "As --ties-alike of et-sim run: folded ranks take events of one time in one order.", False
+    )
     samples: int | None = count(
         "Samples of the step at each point, for `mean_ns`, `p50_ns` and `p99_ns`.",
         None,

@@ -84,8 +84,22 @@ def _flexible_attention(module: ModuleType) -> None:
     vars(module)["_validate_device"] = refuse
 
 
+def _triton(module: ModuleType) -> None:
+    """Refuse launches of Triton's kernels, whose shapes nothing states."""
+
+    def refuse(kernel: Any, *_: Any, **__: Any) -> None:
+        name = getattr(kernel, "__name__", "a kernel")
+        raise RecordingError(
+            f"{user_place()}: the Triton kernel {name} is not recorded: call it in a function with "
+            "torch.library.custom_op and register_fake, which state its shapes, and register_flop_formula"
+        )
+
+    module.JITFunction.run = refuse
+
+
 _ADJUSTMENTS: dict[str, Callable[[ModuleType], None]] = {
     "transformers.utils.import_utils": _transformers,
+    "triton.runtime.jit": _triton,
     "torch.nn.attention": _attention,
     "torch.nn.attention.flex_attention": _flexible_attention,
     "torch.distributed.pipelining._backward": _pipelining,

@@ -14,13 +14,22 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F  # noqa: N812
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_iter
 
 from recorder.process.objects import object_to_tensor, tensor_to_object
 from recorder.process.operators import RecordingError
 from recorder.process.phases import TapePhases
-from recorder.process.redirect import INSIDE, Redirect, fake_device, here, reported_device, swap
+from recorder.process.redirect import (
+    INSIDE,
+    Redirect,
+    attention_of_modules,
+    fake_device,
+    here,
+    reported_device,
+    swap,
+)
 from recorder.process.streams import NAME, DeviceModule
 from recorder.process.tape import Tape, user_place
 
@@ -46,6 +55,7 @@ def patch(
     _patch_optimizers()
     _patch_loaders(tape)
     _patch_nested()
+    F.scaled_dot_product_attention = attention_of_modules
     from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
     name = "_propagate_tensor_meta_non_cached"

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._pytree import tree_map_only
 
 from recorder.process.streams import NAME
@@ -34,6 +34,9 @@ def here(value: Any) -> Any:
     if isinstance(value, str) and value.partition(":")[0] in (CUDA, NAME):
         return f"{NAME}:0"  # for any LOCAL_RANK: the device guard supports one device
     return value
+
+
+DECOMPOSED = F.scaled_dot_product_attention  # as PyTorch has it
 
 
 class Redirect(TorchFunctionMode):
@@ -72,7 +75,7 @@ def _attention(
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     """Return the kernel that CUDA would choose; PyTorch decomposes attention on other devices."""
-    plain = functools.partial(F.scaled_dot_product_attention, dropout_p=dropout_p, is_causal=is_causal)
+    plain = functools.partial(DECOMPOSED, dropout_p=dropout_p, is_causal=is_causal)
     if query.device.type != NAME or query.dim() != 4:
         return plain(query, key, value, attn_mask=attn_mask, scale=scale, enable_gqa=enable_gqa)
     if torch.is_autocast_enabled(NAME):
@@ -94,6 +97,12 @@ def _attention(
     log_sum = query.requires_grad or key.requires_grad or value.requires_grad
     result = efficient(query, key, value, attn_mask, log_sum, dropout_p, is_causal, scale=scale)
     return result[0]
+
+
+def attention_of_modules(*given: Any, **named: Any) -> torch.Tensor:
+    """Return the attention of modules, whose forward pass calls it where the function mode is off."""
+    is_redirected = any(isinstance(mode, Redirect) for mode in _get_current_function_mode_stack())
+    return DECOMPOSED(*given, **named) if is_redirected else _attention(*given, **named)
 
 
 def _ctc_loss(
@@ -209,6 +218,6 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     torch.Tensor.is_cuda.__get__: lambda tensor: tensor.device.type in (NAME, CUDA),
     torch.Tensor.pin_memory: lambda tensor, *_, **__: tensor,
     torch.Tensor.is_pinned: lambda *_, **__: True,
-    F.scaled_dot_product_attention: _attention,
+    DECOMPOSED: _attention,
     F.ctc_loss: _ctc_loss,
 }

@@ -113,7 +113,7 @@ def test_every_question_is_two_clicks_from_the_first_page() -> None:
     docs = REPOSITORY / "docs"
     wanted = (docs / "README.md").read_text(encoding="utf-8").partition("## All pages")[0]
     answers = re.findall(r"^\| (\d+) \| .* \| \[.*\]\((.*)\) \|$", (docs / "questions.md").read_text(), re.M)
-    assert [int(number) for number, _ in answers] == list(range(1, 71))
+    assert [int(number) for number, _ in answers] == list(range(1, 81))
     assert "(questions.md)" in wanted
 
 

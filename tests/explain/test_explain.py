@@ -124,6 +124,16 @@ def test_a_column_can_be_found_by_its_table(explained: Any) -> None:
     assert [meaning["place"] for meaning in explained("timeline.end_ns")] == ["timeline.arrow"]
 
 
+@pytest.mark.parametrize(
+    ("word", "key"),
+    [("dragonfly", "routers-per-group"), ("fat-tree", "oversubscription"), ("torus", "sizes")],
+)
+def test_a_generator_of_graphs_is_explained_with_its_keys(explained: Any, word: str, key: str) -> None:
+    [meaning] = [meaning for meaning in explained(word) if meaning["kind"] == "generator of graphs"]
+    assert meaning["text"]
+    assert key in meaning["facts"]["keys"]
+
+
 def test_a_value_leads_to_its_key(explained: Any) -> None:
     assert explained("roundRobin")[0]["kind"] == "value of inter-dimension-scheduling"
 

@@ -8,7 +8,7 @@ import pytest
 
 import et_sim
 from et_sim import TraceBuilder, Workload
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import EtSimError, UsageError
 
 SYSTEM = {
     "scheduling-policy": "LIFO",
@@ -38,9 +38,7 @@ def _network(shape: str, npus: int = 4, links: int = 6, **more: Any) -> dict[str
     }
 
 
-def _run(sends: dict[int, int], network: dict[str, Any], model: str, **options: Any) -> int:
-    """Return the makespan of one message for each pair of a sender and a receiver."""
-    ranks = network["units-count"][0]
+def _workload(sends: dict[int, int], ranks: int) -> Workload:
     traces = []
     for rank in range(ranks):
         build = TraceBuilder()
@@ -50,7 +48,12 @@ def _run(sends: dict[int, int], network: dict[str, Any], model: str, **options: 
             if rank == target:
                 build.receive(source, SIZE, tag=source)
         traces.append(build.build())
-    workload = Workload.of(traces)
+    return Workload.of(traces)
+
+
+def _run(sends: dict[int, int], network: dict[str, Any], model: str, **options: Any) -> int:
+    """Return the makespan of one message for each pair of a sender and a receiver."""
+    workload = _workload(sends, network["units-count"][0])
     run = et_sim.simulate(workload, system=SYSTEM, network=network, model=model, **options)
     return int(run.makespan_ns)
 
@@ -105,3 +108,34 @@ def test_messages_to_one_npu_share_its_bundle() -> None:
 def test_costs_that_belong_to_no_link_are_refused(network: dict[str, Any], key: str, model: str) -> None:
     with pytest.raises(UsageError, match=f'key "{key}" index 0 .* is not supported by the {model} model'):
         _run({0: 1}, network, model)
+
+
+CREDITS = {"flit": 1024, "packet": 4096, "router-cycles": 1, "cycle": "1ns"}
+
+
+def test_flits_with_credits_cross_the_links_of_1_0_and_take_as_long_as_on_such_a_ring() -> None:
+    network = _network("Ring", links=2, credits=CREDITS)
+    level = {
+        "topology": ["Ring"],
+        "npus_count": [4],
+        "bandwidth": [100],
+        "latency": [500],
+        "credits": CREDITS,
+    }
+    with_credits, of_2 = _run({0: 1}, network, "packet"), _run_of_2({0: 1}, level)
+    assert with_credits == of_2
+    assert with_credits > _run({0: 1}, _network("Ring", links=2), "packet")
+
+
+def _run_of_2(sends: dict[int, int], network: dict[str, Any]) -> int:
+    """Return the makespan on a network file of 2.x."""
+    workload = _workload(sends, network["npus_count"][0])
+    system = {"endpoint-delay": 0, "profile": "corrected"}
+    run = et_sim.simulate(workload, system=system, network=network, model="packet")
+    return int(run.makespan_ns)
+
+
+@pytest.mark.parametrize("model", ["analytical", "link", "flow"])
+def test_credits_of_1_0_are_refused_where_there_are_no_flits(model: str) -> None:
+    with pytest.raises(EtSimError, match=r'key "credits".*take --network-model packet'):
+        _run({0: 1}, _network("Ring", credits=CREDITS), model)

@@ -151,6 +151,31 @@ def test_refusals_name_the_line_and_a_remedy(
     assert "common.py:" in line
 
 
+def test_attention_within_modules_is_the_kernel_that_cuda_would_choose(tmp_path: Path) -> None:
+    recording = record(tmp_path, "common.py", "layer", world=2)
+    attention = [shape for shape in shapes(recording) if shape.startswith("attention")]
+    assert attention == ["attention 2 4 4 8 8 16 16", "attention_backward 2 4 4 8 8 16 16"]
+    assert not names(recording, "bmm")
+
+
+def test_launches_of_triton_are_refused_with_a_remedy(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Take a class of Triton's name in place of Triton, which needs a GPU's driver."""
+    package = tmp_path / "site-packages" / "triton" / "runtime"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    (package / "jit.py").write_text(
+        "class JITFunction:\n    __name__ = 'add'\n    def run(self, *given): pass\n", encoding="utf-8"
+    )
+    output = ("--world", "2", "-o", str(tmp_path / "job.workload.json"))
+    assert main([*output, str(PROGRAMS / "common.py"), "launched", str(package.parents[1])]) == 1
+    line = next(line for line in capfd.readouterr().err.splitlines() if "the Triton kernel add" in line)
+    assert "common.py:" in line
+    assert "torch.library.custom_op and register_fake" in line
+
+
 def test_work_before_an_error_can_be_kept(tmp_path: Path) -> None:
     recording = record(tmp_path, "common.py", "ddp,sparse", world=2, options=("--keep",))
     (ended,) = recording.remarks("ended early")

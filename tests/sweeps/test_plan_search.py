@@ -47,6 +47,26 @@ SPARSE = {
     "num_local_experts": 4,
     "num_experts_per_tok": 2,
 }
+LATENT = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 256,
+    "num_hidden_layers": 3,
+    "first_k_dense_replace": 1,
+    "num_attention_heads": 4,
+    "q_lora_rank": 64,
+    "kv_lora_rank": 32,
+    "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 32,
+    "intermediate_size": 512,
+    "moe_intermediate_size": 64,
+    "n_routed_experts": 8,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "vocab_size": 1024,
+    "max_position_embeddings": 4096,
+}
+OVER_NODES = (LATENT, "h800-node:8,node=4", 8, 64)  # experts on several nodes, as of DeepSeek-V3
 FEW = (DENSE | {"n_layer": 2}, "h100-dgx:2", 1, 64)
 SHORT = DENSE | {"n_layer": 2}
 SPACES = [  # model, machine, global batch, tokens of a sequence
@@ -146,6 +166,17 @@ def test_no_plan_is_faster_than_its_bound(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_interpreted")
 def test_no_random_plan_is_faster_than_its_bound(tmp_path: Path) -> None:
     assert sum(_check_bounds(space, tmp_path, 4, seed) for seed, space in enumerate(SPACES)) > 25
+
+
+@pytest.mark.usefixtures("_interpreted")
+def test_no_plan_of_experts_on_several_nodes_is_faster_than_its_bound(tmp_path: Path) -> None:
+    assert _check_bounds(OVER_NODES, tmp_path, 2, 1) == 2
+
+
+@pytest.mark.deep
+@pytest.mark.usefixtures("_interpreted")
+def test_no_random_plan_of_experts_on_several_nodes_is_faster_than_its_bound(tmp_path: Path) -> None:
+    assert _check_bounds(OVER_NODES, tmp_path, 24, 2) > 20
 
 
 class _Reading(InProcess):

@@ -16,6 +16,7 @@ from converters.pytorch.columns import (
     COLLECTIVE_TEXTS,
     CopyTransfers,
     EventKind,
+    MemoryChanges,
     RecordedCollectives,
     WaitColumns,
 )
@@ -84,6 +85,12 @@ class EventArguments(
         "source": "Src Rank",
         "destination": "Dst Rank",
         "number": "Seq",
+        "device_type": "Device Type",
+        "device_number": "Device Id",
+        "address": "Addr",
+        "memory_bytes": "Bytes",
+        "allocated": "Total Allocated",
+        "reserved": "Total Reserved",
     },
 ):
     """The `args` of an event."""
@@ -119,6 +126,17 @@ class EventArguments(
     source: Number = ABSENT
     destination: Number = ABSENT
     number: Number = ABSENT
+    device_type: Number = ABSENT
+    device_number: Number = ABSENT
+    address: Number = ABSENT
+    memory_bytes: Number = 0
+    allocated: Number = ABSENT
+    reserved: Number = ABSENT
+
+    @property
+    def changes_device(self) -> bool:
+        """Return whether memory of a device is allocated or released, as opposed to that of the host."""
+        return type(self.device_type) is int and self.device_type > 0 and self.address != ABSENT
 
 
 class KinetoEvent(msgspec.Struct, gc=False, rename={"phase": "ph", "category": "cat", "flow_id": "id"}):
@@ -160,6 +178,7 @@ class Details:
         self._waits = ValueRows("row", "kind", "stream", "event", "record_correlation")
         self._transfers = ValueRows("row", "size_bytes")
         self._collectives = ValueRows(*RecordedCollectives.__struct_fields__)
+        self._memory = ValueRows(*MemoryChanges.__struct_fields__)
 
     def add(
         self, first_row: int, events: list[KinetoEvent], kinds: list[int], arguments: list[EventArguments]
@@ -198,6 +217,22 @@ class Details:
 
     def collectives(self) -> RecordedCollectives:
         return RecordedCollectives(**self._collectives.finish())
+
+    def add_memory(self, ts_ns: int, lane: int, argument: EventArguments) -> None:
+        """Add an allocation or a release."""
+        self._memory.append(
+            ts_ns,
+            lane,
+            argument.device_number,
+            argument.address,
+            argument.memory_bytes,
+            argument.allocated,
+            argument.reserved,
+        )
+
+    def memory(self) -> MemoryChanges:
+        columns = self._memory.finish()
+        return MemoryChanges(**{**columns, "ts_ns": columns["ts_ns"].astype(np.int64)})
 
     def _inputs_text(self, recorded: tuple[bytes, bytes, bytes]) -> int:
         dims, types, values = (text or b"[]" for text in recorded)

@@ -73,6 +73,7 @@ def digits(numbers: Sequence[bytes]) -> npt.NDArray[np.int64]:
 
 
 _SPAN, _DROP = 100, 101  # beside the numbers of EventKind
+_MEMORY = "[memory]"  # the name of instants of the allocator
 _NOT_ON_DEVICE = (EventKind.OPERATOR, EventKind.ANNOTATION, EventKind.LAUNCH, EventKind.OVERHEAD)
 _ON_DEVICE = frozenset(int(kind) for kind in EventKind if kind not in _NOT_ON_DEVICE)
 _COLUMNS: Kinds = {
@@ -142,9 +143,12 @@ class DeviceReader:
         codes = [self._codes[event.phase, event.category] for event in events]
         kept = [row for row, code in enumerate(codes) if code < _SPAN]
         others = [row for row, code in enumerate(codes) if code >= _SPAN]
-        self._dropped.update(
-            [(events[row].phase, events[row].category) for row in others if codes[row] == _DROP]
-        )
+        dropped = [row for row in others if codes[row] == _DROP]
+        memory = [row for row in dropped if _is_memory_change(events[row])]
+        self._dropped.update([(events[row].phase, events[row].category) for row in dropped])
+        self._dropped.subtract([(events[row].phase, events[row].category) for row in memory])
+        if memory:
+            self._add_memory([events[row] for row in memory], memory, batch)
         kept = self._with_times(events, kept)
         if kept:
             chosen = [events[row] for row in kept]
@@ -188,6 +192,7 @@ class DeviceReader:
             waits=details.waits(),
             transfers=details.transfers(),
             collectives=details.collectives(),
+            memory=details.memory(),
             texts=texts_of(details.texts),
             **self._columns.finish(),
         )
@@ -214,6 +219,12 @@ class DeviceReader:
         }
         self._details.add(self._columns.rows, events, kinds, arguments)
         self._columns.add(values)
+
+    def _add_memory(self, events: list[KinetoEvent], rows: list[int], batch: JsonBatch) -> None:
+        starts = self._times(events, rows, "ts", batch).tolist()
+        for event, start in zip(events, starts, strict=True):
+            if event.args is not None:
+                self._details.add_memory(start, self._lanes[event.pid, event.tid], event.args)
 
     def _lanes_of(
         self, events: list[KinetoEvent], kinds: list[int], arguments: list[EventArguments]
@@ -264,7 +275,7 @@ class DeviceReader:
 
     def _all_dropped(self) -> dict[str, int]:
         self._count("kinds of recorded inputs that cannot be read", self._details.unreadable_inputs)
-        by_category = {f"{phase}/{category}": n for (phase, category), n in self._dropped.items()}
+        by_category = {f"{phase}/{category}": n for (phase, category), n in (+self._dropped).items()}
         return dict(sorted({**by_category, **self._remarks}.items()))
 
     def _window(self) -> tuple[int, int] | None:
@@ -283,3 +294,8 @@ def _code(key: tuple[str, str]) -> int:
         kind = KINDS.get(category.lower())
         return int(kind) if kind is not None else _SPAN if category == "Trace" else _DROP
     return _DROP
+
+
+def _is_memory_change(event: KinetoEvent) -> bool:
+    is_timed = event.name == _MEMORY and event.phase == "i" and event.ts is not None
+    return is_timed and event.args is not None and event.args.changes_device

@@ -25,7 +25,8 @@ SHOWN_TENSORS = 10
 NO_NODE = -1
 NOT_TRACKED = (
     'local memory was not tracked: set "track-local-mem": 1 in the system file, for traces whose nodes name '
-    "their tensors in 'inputs' and 'outputs' (et-sim make and et-record write such traces; profilers do not)"
+    "their tensors in 'inputs' and 'outputs' (et-sim make and et-record write such traces, and et-convert of "
+    "recordings with profile_memory=True)"
 )
 
 

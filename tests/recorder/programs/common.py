@@ -148,6 +148,18 @@ def nested():
     torch.nested.nested_tensor([torch.randn(3, 16), torch.randn(5, 16)], layout=torch.jagged)
 
 
+def layer():
+    module = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, dropout=0.0).to(device)
+    module(torch.randn(2, 8, 64, device=device)).sum().backward()
+
+
+def launched():
+    sys.path.append(sys.argv[2])
+    from triton.runtime.jit import JITFunction
+
+    JITFunction().run(torch.randn(4, device=device))
+
+
 def flexible():
     from torch.nn.attention.flex_attention import flex_attention
 
