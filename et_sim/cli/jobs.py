@@ -43,7 +43,19 @@ _OF_SERVING = (
     *("tp", "pp", "ep", "stage-layers", "expert-exchange", "expert-nodes", "node-ranks", "dispatch"),
     *("value-bytes", "value-type", "products", "tflops", "memory-gbps"),
     *("expert-skew", "expert-seed", "overlap-experts", "lora-rank"),
-    *("dp", *(_INFERRED := ("expert-products", "redundant-experts", "cache-type", "computes", "adapters"))),
+    *(
+        "dp",
+        *(
+            _INFERRED := (
+                "expert-products",
+                "redundant-experts",
+                "cache-type",
+                "computes",
+                "adapters",
+                "experts-apart",
+            )
+        ),
+    ),
 )
 _OF_INFERENCE = (*_OF_SERVING, "order", "batch")
 _OF_REPLICATED = (
