@@ -38,12 +38,13 @@ IMAGES = 32  # per rank
 MOST_STEPS = 100_000
 USUAL = {"layers": 24, "hidden": 2048, "sequence": 2048, "vocabulary": 51_200}
 HEAD_SIZE = 64
-# Options of a plan for other jobs than training a language model.
+# Options of a plan for other jobs than training a language model, and those that training has not.
+_INFERRED = ("expert-products", "redundant-experts", "cache-type", "computes", "adapters", "experts-apart")
 _OF_SERVING = (
     *("tp", "pp", "ep", "stage-layers", "expert-exchange", "expert-nodes", "node-ranks", "dispatch"),
     *("value-bytes", "value-type", "products", "tflops", "memory-gbps"),
     *("expert-skew", "expert-seed", "overlap-experts", "lora-rank"),
-    *("dp", *(_INFERRED := ("expert-products", "redundant-experts", "cache-type", "computes", "adapters"))),
+    *("dp", *_INFERRED),
 )
 _OF_INFERENCE = (*_OF_SERVING, "order", "batch")
 _OF_REPLICATED = (

@@ -38,7 +38,9 @@ class Case(NamedTuple):
     @property
     def routes_tokens(self) -> bool:
         """Return whether tokens are sent to experts on other ranks."""
-        return self.model.experts is not None and self.has_plan(lambda plan: min(plan.data, plan.expert) > 1)
+        return self.model.experts is not None and self.has_plan(
+            lambda plan: plan.experts_apart or min(plan.data, plan.expert) > 1
+        )
 
     @property
     def spreads_experts_over_nodes(self) -> bool:
@@ -85,7 +87,14 @@ class Case(NamedTuple):
         from et_sim.workloads.inference.batch import Batch, Segment, sights
         from et_sim.workloads.inference.forward import make_inference
 
-        whole = {"tensor": 1, "data": 1, "pipeline": 1, "expert": 1, "expert_exchange": ALL_TO_ALL}
+        whole = {
+            "tensor": 1,
+            "data": 1,
+            "pipeline": 1,
+            "expert": 1,
+            "expert_exchange": ALL_TO_ALL,
+            "experts_apart": False,
+        }
         plan = replace(self.plans[0], **whole, dispatch="values", expert_nodes=0, stage_layers=())
         batch, times = Batch.of([Segment(1, 1)], sights=sights(self.model)), times_of_kernels(self.machine())
         at = (replace(plan, tflops=rate, memory_gbps=rate) for rate in (1.0, 2.0))

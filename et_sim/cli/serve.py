@@ -226,6 +226,7 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
 
     from et_sim.cli.needs import OF_SERVING, case_of, check_needs
     from et_sim.serving.described import ServingChoices, setup_of
+    from et_sim.serving.images import images_of
     from et_sim.workloads.inference.batch import check
 
     plan = read_plan(options)
@@ -234,12 +235,7 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     decode = {field: value for field, value in decode.items() if value is not None}
     choices = ServingChoices(**{name: getattr(options, name) for name in names}, decode=decode)
     model = read_model(options, plan)
-    setup = setup_of(choices, plan, model)
-    if options.image_tokens is not None:
-        from et_sim.serving.images import Images
-        from et_sim.workloads.models.vision import read_tower
-
-        setup = replace(setup, images=Images(options.image_tokens, read_tower(options.model)))
+    setup = replace(setup_of(choices, plan, model), images=images_of(options.image_tokens, options.model))
     check(model, plan)
     check_needs(OF_SERVING, case_of(options, model, plan, setup.decode_plan))
     return model, setup, run_options(options)

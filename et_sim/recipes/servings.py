@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from et_sim.documents.keys import Slot, ValueKind, key, keys_by_field, keys_of, read_keys
 from et_sim.documents.kinds import count, flag, number, size, text, time
@@ -76,6 +76,7 @@ class ServingRecipe(Struct, frozen=True):
     tolerance: float | None = number("The precision of the rate, with `find-rate`.", None)
     speculate: str | None = text("Drafts, as in `mtp:1`.", None)
     acceptance: float | None = number("Tokens of a pass that a sequence keeps.", None)
+    image_tokens: int | None = count("Tokens of the images of each request.", None, minimum=1)
     ttft: float | None = time("The longest time to the first token of a good request.", None)
     tpot: float | None = time("The longest time per output token of a good request.", None)
     policy: str | None = text("The order of prompts and tokens.", None, form=" or ".join(POLICIES))
@@ -111,12 +112,14 @@ def serve_point(recipe: ServingRecipe, folder: Path, options: RunOptions, shared
 def setup_of_recipe(recipe: ServingRecipe, folder: Path, model: Model) -> Setup:
     """Return the setup of a point that serves a model."""
     from et_sim.serving.described import ServingChoices, setup_of
+    from et_sim.serving.images import images_of
     from et_sim.workloads.training.plan import plan_of
 
     names = {field.name for field in fields(ServingChoices)} - {"decode"}
     given = {name: getattr(recipe, name) for name in names}
     given["engine"] = beside(recipe.engine, folder)
-    return setup_of(ServingChoices(**given, decode=recipe.decode_plan), plan_of(recipe.plan), model)
+    setup = setup_of(ServingChoices(**given, decode=recipe.decode_plan), plan_of(recipe.plan), model)
+    return replace(setup, images=images_of(recipe.image_tokens, beside(recipe.model, folder)))
 
 
 def beside(name: str, folder: Path) -> str:

@@ -90,6 +90,15 @@ class Images(Struct, frozen=True):
         return tuple(replace(request, prompt=request.prompt + self.tokens) for request in requests)
 
 
+def images_of(tokens: int | None, model: str) -> Images | None:
+    """Return the images of requests for a model's file; None without tokens."""
+    if tokens is None:
+        return None
+    from et_sim.workloads.models.vision import read_tower
+
+    return Images(tokens, read_tower(model))
+
+
 class Encoding(Struct, frozen=True):
     """Images, and the times of their tower's passes."""
 

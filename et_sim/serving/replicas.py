@@ -32,7 +32,12 @@ from et_sim.trace.workload import MadeFor
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.batch import Batch, GroupBatches, check, sights
 from et_sim.workloads.inference.forward import make_replica, replica_program, run_by
-from et_sim.workloads.inference.memory import CacheUnits, SequenceCache, weight_bytes_of_stage
+from et_sim.workloads.inference.memory import (
+    CacheUnits,
+    SequenceCache,
+    weight_bytes_of_experts,
+    weight_bytes_of_stage,
+)
 from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache, make_load, make_transfers
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.rank import Program
@@ -141,6 +146,13 @@ def make_pool(
         blocks = free // units.unit_bytes
         if blocks < 1:
             raise _lack_of_room(model, room, policy.block, units, free, max(weights), activations)
+    of_experts = weight_bytes_of_experts(model, plan) if plan.experts_apart else 0
+    if of_experts > room.beside(0) > 0:
+        raise UsageError(
+            f"the experts of {model.name} take {format_bytes(of_experts)} of each NPU that has experts alone,"
+            f" but {format_bytes(room.beside(0))} are available",
+            remedy="give more such NPUs with --ep, or more memory with --capacity",
+        )
     each, most = plan.ranks, max(cache.token_bytes for cache in caches)
     first = -(-after // each) * each
     kept = None if all(cache.is_plain for cache in caches) else units
@@ -324,8 +336,8 @@ class SimulatedTimes(Struct):
         return chains[software]
 
     def _new_chains(self, task: Task, pool: CachePool, software: MadeFor | None) -> Chains | None:
-        if pool.plan.overlap_experts or not has_chains(task):
-            return None  # the halves of a batch do not wait for each other
+        if pool.plan.overlap_experts or pool.plan.experts_apart or not has_chains(task):
+            return None  # halves of a batch, or ranks with experts alone, do not wait for each other
 
         def program(batch: Batch) -> tuple[Axes, Program]:
             return replica_program(self.model, pool.plan, batch, pool.first_rank, self.npus)

@@ -246,6 +246,7 @@ class Serving(Struct, frozen=True, eq=False):
             "tensor": pool.plan.tensor,
             "pipeline": pool.plan.pipeline,
             "expert": pool.plan.expert,
+            "experts_apart": pool.plan.experts_apart,
             "data": pool.plan.data,
             "first_rank": pool.first_rank,
             "cache_tokens": pool.tokens(self.policy.block),

@@ -32,6 +32,7 @@ Goodput = TypedDict("Goodput", {
 })
 Pool = TypedDict("Pool", {
     "work": str, "replicas": int, "ranks_of_replica": int, "tensor": int, "pipeline": int, "expert": int,
+    "experts_apart": NotRequired[bool],
     "cache_tokens": int, "cache_bytes": NotRequired[int], "token_bytes": NotRequired[int],
     "first_rank": NotRequired[int], "data": NotRequired[int],
 })

@@ -238,7 +238,8 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
         axes = [f"{axis} {size}" for axis, size in sizes.items() if size > 1]
         spread = " x ".join(axes) or "whole"
         if pool["expert"] > 1:
-            spread += f", experts over {pool['expert']}"
+            own = " of their own" if pool.get("experts_apart") else ""
+            spread += f", experts over {pool['expert']}{own}"
         each = f"each {summary['model']} on {plural(pool['ranks_of_replica'], 'NPU')} ({spread})"
         cache = f"with a cache of {pool['cache_tokens']:,} tokens"
         cache += f" in each of {sizes['data']} groups" if sizes["data"] > 1 else ""

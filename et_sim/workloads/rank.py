@@ -117,6 +117,10 @@ class Rank:
         last = self.axes[axis].size - 1
         return bool(self._query(("last", axis), lambda rank: self.axes.place(axis, rank) == last))
 
+    def is_from(self, axis: str, place: int) -> bool:
+        """Return whether the rank's place along an axis is this one or one behind it."""
+        return bool(self._query(("from", axis, place), lambda rank: self.axes.place(axis, rank) >= place))
+
     def next(self, axis: str, steps: int = 1, *, wraps: bool = False) -> int:
         """Return the distance to the rank `steps` places ahead along an axis, or behind if negative."""
         size, stride = self.axes[axis]

@@ -68,6 +68,7 @@ EFFECTS: dict[str, tuple[list[str], list[str]]] = {
     "redundant_experts": (EXPERTS, ["--redundant-experts", "8"]),
     "lora_rank": (DENSE, ["--lora-rank", "8"]),
     "adapters": ([*DENSE, "--lora-rank", "8"], ["--adapters", "400"]),
+    "experts_apart": ([*EXPERTS, "--dp", "2", "--ep", "2"], ["--experts-apart"]),
     "cache_type": (DENSE, ["--cache-type", "fp8"]),
     "computes": (["constant:9,1,900,2", *DENSE[1:], "--products", "fp8"], ["--computes", "bf16"]),
     "tflops": (OF_OWN, ["--tflops", "1"]),

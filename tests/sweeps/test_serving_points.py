@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import et_sim
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.run.options import RunOptions
 from et_sim.serving.described import ServingChoices, setup_of
+from et_sim.serving.images import images_of
 from et_sim.serving.serve import serve
 from et_sim.sweeps.state import plan_sweep
 from et_sim.sweeps.sweep import carry_out
@@ -56,6 +58,32 @@ def test_a_row_has_the_figures_of_serving_by_itself() -> None:
         assert row["tokens_per_s_per_user"] == 1e9 / of["tpot_ns"]["mean"]
         assert (row["ttft_p99_ns"], row["tpot_p50_ns"]) == (of["ttft_ns"]["p99"], of["tpot_ns"]["p50"])
         assert row["price_per_million_tokens"] == of["costs"]["price_per_million_output_tokens"]
+
+
+def test_a_row_with_images_has_the_figures_of_serving_them(tmp_path: Path) -> None:
+    text = {
+        "model_type": "gemma3_text",
+        "hidden_size": 64,
+        "num_hidden_layers": 1,
+        "intermediate_size": 128,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 32,
+        "vocab_size": 100,
+        "max_position_embeddings": 512,
+    }
+    vision = {"hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 128, "num_attention_heads": 2}
+    vision |= {"image_size": 224, "patch_size": 14}
+    model = {"model_type": "gemma3", "text_config": text, "vision_config": vision}
+    path = tmp_path / "images.json"
+    path.write_text(json.dumps(model), encoding="utf-8")
+    given = {"image_tokens": {"field": "workload.image-tokens", "values": [256, 512]}}
+    rows = rows_of(spec(axes=given, model=str(path)))
+    assert rows[0]["ttft_p50_ns"] > 0
+    setup = replace(setup_of(ServingChoices(), Plan(), MODEL), images=images_of(256, str(path)))
+    of = serve(LOAD, read_model(str(path)), setup, RunOptions(machine="h100-dgx:4")).summary()
+    assert rows[0]["ttft_p99_ns"] == of["ttft_ns"]["p99"]
+    assert rows[1]["status"] != "complete"  # with 512 tokens and its text, a prompt is longer than a sequence
 
 
 def test_a_search_has_the_front_of_all_points_that_meet_the_objectives(tmp_path: Path) -> None:

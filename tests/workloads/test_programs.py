@@ -72,3 +72,12 @@ def test_after_may_be_a_list() -> None:
 
     (template,) = make_workload(AXES, step).templates
     assert template.data_deps.tolist() == [0]
+
+
+def test_a_rank_at_or_behind_a_place_differs_from_those_before() -> None:
+    def program(rank: Rank) -> None:
+        rank.compute("late" if rank.is_from("data", 3) else "early", micros=1)
+
+    workload = make_workload(Axes(tensor=2, data=5), program)
+    assert len(workload.templates) == 2
+    assert workload.template_of_rank.tolist() == [0] * 6 + [1] * 4

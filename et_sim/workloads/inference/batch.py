@@ -1,4 +1,5 @@
-"""Batches of forward passes: new tokens of several sequences, with cached keys and values; checks of plans.
+"""Batches of forward passes: new tokens of several sequences, with cached keys and values; checks of plans
+and of batches.
 
 Kernels depend on sums over the sequences only, so batches with equal sums are equal. Layers that see a window
 or a chunk have sums of their own.
@@ -241,6 +242,26 @@ class Batch(Struct, frozen=True):
 GroupBatches = Batch | tuple[Batch, ...]  # of all data-parallel groups alike, or of each of them
 
 
+def halves_of_groups(groups: Sequence[Batch]) -> tuple[tuple[Batch, ...], ...]:
+    """Return the two halves of the batches of all groups; none if a half of a group has no tokens."""
+    halves = tuple(zip(*(group.halves() for group in groups), strict=True))
+    return halves if all(batch.tokens for half in halves for batch in half) else ()
+
+
+def check_batches(plan: Plan, batches: Iterable[GroupBatches]) -> None:
+    """Refuse passes without tokens, or with another number of batches than of data-parallel groups."""
+    for batch in batches:
+        groups = (batch,) if isinstance(batch, Batch) else batch
+        if not any(group.tokens for group in groups):
+            raise UsageError("a forward pass has no tokens", remedy="give a segment with at least 1 token")
+        if not isinstance(batch, Batch) and len(groups) != plan.data:
+            raise UsageError(
+                f"a pass has {plural(len(groups), 'batch', 'batches')}, but the plan has"
+                f" {plural(plan.data, 'group')} of ranks with sequences of their own",
+                remedy="give a batch for each group, which may be empty, or one for all",
+            )
+
+
 def check(model: Model, plan: Plan) -> None:
     """Refuse a plan that does not fit the model."""
     plan.check_values()
@@ -270,7 +291,7 @@ def _check_shares(model: Model, plan: Plan) -> None:
     if experts is None:
         if plan.expert > 1:
             raise FieldError(f"{model.name} has no experts", remedy="leave `expert` out")
-        for name in ("redundant_experts", "expert_skew", "overlap_experts"):
+        for name in ("redundant_experts", "expert_skew", "overlap_experts", "experts_apart"):
             if getattr(plan, name):
                 raise FieldError(f"{model.name} has no experts", remedy=f"leave `{name}` out")
         return

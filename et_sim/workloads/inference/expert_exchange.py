@@ -19,7 +19,7 @@ from et_sim.workloads.models.model import Experts
 from et_sim.workloads.training.exchanges import Routed, Spread, legs_back, legs_there
 from et_sim.workloads.training.expert_plan import EXPERT_TENSOR
 from et_sim.workloads.training.parts import ModelPart, Shared, ToExperts, Transfer
-from et_sim.workloads.training.plan import EXPERT, Plan
+from et_sim.workloads.training.plan import DATA, EXPERT, TENSOR, Plan
 from et_sim.workloads.training.plan_options import AS_VALUES
 from et_sim.workloads.training.routing import shares_met
 
@@ -33,6 +33,7 @@ class ExpertExchange(Struct, frozen=True):
     tokens: int
     rows: int  # of all experts of the rank
     excess: float = 1.0  # of the tokens of the busiest rank, by the mean
+    is_expert_rank: bool = False  # the rank has experts alone
 
     @property
     def _chosen(self) -> int:
@@ -57,6 +58,9 @@ class ExpertExchange(Struct, frozen=True):
 
     def there(self) -> Iterator[ModelPart]:
         """Yield the parts from the tokens of a group's rank to the experts."""
+        if self.plan.experts_apart:
+            yield self._between("to experts", self._sent_row_bytes, is_sender=not self.is_expert_rank)
+            return
         if self.plan.expert > 1 and not self._is_by_expert:
             yield from legs_there(self._routed)
         elif self.plan.expert > 1:
@@ -67,12 +71,29 @@ class ExpertExchange(Struct, frozen=True):
 
     def back(self) -> Iterator[ModelPart]:
         """Yield the parts from the outputs of experts to the tokens."""
+        if self.plan.experts_apart:
+            yield self._between("from experts", self._row_bytes, is_sender=self.is_expert_rank)
+            return
         yield self._shared(gathers=False)
         if self.plan.expert > 1 and not self._is_by_expert:
             yield from legs_back(self._routed)
         elif self.plan.expert > 1:
             size = self._chosen * self._row_bytes
             yield ToExperts("from experts", (Transfer(EXPERT, size),), ())
+
+    def _between(self, name: str, row_bytes: int, *, is_sender: bool) -> ToExperts:
+        """Return the exchange of ranks with attention and those with experts; half of them send.
+
+        All ranks of either kind send equally much to each of the other kind.
+        """
+        plan, rows = self.plan, -(-self._chosen // self.plan.expert)
+        size, none = (rows * row_bytes if is_sender else 0,), (0,)
+        attention, experts = plan.tensor * plan.data, plan.expert
+        splits = (
+            size * attention + none * experts if self.is_expert_rank else none * attention + size * experts
+        )
+        transfer = Transfer((TENSOR, DATA), sum(splits), splits)
+        return ToExperts(name, (transfer,), (), stream=name)
 
     def _shared(self, *, gathers: bool) -> Shared:
         """Return the exchange of ranks that share every expert."""

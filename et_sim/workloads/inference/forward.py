@@ -13,6 +13,8 @@ computes for the experts only.
 If exchanges overlap, each group has its batch in two halves, which take turns in the layers: while one waits
 for an exchange, the other one computes. The layers before the first one with experts, and the head, have the
 whole batch.
+
+If experts are apart, ranks of attention send tokens to those of experts, which compute nothing else.
 """
 
 from __future__ import annotations
@@ -25,11 +27,10 @@ from typing import NamedTuple
 from msgspec import structs
 
 from et_sim.basics.errors import UsageError
-from et_sim.basics.units import plural
 from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.adapters import with_adapters
-from et_sim.workloads.inference.batch import Batch, GroupBatches, check
+from et_sim.workloads.inference.batch import Batch, GroupBatches, check, check_batches, halves_of_groups
 from et_sim.workloads.inference.expert_exchange import ExpertExchange
 from et_sim.workloads.inference.expert_loads import busiest_rank
 from et_sim.workloads.inference.memory import dense_matrices
@@ -80,8 +81,9 @@ def make_inference(
     check(model, plan)
     check_batches(plan, batches)
     plan = with_sharers(model, plan)
+    axes = axes_of_replicas(plan, 1) if plan.experts_apart else plan.axes
     workload = make_workload(
-        plan.axes, lambda rank: run_passes(RankWork(rank, plan), model, batches), source=f"<{model.name}>"
+        axes, lambda rank: run_passes(RankWork(rank, plan), model, batches), source=f"<{model.name}>"
     )
     return structs.replace(workload, software=software)
 
@@ -122,28 +124,16 @@ def replica_program(
     return axes_of_replicas(plan, ranks // each), program
 
 
-def check_batches(plan: Plan, batches: Iterable[GroupBatches]) -> None:
-    """Refuse passes without tokens, or with another number of batches than of data-parallel groups."""
-    for batch in batches:
-        groups = (batch,) if isinstance(batch, Batch) else batch
-        if not any(group.tokens for group in groups):
-            raise UsageError("a forward pass has no tokens", remedy="give a segment with at least 1 token")
-        if not isinstance(batch, Batch) and len(groups) != plan.data:
-            raise UsageError(
-                f"a pass has {plural(len(groups), 'batch', 'batches')}, but the plan has"
-                f" {plural(plan.data, 'group')} of ranks with sequences of their own",
-                remedy="give a batch for each group, which may be empty, or one for all",
-            )
-
-
 def run_passes(work: RankWork, model: Model, batches: Sequence[GroupBatches]) -> None:
     """Run the program of a rank."""
     place = work.rank.place(PIPELINE)
     for number, batch in enumerate(batches):
         work.during = f"{Direction.FORWARD} {number}"
         groups = (batch,) * work.plan.data if isinstance(batch, Batch) else batch
-        at = 0 if len(set(groups)) == 1 else work.rank.place(DATA)
-        halves = _halves(groups) if work.plan.overlap_experts and len(groups) > 1 else ()
+        is_alike = len(set(groups)) == 1 or is_expert_rank(work)
+        at = 0 if is_alike else work.rank.place(DATA)
+        may_halve = work.plan.overlap_experts and (len(groups) > 1 or work.plan.experts_apart)
+        halves = halves_of_groups(groups) if may_halve else ()
         of_halves = [
             _Pass(RankWork(work.rank, work.plan), model, half[at], half, place, number, is_half=True)
             for half in halves
@@ -151,10 +141,9 @@ def run_passes(work: RankWork, model: Model, batches: Sequence[GroupBatches]) ->
         _Pass(work, model, groups[at], groups, place, number).run(of_halves)
 
 
-def _halves(groups: Sequence[Batch]) -> tuple[tuple[Batch, ...], ...]:
-    """Return the two halves of the batches of all groups; none if a half of a group has no tokens."""
-    halves = tuple(zip(*(group.halves() for group in groups), strict=True))
-    return halves if all(batch.tokens for half in halves for batch in half) else ()
+def is_expert_rank(work: RankWork) -> bool:
+    """Return whether a rank has experts alone."""
+    return work.plan.experts_apart and work.rank.is_from(DATA, work.plan.data)
 
 
 class GroupLoads(NamedTuple):
@@ -181,6 +170,7 @@ class _Pass:
         self.work, self.plan, self.model, self.batch = work, work.plan, model, batch
         self.loads = GroupLoads(sum(group.tokens for group in groups), max(group.tokens for group in groups))
         self.place, self.number, self.is_half = place, number, is_half
+        self.is_expert_rank = is_expert_rank(work)
         self.part = self.plan.part(model, place, 0)
         self.known: dict[tuple[str, LayerKind, int, LayerFormats], tuple[Kernel, ...]] = {}
 
@@ -190,15 +180,8 @@ class _Pass:
         Halves of the batch, if there are any, run the layers from the first to the last one with experts.
         """
         work = self.work
-        if isinstance(self.model, VisionTower):
-            self._product("patch embedding", self.batch.tokens, self.model.hidden, self.model.patch_values)
-        elif self.part.has_embedding:
-            work.where = "embedding"
-            self._element_wise("embedding", self.batch.tokens * self.model.hidden, 1, 2)
-            self._all_reduce("embedding")
-            self._join()
-        else:
-            self._receive(-1, self._activations, 2 * self.number)
+        if not self.is_expert_rank:
+            self._enter()
         layers = self.part.all_layers
         routed = [layer for layer in layers if self.model.has_experts(layer)] if halves else []
         if routed:
@@ -208,6 +191,23 @@ class _Pass:
             layers = range(between.stop, layers.stop)
         self._run_layers(layers)
         work.where = ""
+        if not self.is_expert_rank:
+            self._leave()
+
+    def _enter(self) -> None:
+        """Take tokens, patches of images, or activations of the previous stage."""
+        if isinstance(self.model, VisionTower):
+            self._product("patch embedding", self.batch.tokens, self.model.hidden, self.model.patch_values)
+        elif self.part.has_embedding:
+            self.work.where = "embedding"
+            self._element_wise("embedding", self.batch.tokens * self.model.hidden, 1, 2)
+            self._all_reduce("embedding")
+            self._join()
+        else:
+            self._receive(-1, self._activations, 2 * self.number)
+
+    def _leave(self) -> None:
+        """Return the next tokens, those of images, or activations for the next stage."""
         if isinstance(self.model, VisionTower):
             self._project(self.model)
         elif self.part.has_head:
@@ -257,6 +257,10 @@ class _Pass:
 
     def _layer(self, layer: int) -> Iterator[None]:
         kind = self.model.kind(layer)
+        if self.is_expert_rank:
+            if self.model.experts is not None and self.model.has_experts(layer):
+                yield from self._experts(layer, self.model.experts)
+            return
         if kind.mixer:
             self._norm(f"{kind.mixer} norm")
             self._once("mixer", layer, lambda: mixer_kernels(self.model, self.plan, self.batch, layer))
@@ -322,20 +326,21 @@ class _Pass:
         The shared expert runs before the exchange, or beside the way back if the batch is in halves.
         """
         plan, hidden = self.plan, self.model.hidden
-        is_one_group = plan.data == 1
+        is_one_group = plan.data == 1 and not plan.experts_apart
         share = 1 if is_one_group else plan.tensor  # of a group's tokens, which all its ranks have
         local, rows, excess = busiest_rank(experts, plan, self.loads.total)
         tokens, given = -(-self.batch.tokens // share), self.work.at
-        if tokens:
+        if tokens and not self.is_expert_rank:
             self.work.then(product("router", tokens, experts.count, hidden, plan.value_bytes).cold())
         if not self.is_half:
             self._shared_expert(layer, experts)
         _, sharers = experts_on_rank(experts, plan)
         most = -(-self.loads.most // share)
-        exchange = ExpertExchange(plan, experts, hidden, most, rows * local, excess)
+        exchange = ExpertExchange(plan, experts, hidden, most, rows * local, excess, self.is_expert_rank)
         if not is_one_group:
             yield from self._exchange(exchange.there())
-        self._dense(layer, experts.expert, "experts", rows, local, sharers)
+        if self.is_expert_rank or not plan.experts_apart:
+            self._dense(layer, experts.expert, "experts", rows, local, sharers)
         if is_one_group:
             self._all_reduce("experts")
             return
@@ -344,14 +349,14 @@ class _Pass:
             back, self.work.at = self.work.at, given
             self._shared_expert(layer, experts)
             self.work.at += back
-        if self.batch.tokens:
+        if self.batch.tokens and not self.is_expert_rank:
             size = tokens * hidden * plan.value_bytes
             self.work.exchange("all_gather", size, TENSOR, "experts all-gather")
-        if experts.shared:
+        if experts.shared and not self.is_expert_rank:
             self._all_reduce("shared expert")
 
     def _shared_expert(self, layer: int, experts: Experts) -> None:
-        if experts.shared:
+        if experts.shared and not self.is_expert_rank:
             self._dense(layer, experts.shared_part, "shared expert", self.batch.tokens, 1, self.plan.tensor)
 
     def _exchange(self, parts: Iterable[ModelPart]) -> Iterator[None]:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from et_sim.workloads.inference.numbers import LayerNumbers, cache_bits
 from et_sim.workloads.inference.ranks import experts_on_rank
-from et_sim.workloads.models.model import RECURRENCE, Attention, FeedForward, Model
+from et_sim.workloads.models.model import RECURRENCE, Attention, Experts, FeedForward, Model
 from et_sim.workloads.recurrence import STATE_BYTES
 from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.plan import Plan
@@ -66,6 +66,12 @@ def dense_matrices(
     yield Matrix(f"{name} down", hidden, part.width // shares, copies)
 
 
+def expert_matrices(experts: Experts, plan: Plan, hidden: int) -> Iterator[Matrix]:
+    """Yield the matrices of the routed experts of a rank that has some."""
+    local, shares = experts_on_rank(experts, plan)
+    yield from dense_matrices(experts.expert, "experts", hidden, shares, local)
+
+
 def matrices(model: Model, plan: Plan, layer: int) -> Iterator[Matrix]:
     """Yield the matrices of a layer's products on a rank, without its router."""
     hidden, tensor, kind, experts = model.hidden, plan.tensor, model.kind(layer), model.experts
@@ -76,8 +82,8 @@ def matrices(model: Model, plan: Plan, layer: int) -> Iterator[Matrix]:
     elif kind.mixer:
         yield from attention_matrices(model.attention, hidden, tensor)
     if experts is not None and model.has_experts(layer):
-        local, shares = experts_on_rank(experts, plan)
-        yield from dense_matrices(experts.expert, "experts", hidden, shares, local)
+        if not plan.experts_apart:
+            yield from expert_matrices(experts, plan, hidden)
         if experts.shared:
             yield from dense_matrices(experts.shared_part, "shared expert", hidden, tensor)
     elif kind.part:
@@ -116,7 +122,7 @@ def layer_bytes(model: Model, plan: Plan, layer: int) -> int:
         router = experts.router_weights(model.hidden)
         each = experts.expert.biases(model.hidden)
         local, sharers = experts_on_rank(experts, plan)
-        biases, mine = experts.count * each, local * -(-each // sharers)
+        biases, mine = experts.count * each, local * -(-each // sharers) * (not plan.experts_apart)
     for matrix in matrices(model, plan, layer):
         size += matrix.copies * numbers.stored_bytes(matrix.name, matrix.outputs, matrix.inputs)
     products = sum(matrix.weights for matrix in matrices(model, whole, layer))
@@ -124,6 +130,18 @@ def layer_bytes(model: Model, plan: Plan, layer: int) -> int:
     others = model.layer_weights(layer) - norms - router - products - biases  # with norms of attention
     adapters = max(plan.adapters, 1) * adapter_weights(model, plan, layer)
     return size + (norms + router + mine + -(-others // plan.tensor) + adapters) * plan.value_bytes
+
+
+def weight_bytes_of_experts(model: Model, plan: Plan) -> int:
+    """Return the bytes of weights on a rank that has experts alone."""
+    size, experts = 0, model.experts
+    for layer in range(model.layers) if experts is not None else ():
+        if experts is not None and model.has_experts(layer):
+            numbers, (local, _) = LayerNumbers.of(model, plan, layer), experts_on_rank(experts, plan)
+            size += local * experts.expert.biases(model.hidden) * plan.value_bytes
+            for matrix in expert_matrices(experts, plan, model.hidden):
+                size += matrix.copies * numbers.stored_bytes(matrix.name, matrix.outputs, matrix.inputs)
+    return size
 
 
 def weight_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:

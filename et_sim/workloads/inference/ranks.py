@@ -2,7 +2,7 @@
 
 Each data-parallel group of `tensor` ranks has sequences of its own. All groups together share the experts:
 `expert` groups of them have different ones, and the ranks of such a group, tensor x data / expert, have a
-share of every expert of theirs.
+share of every expert of theirs. Or experts are apart: on `expert` further ranks, behind those of attention.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REPLICA = "replica"
 
 def expert_sharers(plan: Plan) -> int:
     """Return the ranks that share every expert."""
-    return plan.tensor * plan.data // plan.expert
+    return 1 if plan.experts_apart else plan.tensor * plan.data // plan.expert
 
 
 def experts_on_rank(experts: Experts, plan: Plan) -> tuple[int, int]:
@@ -51,8 +51,12 @@ def with_sharers(model: Model, plan: Plan) -> Plan:
 
 
 def axes_of_replicas(plan: Plan, replicas: int) -> Axes:
-    """Return the axes of equal replicas, one after the other."""
-    sizes = {TENSOR: plan.tensor, DATA: plan.data, PIPELINE: plan.pipeline, REPLICA: replicas}
+    """Return the axes of equal replicas, one after the other.
+
+    Ranks of experts alone are the last places of the data axis.
+    """
+    data = plan.ranks // (plan.tensor * plan.pipeline)
+    sizes = {TENSOR: plan.tensor, DATA: data, PIPELINE: plan.pipeline, REPLICA: replicas}
     axes = Axes(**sizes)
     if plan.data > 1 and plan.spreads_experts:
         axes = axes.split(TENSOR, DATA, **{EXPERT_TENSOR: plan.expert_tensor, EXPERT: plan.expert})

@@ -324,7 +324,7 @@ def cast_share(work: RankWork, of: Enter | Leave, tensor: str) -> None:
 class Transfer(Struct, frozen=True):
     """An all-to-all."""
 
-    over: str  # axis
+    over: str | tuple[str, ...]  # axis, or several
     bytes: int  # to all ranks together
     splits: tuple[int, ...] = ()  # to each rank, if they differ
 
@@ -335,6 +335,7 @@ class ToExperts(Struct, frozen=True):
     name: str
     there: tuple[Transfer, ...]
     back: tuple[Transfer, ...]  # in the backward pass
+    stream: str = ""  # of its own; empty: one for each axis, if any runs beside kernels
 
     def forward(self, work: RankWork) -> None:
         self._exchange(work, self.there)
@@ -346,7 +347,8 @@ class ToExperts(Struct, frozen=True):
         """Add the exchanges, beside kernels if passes or several exchanges run side by side."""
         given, done = work.at, dict[int, None]()
         for transfer in transfers:
-            stream = f"{transfer.over} exchange" if work.plan.overlaps_passes or len(transfers) > 1 else MAIN
+            is_beside = work.plan.overlaps_passes or len(transfers) > 1
+            stream = (self.stream or f"{transfer.over} exchange") if is_beside else MAIN
             work.at = given
             work.exchange(
                 "all_to_all",

@@ -181,7 +181,29 @@ class Plan(PlanOptions, frozen=True):
                 remedy=f"name each axis with more than one place, as in {ORDER}",
             )
 
+    def _check_apart(self) -> None:
+        """Refuse ranks of experts that the other options do not support."""
+        for name, usual in (
+            ("pipeline", 1),
+            ("expert_tensor", 1),
+            ("expert_exchange", exchange_names.ALL_TO_ALL),
+            ("order", ORDER),
+        ):
+            if (given := getattr(self, name)) != usual:
+                raise FieldError(
+                    f"`experts_apart` does not support `{name}` {given}", remedy=f"leave `{name}` out"
+                )
+        if self.expert % self.tensor:
+            raise FieldError(
+                f"`experts_apart` requires `expert`, a multiple of `tensor`: {self.expert} is not one of"
+                f" {self.tensor}",
+                remedy=f"give `expert` {-(-self.expert // self.tensor) * self.tensor}, or another `tensor`",
+            )
+
     def _check_shares(self) -> None:
+        if self.experts_apart:
+            self._check_apart()
+            return
         inner = self.tensor * self.context * self.data
         if inner % (self.expert * self.expert_tensor):
             raise FieldError(
@@ -286,12 +308,13 @@ class Plan(PlanOptions, frozen=True):
     @property
     def spreads_experts(self) -> bool:
         """Return whether ranks with the same other weights have different experts."""
-        return self.expert * self.expert_tensor > 1
+        return self.expert * self.expert_tensor > 1 and not self.experts_apart
 
     @property
     def ranks(self) -> int:
         """Return the number of ranks of the job."""
-        return self.tensor * self.context * self.data * self.pipeline
+        apart = self.expert if self.experts_apart else 0
+        return self.tensor * self.context * self.data * self.pipeline + apart
 
     @property
     def _counted(self) -> list[str]:
@@ -330,7 +353,7 @@ class Plan(PlanOptions, frozen=True):
     def axes(self) -> Axes:
         """Return the axes of the ranks, with the expert axis split by nodes."""
         axes = self.axes_of_experts
-        if self.expert > 1:
+        if self.spreads_experts and self.expert > 1:
             within = self.places_of_experts.on_node
             axes = axes.split(
                 EXPERT, **{expert_plan.EXPERT_NODE: within, expert_plan.EXPERT_RAIL: self.expert // within}
@@ -358,6 +381,8 @@ class Plan(PlanOptions, frozen=True):
         return axes
 
     def __str__(self) -> str:
+        if self.experts_apart:
+            return f"{self.axes}, experts over {self.expert} of their own"
         return f"{self.axes}, experts over {self.expert}" if self.expert > 1 else str(self.axes)
 
     @property

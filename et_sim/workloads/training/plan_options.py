@@ -171,6 +171,9 @@ class PlanOptions(Struct, frozen=True):
     redundant_experts: int = _amount(
         "copies of experts, in inference: experts and copies are spread evenly over the ranks", 0
     )
+    experts_apart: bool = flag(
+        "experts on ep ranks of their own, beside the tp x dp ranks of attention, in inference", False
+    )
     cache_type: str = choice(
         "numbers of cached keys and values (default: those that the model's file states, or values)",
         "",

@@ -35,7 +35,7 @@ OFFLOAD_STREAM = "offload"
 
 
 CAST_IN_TRAINING = ("fp8", "fp4")
-OF_INFERENCE = ("expert_products", "redundant_experts", "cache_type", "computes", "adapters")
+OF_INFERENCE = ("expert_products", "redundant_experts", "cache_type", "computes", "adapters", "experts_apart")
 
 
 def _check_numbers(plan: Plan) -> None:
