@@ -128,7 +128,9 @@ def run_passes(work: RankWork, model: Model, batches: Sequence[GroupBatches]) ->
     for number, batch in enumerate(batches):
         work.during = f"{Direction.FORWARD} {number}"
         groups = (batch,) * work.plan.data if isinstance(batch, Batch) else batch
-        own = groups[0] if len(set(groups)) == 1 else groups[work.rank.place(DATA)]
+        different = list(dict.fromkeys(groups))
+        kinds = [different.index(group) for group in groups]
+        own = different[work.rank.kind(DATA, kinds) if different[1:] else 0]
         loads = GroupLoads(sum(group.tokens for group in groups), max(group.tokens for group in groups))
         _Pass(work, model, own, loads, place, number).run()
 
