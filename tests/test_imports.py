@@ -86,7 +86,7 @@ ALLOWED: dict[str, set[str]] = {
         "trace",
         "workloads",
     },
-    "calibrate": {"api", "compute", "machine", "run", "samples", "trace", "validation"},
+    "calibrate": {"api", "compute", "machine", "run", "samples", "serving", "trace", "validation"},
     "validation": {"api", "compute", "machine", "run", "serving", "trace", "workloads"},
     "recipes": {"machine", "run", "serving", "trace", "workloads"},
     "sweeps": {

@@ -18,23 +18,28 @@ ALL = "all"
 Classes = Mapping[str, Sequence[float]]  # ratios of predicted to measured
 
 
-class FitOptions(Command):
-    """Options of every fit."""
+class OutputOptions(Command):
+    """Options of the result of every fit."""
 
-    machine: Annotated[str, "the machine that was measured", "NAME", Option()]
-    output: Annotated[Path | None, "write the machine here", "FILE", Option("-o --output")] = None
+    output: Annotated[Path | None, "write the result here", "FILE", Option("-o --output")] = None
     json: Annotated[bool, "print the fit and its errors as JSON"] = False
 
 
+class FitOptions(OutputOptions):
+    """Options of every fit of a machine."""
+
+    machine: Annotated[str, "the machine that was measured", "NAME", Option()]
+
+
 def conclude(
-    options: FitOptions, data: Any, text: Iterable[str], machine: Callable[[], dict[str, Any]]
+    options: OutputOptions, data: Any, text: Iterable[str], result: Callable[[], dict[str, Any]]
 ) -> int:
-    """Print the fit, and write the machine if an output is given."""
+    """Print the fit, and write the result if an output is given."""
     from et_sim.basics.files import write_json
 
     print(json.dumps(data, indent=2) if options.json else "\n".join(text))
     if options.output:
-        write_json(machine(), options.output)
+        write_json(result(), options.output)
     return 0
 
 

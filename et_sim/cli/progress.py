@@ -11,11 +11,14 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from et_sim.basics.terminal import Estimate, Status, StatusLine
 from et_sim.basics.units import format_ns
 from et_sim.compiled.compile_status import CompileStatus
+
+if TYPE_CHECKING:
+    from et_sim.serving.serve import Reached
 
 Item = TypeVar("Item")
 
@@ -100,12 +103,13 @@ class Progress:
             self._estimate, self._is_interpreted = Estimate(), False
         self._estimate.add(share, time.monotonic())
 
-    def serving(self, now_ns: int, done: int, requests: int, passes: int) -> None:
-        """Show the progress of serving: finished requests, and simulated passes."""
-        self._share = done / requests
+    def serving(self, reached: Reached) -> None:
+        """Show the progress of serving: output tokens, finished requests, and simulated passes."""
+        self._share = reached.share
         self._estimate.add(self._share, time.monotonic())
         self._detail = (
-            f"simulated {format_ns(now_ns)} · {done:,} of {requests:,} requests · {passes:,} distinct passes"
+            f"simulated {format_ns(reached.now_ns)} · {reached.done:,} of {reached.requests:,} requests"
+            f" · {reached.passes:,} distinct passes"
         )
 
     def _keep_showing(self) -> None:

@@ -137,6 +137,7 @@ class Batcher:
         self.coming: list[ServedSequence] = []  # their cache is on its way here
         self.preemptions = 0
         self.left = 0  # tokens that are still to be processed
+        self.produced = 0  # tokens of all sequences so far
         self._passes = -1  # the number of the one that is under way
         self.has_begun = False  # sequences, with the last batch
         self._is_full = False
@@ -237,6 +238,7 @@ class Batcher:
         if self.prefixes is not None:
             self.prefixes.trim(self.free)
         self.left -= tokens * len(shares)
+        self.produced += tokens * len(shares)
 
     # Batches.
 
@@ -344,6 +346,7 @@ class Batcher:
                 kept = min(kept, sequence.request.output - sequence.produced)
                 sequence.verified += 1
                 sequence.produced += kept
+                self.produced += kept
                 sequence.cached += kept
                 self.left -= kept
                 self._keep(sequence)
@@ -354,6 +357,7 @@ class Batcher:
             self._keep(sequence)
             if sequence.pending == 0:
                 sequence.produced += 1
+                self.produced += 1
                 given.append(sequence)
         return given
 

@@ -39,6 +39,7 @@ from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
 from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache
 
 ARRIVES, PASS_ENDS, CACHE_ARRIVES, CACHE_IS_LOADED = range(4)
+REPORTED = 64  # passes from one report to the next
 
 
 class ReplicaPass(NamedTuple):
@@ -85,7 +86,7 @@ class ServingCluster(Struct):
     policy: Policy
     times: Times
     context_step: int = 1
-    report: Callable[[int, int], None] = lambda *_: None  # time, and finished requests
+    report: Callable[[int, int, int], None] = lambda *_: None  # time, finished requests, and tokens
     sights: tuple[AttentionSight, ...] = ()  # of layers with a limited sight
     engine: Engine = FREE_OF_COST
     caching: Caching = field(default_factory=Caching)
@@ -105,6 +106,7 @@ class ServingCluster(Struct):
     _turns: dict[int, Request] = field(default_factory=dict)  # that follow an answer, by its request
     _count: int = 0
     _done: int = 0
+    _reported: int = 0  # passes at the last report
 
     def __post_init__(self) -> None:
         self._transfers = Transfers(self.times.ends_ns)
@@ -151,8 +153,14 @@ class ServingCluster(Struct):
                     replica, sequence, tokens = arguments
                     replica.batcher.cache_loaded(sequence, tokens)
             self._begin(now)
-            self.report(now, self._done)
+            self._report(now)
         return now + round(self.engine.host.after_ns)
+
+    def _report(self, now: int, more: int = 0) -> None:
+        """Report the time, and the tokens of all sequences; `more` are those that are not added yet."""
+        if self._reported + REPORTED <= (passes := len(self.iterations)):
+            self._reported = passes
+            self.report(now, self._done, more + sum(replica.batcher.produced for replica in self.replicas))
 
     def _least(self, sequence: Served, *works: str) -> Replica:
         """Return the replica with the least left to do of pools for these works.
@@ -334,6 +342,7 @@ class ServingCluster(Struct):
             end = now + self._pass_ns(self.times.pass_ns(pool, batch), batch)
             state = batcher.used, len(batcher.waiting)
             self.iterations.append(ReplicaPass(replica.number, now, end, count, 0, count, own + more, *state))
+            self._report(now, more)
         passes.end()
         return end
 

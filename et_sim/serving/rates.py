@@ -19,7 +19,7 @@ from et_sim.serving.replicas import MachineTimes
 from et_sim.serving.requests import Request
 from et_sim.serving.results import Serving, load_of
 from et_sim.serving.rules import HIGHEST_RATE
-from et_sim.serving.serve import Setup, serve
+from et_sim.serving.serve import Reached, Setup, serve
 from et_sim.serving.stretching import lowest_rate, rate_of
 from et_sim.tables.serving_summary import RatePoint, ServingSummary
 from et_sim.workloads.models.model import Model
@@ -48,7 +48,7 @@ def serve_at_largest_rate(
     setup: Setup,
     options: RunOptions,
     goal: RateGoal,
-    report: Callable[[int, int, int, int], None] = lambda *_: None,
+    report: Callable[[Reached], None] = lambda _: None,
     shared: MachineTimes | None = None,
 ) -> Serving:
     """Serve a load at the largest rate at which enough requests meet the objectives.

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from et_sim import api
 from et_sim.basics.errors import EtSimError, UsageError
@@ -24,12 +25,14 @@ from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
 from et_sim.serving.batcher import Policy
 from et_sim.serving.chains import Chains, KernelTimes, has_chains, trials
 from et_sim.serving.engines.description import EngineMemory
-from et_sim.serving.exchanges import ExchangeTimes, KnownExchanges
+from et_sim.serving.exchanges import MOST_UNFOLDED, ExchangeTimes, KnownExchanges
+from et_sim.serving.shortened import ShortenedPasses
 from et_sim.serving.speculation import Speculation
 from et_sim.tables.summary import Scope
 from et_sim.trace import Workload
 from et_sim.trace.workload import MadeFor
 from et_sim.workloads.axes import Axes
+from et_sim.workloads.counting import labels_of_parts
 from et_sim.workloads.inference.batch import Batch, GroupBatches, check, sights
 from et_sim.workloads.inference.forward import make_replica, replica_program, run_by
 from et_sim.workloads.inference.memory import (
@@ -247,6 +250,7 @@ class PlanTimes(Struct):
     first: dict[GroupBatches, FirstPass] = field(default_factory=dict)
     passes: dict[GroupBatches, int] = field(default_factory=dict)
     chains: dict[MadeFor | None, Chains | None] = field(default_factory=dict)
+    shortened: dict[MadeFor | None, ShortenedPasses | None] = field(default_factory=dict)
 
 
 class MachineTimes(Struct):
@@ -306,10 +310,12 @@ class SimulatedTimes(Struct):
         return self._plans[pool.first_rank]
 
     def _new_pass(self, pool: CachePool, batch: GroupBatches) -> int:
-        simulate = partial(self._simulated_pass, pool, batch)
-        if isinstance(batch, Batch) and (chains := self._chains_of(pool, self._software(batch))):
-            return chains.pass_ns(batch, simulate)
-        return simulate()
+        simulate, software = partial(self._simulated_pass, pool, batch), self._software(batch)
+        if isinstance(batch, Batch):
+            chains = self._chains_of(pool, software)
+            return simulate() if chains is None else chains.pass_ns(batch, simulate)
+        shortened = self._shortened_of(pool, software)
+        return simulate() if shortened is None else shortened.pass_ns(batch, simulate)
 
     def _software(self, batch: GroupBatches) -> MadeFor | None:
         """Return the engine of a pass, which runs from a graph unless it has prompts."""
@@ -346,6 +352,31 @@ class SimulatedTimes(Struct):
         axes, _ = program(trials(known)[0])
         exchanges = ExchangeTimes(axes, partial(self._outcome, task), self.shared.of_exchanges(software))
         return Chains(program, trials(known), self.shared.of_kernels(task, software), exchanges)
+
+    def _shortened_of(self, pool: CachePool, software: MadeFor | None) -> ShortenedPasses | None:
+        """Return the shortened passes of a pool's groups; None as for chains, and with several stages."""
+        if software not in self._tasks:
+            return None
+        known = self._plan_times(pool).shortened
+        if software not in known:
+            known[software] = self._new_shortened(self._tasks[software], pool, software)
+        return known[software]
+
+    def _new_shortened(self, task: Task, pool: CachePool, software: MadeFor | None) -> ShortenedPasses | None:
+        if pool.plan.pipeline > 1 or not has_chains(task):
+            return None
+
+        def program(batch: GroupBatches) -> tuple[Axes, Program]:
+            return replica_program(self.model, pool.plan, batch, pool.first_rank, self.npus)
+
+        def simulate(workload: Workload) -> Any:
+            workload = replace(workload, software=software)
+            return self._outcome(task, workload, may_fold=self.npus > MOST_UNFOLDED)
+
+        made = [program(batch) for batch in trials(sights(self.model))]
+        labels = labels_of_parts(made[0][0], [trial for _, trial in made])[pool.first_rank]
+        ranks = range(pool.first_rank, pool.first_rank + pool.ranks)
+        return ShortenedPasses(program, labels, ranks, simulate)
 
     def ends_ns(self, caches: Sequence[SentCache]) -> Sequence[int]:
         """Return when each of some caches has arrived, simulated the first time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
@@ -49,6 +49,16 @@ from et_sim.workloads.training.plan import Plan
 
 CONTEXT_STEP = 64
 SHARED_MEMORIES = (MemoryKind.POOL, MemoryKind.HIERARCHICAL_POOL)
+
+
+class Reached(NamedTuple):
+    """The progress of serving."""
+
+    now_ns: int
+    done: int  # requests
+    requests: int
+    share: float  # of all output tokens
+    passes: int  # that differ
 
 
 class Setup(Struct, frozen=True):
@@ -127,13 +137,13 @@ def serve(
     model: Model,
     setup: Setup,
     options: RunOptions,
-    report: Callable[[int, int, int, int], None] = lambda *_: None,
+    report: Callable[[Reached], None] = lambda _: None,
     times_of: Callable[..., SimulatedTimes] = SimulatedTimes,
     shared: MachineTimes | None = None,
 ) -> Serving:
     """Serve the requests of a file, or given ones.
 
-    `report` gets the time, the finished requests, the number of requests, and that of distinct passes.
+    `report` gets the progress at intervals.
     `times_of` makes the times of passes and transfers; `shared` holds those of kernels and exchanges that
     were found on the machine before.
     """
@@ -161,9 +171,10 @@ def serve(
     if setup.images is not None:
         encoded = times_of(setup.images.tower, options, npus, exchanges=setup.engine.exchanges, shared=shared)
         encoding = Encoding(setup.images, encoded)
+    tokens = sum(request.output for request in requests)
 
-    def report_progress(now_ns: int, done: int) -> None:
-        report(now_ns, done, len(requests), len(times.passes))
+    def report_progress(now_ns: int, done: int, produced: int) -> None:
+        report(Reached(now_ns, done, len(requests), produced / tokens, len(times.passes)))
 
     cluster = ServingCluster(
         pools,

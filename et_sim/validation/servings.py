@@ -14,7 +14,7 @@ from et_sim.serving.batcher import PREFILL_FIRST, Policy
 from et_sim.serving.clients import Client
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
-from et_sim.serving.replicas import SimulatedTimes
+from et_sim.serving.replicas import MachineTimes, SimulatedTimes
 from et_sim.serving.results import TPOT, TTFT, Serving
 from et_sim.serving.serve import Setup, serve
 from et_sim.validation.serving_rows import Load, ServedRow, ServingCase
@@ -80,11 +80,15 @@ def _on(case: ServingCase, machine: str | None) -> ServingCase:
 
 
 def _simulating(_: None) -> Callable[[ServingCase], Latencies | str]:
-    """Return the function of a worker process, which returns a reason for a refused serving."""
+    """Return the function of a worker process, which returns a reason for a refused serving.
+
+    Servings on a machine share the times of its kernels and exchanges.
+    """
+    machines: dict[str, MachineTimes] = {}
 
     def simulated(case: ServingCase) -> Latencies | str:
         try:
-            return latencies_of(case)
+            return latencies_of(case, machines.setdefault(case.machine, MachineTimes()))
         except EtSimError as error:
             return error.cause
 
@@ -92,18 +96,25 @@ def _simulating(_: None) -> Callable[[ServingCase], Latencies | str]:
 
 
 def served(
-    case: ServingCase, engine: Engine | None = None, times_of: Callable[..., SimulatedTimes] = SimulatedTimes
+    case: ServingCase,
+    engine: Engine | None = None,
+    times_of: Callable[..., SimulatedTimes] = SimulatedTimes,
+    shared: MachineTimes | None = None,
 ) -> Serving:
-    """Return a serving by an engine, that of the case without one, with passes that `times_of` times."""
+    """Return a serving by an engine, that of the case without one, with passes that `times_of` times.
+
+    `shared` has times that were found on the machine before.
+    """
     load = case.load
     setup = setup_of(case, read_engine(case.engine) if engine is None else engine)
     options = RunOptions(machine=case.machine)
-    return serve(f"closed:{load.prompt},{load.output}", model_of(case), setup, options, times_of=times_of)
+    requests = f"closed:{load.prompt},{load.output}"
+    return serve(requests, model_of(case), setup, options, times_of=times_of, shared=shared)
 
 
-def latencies_of(case: ServingCase) -> Latencies:
-    """Return the latencies of a serving."""
-    outcome = served(case)
+def latencies_of(case: ServingCase, shared: MachineTimes | None = None) -> Latencies:
+    """Return the latencies of a serving; `shared` has times that were found on its machine before."""
+    outcome = served(case, shared=shared)
     summary = outcome.summary()
     tpot, bands = summary["tpot_ns"], summary.get("bands") or {}
     ends = {name: (band[0] / NS_PER_MS, band[1] / NS_PER_MS) for name, band in bands.items()}

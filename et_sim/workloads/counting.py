@@ -250,8 +250,13 @@ def counted_programs(
     return counted
 
 
-def equal_parts(axes: Axes, trials: Sequence[Program]) -> dict[int, EqualParts]:
-    """Return the equal parts of the programs of ranks, by the lowest rank of each; equal in all trials."""
+def labels_of_parts(
+    axes: Axes, trials: Sequence[Program]
+) -> dict[int, dict[tuple[Any, ...], tuple[int, ...]]]:
+    """Return a label of each part of the programs of ranks, by the lowest rank of each.
+
+    Parts with a label are equal in all trials.
+    """
     works: dict[int, dict[tuple[Any, ...], list[tuple[Any, ...]]]] = {}
     for trial in trials:
         for counted in counted_programs(axes, trial):
@@ -260,15 +265,29 @@ def equal_parts(axes: Axes, trials: Sequence[Program]) -> dict[int, EqualParts]:
                 now = [frozenset(work.items()) for work in of_parts]
                 before[:] = [(*one, other) for one, other in zip(before, now, strict=True)]
     return {
-        rank: {parts: _groups(parts, of_parts) for parts, of_parts in of_rank.items()}
+        rank: {parts: _numbered(of_parts) for parts, of_parts in of_rank.items()}
         for rank, of_rank in works.items()
     }
 
 
-def _groups(parts: Sequence[Any], works: Sequence[Any]) -> Groups:
-    """Return the first part of each kind of work, and the number of such parts."""
-    first: dict[Any, Any] = {}
-    for part, work in zip(parts, works, strict=True):
-        first.setdefault(work, part)
-    counts = Counter(works)
-    return tuple((part, counts[work]) for work, part in first.items())
+def _numbered(works: Sequence[Any]) -> tuple[int, ...]:
+    """Return the number of each work among those that differ."""
+    numbers: dict[Any, int] = {}
+    return tuple(numbers.setdefault(work, len(numbers)) for work in works)
+
+
+def equal_parts(axes: Axes, trials: Sequence[Program]) -> dict[int, EqualParts]:
+    """Return the equal parts of the programs of ranks, by the lowest rank of each; equal in all trials."""
+    return {
+        rank: {parts: _groups(parts, labels) for parts, labels in of_rank.items()}
+        for rank, of_rank in labels_of_parts(axes, trials).items()
+    }
+
+
+def _groups(parts: Sequence[Any], labels: Sequence[int]) -> Groups:
+    """Return the first part with each label, and the number of such parts."""
+    first: dict[int, Any] = {}
+    for part, label in zip(parts, labels, strict=True):
+        first.setdefault(label, part)
+    counts = Counter(labels)
+    return tuple((part, counts[label]) for label, part in first.items())

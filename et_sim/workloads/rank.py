@@ -108,6 +108,12 @@ class Rank:
         """Return the rank's place along an axis; ranks at different places get different templates."""
         return int(self._query(("place", axis), lambda rank: self.axes.place(axis, rank)))
 
+    def kind(self, axis: str, kinds: Sequence[int]) -> int:
+        """Return the kind of the rank's place along an axis; ranks of one kind may share a template."""
+        of_places = np.array(kinds, np.int64)
+        key = "kind", axis, tuple(kinds)
+        return int(self._query(key, lambda rank: of_places[self.axes.place(axis, rank)]))
+
     def is_first(self, axis: str) -> bool:
         """Return whether the rank has the first place of an axis."""
         return bool(self._query(("first", axis), lambda rank: self.axes.place(axis, rank) == 0))
@@ -340,8 +346,10 @@ PROFILE = "corrected"  # the reference has no results for made workloads
 Program = Callable[[Rank], object]
 
 
-def make_workload(axes: Axes, program: Program, *, source: str = "<program>") -> Workload:
-    """Return the workload in which every rank runs the program."""
+def make_workload(
+    axes: Axes, program: Program, *, source: str = "<program>", rank_of: Callable[..., Rank] = Rank
+) -> Workload:
+    """Return the workload in which every rank runs the program; `rank_of` makes its ranks."""
     ranks = np.arange(axes.ranks, dtype=np.int32)
     of_rank = np.full(axes.ranks, -1, np.int32)
     rules: dict[str, GroupRule] = {}
@@ -349,7 +357,7 @@ def make_workload(axes: Axes, program: Program, *, source: str = "<program>") ->
     templates: list[Trace] = []
     at = 0
     while at < axes.ranks:
-        rank = Rank(axes, at, rules, source)
+        rank = rank_of(axes, at, rules, source)
         program(rank)
         alike = of_rank < 0
         for query, result in rank.queries.values():

@@ -14,6 +14,7 @@ from et_sim.cli import progress
 from et_sim.cli.progress import Progress
 from et_sim.engine import driver
 from et_sim.run.simulation import NoWatcher, announced
+from et_sim.serving.serve import Reached
 
 
 def wait_for(capsys: pytest.CaptureFixture[str], text: str) -> str:
@@ -52,6 +53,18 @@ def test_long_work_names_its_stage_and_estimates_the_rest(
         shown.report(1500, 10, 100, 0, 0)
         line = wait_for(capsys, "left")
     assert "simulating 10% · simulated 1.5 µs · 10 of 100 messages · 0 of 0 nodes, about 1 s left" in line
+
+
+def test_serving_is_estimated_by_output_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    shown = Progress()
+    shown.stage("serving")
+    for seconds, share in ((0.0, 0.0), (2.0, 0.25)):
+        now[0] = seconds
+        shown.serving(Reached(1500, 0, 8, share, 3))
+    line = shown._status(2.0).plain
+    assert "25% · simulated 1.5 µs · 0 of 8 requests · 3 distinct passes, about 6 s left" in line
 
 
 @pytest.mark.deep

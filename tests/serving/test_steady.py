@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict, replace
 
+from et_sim.serving import cluster
 from et_sim.serving.batcher import POLICIES, Batching, Policy
 from et_sim.serving.caching import BY_PREFIX, Caching
 from et_sim.serving.cluster import ServingCluster
@@ -104,3 +105,15 @@ def test_sequences_are_completed_once_for_all_passes_that_repeat(monkeypatch: py
     cluster = ServingCluster((CachePool(BOTH, Plan(), 1, 0, 10**6, 1),), Policy(), times)
     cluster.serve([Request(0, 0, 10, 100), Request(1, 0, 10, 60)])
     assert (times.passes, len(cluster.iterations), len(completed)) == (100, 100, 3)
+
+
+def test_progress_moves_before_the_first_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "REPORTED", 8)
+    seen: list[tuple[int, int, int]] = []
+    pools = (CachePool(BOTH, Plan(), 1, 0, 1000, 1),)
+    serving = ServingCluster(pools, Policy(), TimesOfSums(), report=lambda *reached: seen.append(reached))
+    serving.serve([Request(number, 0, 20, 100) for number in range(4)])
+    tokens = [produced for _, done, produced in seen if not done]
+    assert len(tokens) > 8
+    assert tokens == sorted(tokens)
+    assert tokens[0] < 100 < 300 < tokens[-1] < 400

@@ -130,8 +130,7 @@ def run_passes(work: RankWork, model: Model, batches: Sequence[GroupBatches]) ->
     for number, batch in enumerate(batches):
         work.during = f"{Direction.FORWARD} {number}"
         groups = (batch,) * work.plan.data if isinstance(batch, Batch) else batch
-        is_alike = len(set(groups)) == 1 or is_expert_rank(work)
-        at = 0 if is_alike else work.rank.place(DATA)
+        at = _place_of_batch(work, groups)
         may_halve = work.plan.overlap_experts and (len(groups) > 1 or work.plan.experts_apart)
         halves = halves_of_groups(groups) if may_halve else ()
         of_halves = [
@@ -139,6 +138,15 @@ def run_passes(work: RankWork, model: Model, batches: Sequence[GroupBatches]) ->
             for half in halves
         ]
         _Pass(work, model, groups[at], groups, place, number).run(of_halves)
+
+
+def _place_of_batch(work: RankWork, groups: Sequence[Batch]) -> int:
+    """Return the place of the first group whose batch equals that of the rank's group."""
+    if len(set(groups)) == 1 or is_expert_rank(work):
+        return 0
+    of_groups = [groups.index(group) for group in groups]
+    of_experts = [0] * (work.rank.axes[DATA].size - len(groups))
+    return work.rank.kind(DATA, of_groups + of_experts)
 
 
 def is_expert_rank(work: RankWork) -> bool:

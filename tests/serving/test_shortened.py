@@ -1,0 +1,102 @@
+"""Times of passes of groups with batches of their own: equal to the engine's, from few layers."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from test_chains import CountedTimes, random_batch, random_machine
+from training_jobs import with_experts
+
+from et_sim.run.options import RunOptions
+from et_sim.serving.replicas import BOTH, CachePool, SimulatedTimes
+from et_sim.serving.shortened import Cycle, cycles_of
+from et_sim.workloads import Batch, Model, Plan, Segment
+from et_sim.workloads.inference.batch import GroupBatches, sights
+from et_sim.workloads.inference.forward import make_replica
+
+
+def test_equal_layers_are_one_cycle() -> None:
+    assert cycles_of([0] * 9, 3) == (Cycle(0, 1, 9, 3),)
+    assert Cycle(0, 1, 9, 3).left_out == range(3, 9)
+    assert Cycle(0, 1, 9, 3).ends == (1, 2)
+
+
+def test_layers_that_differ_in_turn_are_taken_together() -> None:
+    (cycle,) = cycles_of([5, 0, 1, 0, 1, 0, 1, 0, 1, 0], 3)
+    assert cycle == Cycle(1, 2, 4, 3)
+    assert (cycle.left_out, cycle.ends) == (range(7, 9), (4, 6))
+
+
+def test_few_layers_have_no_cycle() -> None:
+    assert cycles_of([0, 0, 0], 3) == ()
+
+
+@given(st.lists(st.integers(0, 2), max_size=40), st.integers(2, 5))
+def test_a_part_that_is_left_out_equals_one_that_is_simulated(labels: list[int], kept: int) -> None:
+    left = [(cycle, part) for cycle in cycles_of(labels, kept) for part in cycle.left_out]
+    assert len({part for _, part in left}) == len(left)
+    for cycle, part in left:
+        assert labels[part] == labels[cycle.first + (part - cycle.first) % cycle.period]
+
+
+def groups(chance: random.Random, model: Model, count: int) -> GroupBatches:
+    """Return batches of groups, of which some are empty and some equal."""
+    some = [
+        Batch.of([], sights=sights(model)),
+        *(random_batch(chance, model) for _ in range(chance.randint(1, 3))),
+    ]
+    found = tuple(chance.choice(some) for _ in range(count))
+    return found if any(batch.tokens for batch in found) else (*found[1:], some[1])
+
+
+def check_passes(model: Model, plan: Plan, machine: dict[str, Any], count: int, seed: int) -> tuple[int, int]:
+    """Compare random passes with whole simulations; return those needed, and different passes."""
+    chance, ranks = random.Random(seed), 8
+    times, reference = (kind(model, RunOptions(**machine), ranks) for kind in (CountedTimes, SimulatedTimes))
+    pool = CachePool(BOTH, plan, 1, 8 - plan.ranks, 10**6, 1)
+    passes = [groups(chance, model, plan.data) for _ in range(count)]
+    for batches in passes:
+        workload = make_replica(model, plan, batches, first=pool.first_rank, ranks=ranks)
+        assert times.pass_ns(pool, batches) == reference._simulated(workload)
+    return times.simulations, len(set(passes))
+
+
+LONG = replace(with_experts(sequence=4096), layers=30)
+
+
+def test_a_pass_of_unequal_groups_takes_the_time_of_its_simulation() -> None:
+    plan = Plan(tensor=2, data=4, expert=8)
+    simulations, different = check_passes(LONG, plan, {"machine": "h100-dgx:8"}, 6, 1)
+    assert simulations < different
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(8))
+def test_a_pass_of_unequal_groups_on_a_random_machine_takes_the_time_of_its_simulation(seed: int) -> None:
+    chance = random.Random(seed)
+    plan = chance.choice(
+        [
+            Plan(tensor=1, data=8, expert=8),
+            Plan(tensor=2, data=4, expert=8),
+            Plan(tensor=2, data=2, expert=4),
+            Plan(tensor=4, data=2, expert=4),
+        ]
+    )
+    windows = chance.choice([(), (0, 64)])
+    machine = random_machine(chance)
+    if system := machine.get("system"):
+        system["reduce-scatter-implementation"] = system["all-gather-implementation"]
+    check_passes(replace(LONG, windows=windows), plan, machine, 6, seed)
+
+
+def test_equal_groups_are_one_program() -> None:
+    first, second = (Batch.of([Segment(1, context)], sights=sights(LONG)) for context in (10, 700))
+    plan = Plan(tensor=1, data=8, expert=8)
+    workload = make_replica(LONG, plan, (first,) * 5 + (second,) * 3, first=0, ranks=8)
+    assert len(workload.templates) == 2
+    assert workload.template_of_rank.tolist() == [0] * 5 + [1] * 3
