@@ -234,6 +234,14 @@ class Times(Protocol):
         """Return the time in which a group of a pool loads the cache of these tokens from remote memory."""
 
 
+def _runs_in_turn(pool: CachePool) -> bool:
+    """Return whether each operation of a rank waits for the last one.
+
+    Halves of a batch do not, and neither do ranks with experts alone.
+    """
+    return not (pool.plan.overlap_experts or pool.plan.experts_apart)
+
+
 class FirstPass(Struct, frozen=True):
     """The first pass of a run: its time, and the machine's notices."""
 
@@ -342,8 +350,8 @@ class SimulatedTimes(Struct):
         return chains[software]
 
     def _new_chains(self, task: Task, pool: CachePool, software: MadeFor | None) -> Chains | None:
-        if pool.plan.overlap_experts or pool.plan.experts_apart or not has_chains(task):
-            return None  # halves of a batch, or ranks with experts alone, do not wait for each other
+        if not _runs_in_turn(pool) or not has_chains(task):
+            return None
 
         def program(batch: Batch) -> tuple[Axes, Program]:
             return replica_program(self.model, pool.plan, batch, pool.first_rank, self.npus)
@@ -363,7 +371,7 @@ class SimulatedTimes(Struct):
         return known[software]
 
     def _new_shortened(self, task: Task, pool: CachePool, software: MadeFor | None) -> ShortenedPasses | None:
-        if pool.plan.pipeline > 1 or not has_chains(task):
+        if pool.plan.pipeline > 1 or not _runs_in_turn(pool) or not has_chains(task):
             return None
 
         def program(batch: GroupBatches) -> tuple[Axes, Program]:
