@@ -68,7 +68,8 @@ def _convert(task: RecordingTask) -> Iterator[str]:
         timelines.append(RankTimeline(rank, path, _epoch(path), events))
     for path in reports:
         notes += _notes(path)
-    notes += _notes_of_nccl(members, any(of for of in ranges.values()))
+    lacks_sizes = not any(ranges.values()) and any(_has_nccl(path) for path in reports)
+    notes += _notes_of_nccl(members, lacks_sizes=lacks_sizes)
     if len(processes) > 1 and not named:
         notes.append("ranks are numbered by file, then by process and device: no file states them")
     yield from convert_timelines(timelines, task, members.ranks)
@@ -124,9 +125,17 @@ def _ranges_of_nccl(path: Path) -> dict[int, NcclRanges]:
         return nccl_ranges(tables)
 
 
-def _notes_of_nccl(members: Members, has_sizes: bool) -> Iterator[str]:
+def _has_nccl(path: Path) -> bool:
+    """Check whether a report names kernels of NCCL."""
+    with _tables(path) as tables:
+        texts = tables.rows("StringIds", {"value": ("value",)})
+        named = {text for (value,) in texts if "nccl" in (text := str(value).lower())}
+    return any("kernel" in text for text in named)
+
+
+def _notes_of_nccl(members: Members, *, lacks_sizes: bool) -> Iterator[str]:
     """Yield what is not known about collectives."""
-    if not has_sizes:
+    if lacks_sizes:
         yield "collectives have no sizes: record with --trace=cuda,nvtx, and NCCL 2.18 or later"
     if members.guessed:
         few = plural(members.guessed, "communicator")

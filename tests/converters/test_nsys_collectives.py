@@ -134,6 +134,20 @@ def test_members_of_a_group_are_the_ranks_that_created_it(
     assert '"ranks": [3, 1]' in str(read_trace(tmp_path / "job.1.et").metadata_text)
 
 
+def test_sizes_are_missed_where_there_are_kernels_of_nccl(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Leave out the payloads, and then the collectives."""
+    missed = "collectives have no sizes: record with --trace=cuda,nvtx"
+    for name, work in (("with", one_of_each()), ("without", [Work(10_000, 15_000)])):
+        folder = reports(tmp_path / name, [work] * 2, 2)
+        for path in folder.iterdir():
+            with sqlite3.connect(path) as base:
+                base.execute("UPDATE NVTX_EVENTS SET binaryData = NULL")
+            base.close()
+        assert (missed in converted(folder, capsys)) == (name == "with")
+
+
 def test_a_communicator_with_ranks_without_a_report_has_no_sizes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
