@@ -77,6 +77,9 @@ def test_a_run_without_samples_says_how_to_get_them(files: list[str], capsys: An
     assert main([*files, "--out", "run"]) == 0
     assert main(["inspect", "run", "samples"]) == 0
     assert "--samples" in capsys.readouterr().out
+    assert main(["inspect", "run", "samples", "--svg", "none.svg"]) == 2
+    assert "--samples" in capsys.readouterr().err
+    assert not Path("none.svg").exists()
 
 
 @pytest.mark.parametrize(
