@@ -14,7 +14,7 @@ from recording_here import PROGRAMS, needs_torch
 needs_torch()
 
 WORKER = Path(__file__).parent / "flop_worker.py"
-PARTS = "ddp,offload,mask,empty,recurrent,packed,batch,ctc,graph,cycles,short"
+PARTS = "ddp,offload,mask,empty,recurrent,packed,batch,ctc,graph,cycles,short,layer"
 
 
 @pytest.mark.deep
