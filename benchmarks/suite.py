@@ -39,6 +39,11 @@ import et_sim
 
 HERE = Path(__file__).resolve().parent
 MOST_RANKS_OF_REFERENCE = 4096
+DOUBT = 1.5  # of times from another machine of the same kind
+ELSEWHERE = " \\*"
+FROM_ELSEWHERE = (
+    f"\\* Of another machine of the same kind, so that the ratio is uncertain by a factor of {DOUBT}."
+)
 BEGIN, END = "<!-- suite: begin -->", "<!-- suite: end -->"
 
 
@@ -245,8 +250,9 @@ def table(rows: list[Row]) -> str:
     for row in rows:
         result = row.result
         rate = f"{result['messages'] / result['wall_s'] / 1e6:,.1f} M" if result["messages"] else "-"
-        reference = f"{row.reference_s:g} s" if row.reference_s else "-"
-        ratio = f"{row.reference_s / result['wall_s']:,.1f}x" if row.reference_s else "-"
+        mark = "" if row.reference_user_s is not None else ELSEWHERE
+        reference = f"{row.reference_s:g} s{mark}" if row.reference_s else "-"
+        ratio = f"{row.reference_s / result['wall_s']:,.1f}x{mark}" if row.reference_s else "-"
         cells = (
             row.name,
             "folded" if row.fold else "`--no-fold`",
@@ -262,7 +268,8 @@ def table(rows: list[Row]) -> str:
             ratio,
         )
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    is_elsewhere = any(row.reference_s and row.reference_user_s is None for row in rows)
+    return "\n".join([*lines, *(["", FROM_ELSEWHERE] if is_elsewhere else [])])
 
 
 def machine() -> dict[str, Any]:

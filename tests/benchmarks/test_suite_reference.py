@@ -36,6 +36,13 @@ with open("runs.txt", "a") as runs:
 
 
 @pytest.fixture
+def growth(suite: ModuleType) -> ModuleType:
+    """Return the program, beside the suite."""
+    assert suite.ROWS
+    return importlib.import_module("growth")
+
+
+@pytest.fixture
 def suite(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """Yield the program; modules beside it share names with helpers of other tests."""
     names = [path.stem for path in BENCHMARKS.glob("*.py")]
@@ -131,6 +138,39 @@ def test_measured_times_stand_in_the_table_and_in_the_picture(suite: ModuleType,
     picture = ElementTree.parse(tmp_path / "docs" / "scaling.svg")
     texts = [element.text for element in picture.iter() if element.tag.endswith("text")]
     assert {"Some", "NPUs", "et-sim", "et-sim --no-fold", "reference"} <= set(texts)
+
+
+def test_times_of_the_reference_from_another_machine_are_marked(suite: ModuleType) -> None:
+    result = {"wall_s": 0.5, "user_s": 0.4, "peak_mib": 90, "messages": 48, "actors": 1, "ranks": 4}
+    row = suite.Row("small", (4,), "all_reduce", reference_s=2.0, result=result)
+    beside = replace(row, reference_user_s=1.9)
+    assert suite.table([beside]).splitlines()[-1].endswith("| 2 s | 1.9 s | 4.0x |")
+    lines = suite.table([beside, row]).splitlines()
+    assert lines[-3].endswith("| 2 s \\* | - | 4.0x \\* |")
+    assert lines[-1].startswith("\\* Of another machine")
+    assert f"factor of {suite.DOUBT}" in lines[-1]
+
+
+def test_a_slope_is_the_exponent_between_the_last_two_sizes(growth: ModuleType) -> None:
+    points = [(64.0, 0.2), (1024.0, 0.2), (4096.0, 0.4), (16_384.0, 1.6)]
+    assert growth.slope(points) == pytest.approx(1.0)
+    assert growth.slope(points[:3]) == pytest.approx(0.5)
+    found = {"one": points, "two": points[:3]}
+    header, _, one, two = growth.table(found).splitlines()
+    assert header == "| input | 64 | 1,024 | 4,096 | 16,384 | slope |"
+    assert one == "| one | 0.20 s | 0.20 s | 0.40 s | 1.60 s | 1.00 |"
+    assert two == "| two | 0.20 s | 0.20 s | 0.40 s | - | 0.50 |"
+    drawn = ElementTree.fromstring(growth.picture(found))
+    texts = {element.text for element in drawn.iter() if element.tag.endswith("text")}
+    assert {"one: 1.00", "two: 0.50", "ranks"} <= texts
+
+
+def test_all_workloads_of_the_suite_grow(suite: ModuleType, growth: ModuleType) -> None:
+    grown = {kind.workload for kind in growth.KINDS}
+    assert grown == {row.workload for row in suite.ROWS} - {"distinct"}  # its traces have 5,000 nodes each
+    sizes = {ranks for kind in growth.KINDS for shape in kind.shapes for ranks in [suite.prod(shape)]}
+    assert {64, 65_536} <= sizes
+    assert all(len(kind.rows()) >= 3 for kind in growth.KINDS)
 
 
 def test_growth_is_drawn_for_ranks_messages_nodes_and_packets(suite: ModuleType) -> None:

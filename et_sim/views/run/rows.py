@@ -271,8 +271,10 @@ def exact_total_by(of_row: Any, count: int, values: Any) -> list[Fraction | floa
     Figures become whole numbers times powers of two; the two halves of their sums fit 64 bits. Only sums that
     are not finite are not fractions.
     """
-    is_finite = np.isfinite(values)
     totals: list[Fraction | float] = [Fraction(0)] * count
+    counted = np.flatnonzero(values)
+    of_row, values = of_row[counted], values[counted]
+    is_finite = np.isfinite(values)
     share, exponent = np.frexp(np.where(is_finite, values, 0.0))
     whole = (share * (1 << MANTISSA)).astype(np.int64)
     equal = groups_of(exponent)
