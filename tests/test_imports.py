@@ -65,7 +65,16 @@ ALLOWED: dict[str, set[str]] = {
         "tables.summary",
         "timeline",
     },
-    "samples": {"trace", "machine", "collectives.program", "plan", "fold.limits", "engine", "run", "timeline"},
+    "samples": {
+        "trace",
+        "machine",
+        "collectives.program",
+        "plan",
+        "fold.limits",
+        "engine",
+        "run",
+        "timeline",
+    },
     "serving": {
         "api",
         "machine",
