@@ -59,7 +59,7 @@ class Options(ReplicaOptions):
         "CSV file with the columns arrival_s, prompt_tokens, output_tokens (and session, think_s), or a"
         " trace of Mooncake, Azure or BurstGPT; or poisson:RATE,COUNT,PROMPT,OUTPUT; constant: likewise;"
         " gamma:RATE,CV,COUNT,PROMPT,OUTPUT; sessions:RATE,COUNT,TURNS,PROMPT,OUTPUT,THINK_S; or"
-        " closed:PROMPT,OUTPUT[,COUNT] with --concurrency",
+        " closed:PROMPT,OUTPUT[,COUNT] with --concurrency; or rollout:PROMPT,OUTPUT,COUNT,BATCHES",
         "REQUESTS",
     ]
     concurrency: Annotated[
@@ -74,6 +74,9 @@ class Options(ReplicaOptions):
     ] = None
     spread: Annotated[
         bool, "the first requests of a closed loop end at different times, so that equal ones are not in step"
+    ] = False
+    send_weights: Annotated[
+        bool, "before each further batch of a rollout, new weights are sent to all replicas"
     ] = False
     seed: Annotated[int | None, "seed of the arrivals and lengths that are drawn (default: 0)"] = None
     rate: Annotated[

@@ -69,6 +69,7 @@ class ServingRecipe(Struct, frozen=True):
     lengths: float = number("The least share of the given lengths.", 1.0)
     warm_up: int | None = count("First requests that are not counted.", None)
     spread: bool = flag("The first requests of a closed loop end at different times.", False)
+    send_weights: bool = flag("New weights are sent before each further batch of a rollout.", False)
     seed: int | None = count("The seed of arrivals and lengths.", None)
     rate: float | None = number("Requests per second, to which arrivals are stretched.", None)
     find_rate: bool = flag("Serve at the largest rate at which enough requests are good.", False)

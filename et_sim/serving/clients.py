@@ -22,6 +22,8 @@ from et_sim.serving.requests import (
     MOST_REQUESTS,
     MOST_TOKENS,
     NONE,
+    ROLLOUT,
+    ROLLOUT_FORM,
     RULES,
     SESSIONS,
     Request,
@@ -61,6 +63,7 @@ class Traffic(Struct, frozen=True):
     concurrency: int = 0  # 0: requests arrive at times of their own
     warm_up: int = 0  # of the requests, from the first one on, which are not counted
     ends_first: int = 0  # likewise, which end before the others are sent
+    batch: int = 0  # requests of a rollout that are sent together, when those before have ended
 
 
 def read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
@@ -74,13 +77,16 @@ def read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
     if client.is_spread and not (isinstance(given, str) and given.startswith(CLOSED)):
         raise UsageError("--spread is only for closed loops", remedy=f"leave it out, or give {CLOSED_FORM}")
     checked_seed(client.seed)
-    if client.rate and (client.concurrency or (isinstance(given, str) and given.startswith(CLOSED))):
+    waits = isinstance(given, str) and given.startswith((CLOSED, ROLLOUT))
+    if client.rate and (client.concurrency or waits):
         cause = (
             "--rate is for requests that arrive at times of their own, and a closed loop waits for answers"
         )
         raise UsageError(cause, remedy="leave out --rate, or --concurrency")
     if isinstance(given, str) and given.startswith(CLOSED):
         return _closed(given, client)
+    if isinstance(given, str) and given.startswith(ROLLOUT):
+        return _rollout(given, client)
     requests = read_requests(given, client.seed) if isinstance(given, str) else tuple(given)
     if not requests:
         raise UsageError("there are no requests", remedy="give one at least")
@@ -137,6 +143,26 @@ def _closed(given: str, client: Client) -> Traffic:
             remedy=f"give {client.concurrency} or more, or leave it out",
         )
     return Traffic(_varied(_spread(requests, client.concurrency), client), client.concurrency, warm_up)
+
+
+def _rollout(given: str, client: Client) -> Traffic:
+    """Return the requests of the rule rollout:PROMPT,OUTPUT,COUNT,BATCHES, COUNT of them in each batch."""
+    for option, is_given in (("--concurrency", client.concurrency), ("--warm-up", client.warm_up)):
+        if is_given:
+            raise UsageError(
+                f"{option} is given, and batches of a rollout are sent and counted as a whole",
+                remedy="leave it out",
+            )
+    try:
+        prompt, output, count, batches = (int(word) for word in given.removeprefix(ROLLOUT).split(","))
+    except ValueError:
+        raise UsageError(f"{given!r} is not {ROLLOUT_FORM}", remedy="as in rollout:512,2048,64,4") from None
+    tokens = (("PROMPT", prompt, MOST_TOKENS), ("OUTPUT", output, MOST_TOKENS))
+    counts_of_rule(given, (*tokens, ("COUNT", count, MOST_REQUESTS), ("BATCHES", batches, MOST_REQUESTS)))
+    if count * batches > MOST_REQUESTS:
+        raise UsageError("too many requests", place=given, remedy=f"give at most {MOST_REQUESTS:,} in all")
+    requests = tuple(Request(number, 0, prompt, output) for number in range(count * batches))
+    return Traffic(_varied(requests, client), batch=count)
 
 
 def _spread(requests: tuple[Request, ...], concurrency: int) -> tuple[Request, ...]:

@@ -96,6 +96,7 @@ class ServingCluster(Struct):
     drafting: Drafting | None = None
     encoding: Encoding | None = None
     by_layers: bool = False  # caches are sent while their prompts are computed
+    weights_ns: Callable[[], int] = lambda: 0  # until replicas have new weights
     replicas: list[Replica] = field(default_factory=list)
     iterations: list[ReplicaPass] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)  # in the order of the requests' numbers
@@ -119,21 +120,28 @@ class ServingCluster(Struct):
                 batcher = Batcher(self.policy, pool.blocks, pool.units, *caches, speculation)
                 self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
 
-    def serve(self, requests: Sequence[Request], concurrency: int = 0, ends_first: int = 0) -> None:
+    def serve(
+        self, requests: Sequence[Request], concurrency: int = 0, ends_first: int = 0, batch: int = 0
+    ) -> None:
         """Serve all requests, in the order of arrival, until each has its tokens.
 
         In a closed loop, so many are under way at a time: the next one arrives when another one has ended.
-        So many of the first ones end before the others are sent.
+        So many of the first ones end before the others are sent. Batches of a rollout are sent when the one
+        before has ended, and replicas have new weights.
         """
         speculation = None if self.drafting is None else self.drafting.speculation
         check_requests(requests, self.pools, self.policy, speculation)
         self._turns = {request.after: request for request in requests if request.after != NONE}
         now = 0
-        parts = (requests[:ends_first], requests[ends_first:]) if concurrency else (requests,)
-        for part in filter(None, parts):
+        parts = [requests[:ends_first], requests[ends_first:]] if concurrency else [requests]
+        if batch:
+            parts = [requests[at : at + batch] for at in range(0, len(requests), batch)]
+        for number, part in enumerate(filter(None, parts)):
+            if batch and number:
+                now += self.weights_ns()
             self._coming = (request for request in part if request.after == NONE)
             for request in islice(self._coming, concurrency or None):
-                self._send_request(replace(request, arrival_ns=now) if concurrency else request)
+                self._send_request(replace(request, arrival_ns=now) if concurrency or now else request)
             now = self._go_on(now)
         self.served.sort(key=lambda sequence: sequence.request.number)
 

@@ -51,6 +51,7 @@ class ServingChoices(Struct, frozen=True, kw_only=True):
     seed: int | None = None
     rate: float | None = None
     spread: bool = False
+    send_weights: bool = False
     speculate: str | None = None
     acceptance: float | None = None
     ttft: float | None = None
@@ -77,6 +78,7 @@ def setup_of(choices: ServingChoices, plan: Plan, model: Model) -> Setup:
         caching=Caching.of(choices.prefix_cache, choices.router, choices.offload),
         transfer=choices.transfer or WHOLE,
         speculation=speculation,
+        sends_weights=choices.send_weights,
         objectives=Objectives(int(choices.ttft or 0), int(choices.tpot or 0)),
     )
 

@@ -41,7 +41,13 @@ from et_sim.workloads.inference.memory import (
     weight_bytes_of_experts,
     weight_bytes_of_stage,
 )
-from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache, make_load, make_transfers
+from et_sim.workloads.inference.transfers import (
+    ReplicaPlace,
+    SentCache,
+    make_load,
+    make_transfers,
+    make_weights,
+)
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.rank import Program
 from et_sim.workloads.training.plan import Plan
@@ -415,6 +421,10 @@ class SimulatedTimes(Struct):
         if key not in known:
             known[key] = self._simulated(make_load(self.model, place, tokens=tokens, ranks=self.npus))
         return known[key]
+
+    def weights_ns(self, source: ReplicaPlace, targets: Sequence[ReplicaPlace]) -> int:
+        """Return the time in which replicas receive new weights, simulated."""
+        return self._simulated(make_weights(self.model, source, targets, self.npus))
 
     def _simulated(self, workload: Workload) -> int:
         """Return the time until all ranks are done."""

@@ -27,6 +27,7 @@ from et_sim.serving.cluster import ReplicaPass
 from et_sim.serving.engines.description import EngineErrors
 from et_sim.serving.prefixes import ENDLESS
 from et_sim.serving.replicas import CachePool
+from et_sim.serving.rollouts import Rollout
 from et_sim.serving.sequences import ServedSequence as Served
 from et_sim.tables.registry import MANIFEST, SERVING_TABLES, SUMMARY
 from et_sim.tables.serving_summary import ServingSummary
@@ -154,6 +155,7 @@ class Serving(Struct, frozen=True, eq=False):
     rates: Costs | None = None  # of an NPU
     caching: Caching = field(default_factory=Caching)
     errors: EngineErrors | None = None  # of rows that the engine's figures are not fitted to
+    rollout: Rollout | None = None
 
     def requests(self) -> dict[str, Any]:
         """Return columns of the table of requests."""
@@ -198,7 +200,7 @@ class Serving(Struct, frozen=True, eq=False):
         span = max(last - first, 1)
         tokens = int(of["output_tokens"].sum())
         rows = self.passes()
-        is_open = not self.facts["concurrency"] and not self.facts["sessions"]
+        is_open = not self.facts["concurrency"] and not self.facts["sessions"] and self.rollout is None
         load = (
             load_of(of["arrival_ns"], of["finish_ns"], of["output_tokens"])
             if is_open
@@ -224,6 +226,7 @@ class Serving(Struct, frozen=True, eq=False):
             "preemptions": int(of["preemptions"].sum()),
             "transfer_ns": _spread(of["transfer_ns"]),
             "prefixes": self._prefixes(of),
+            **({} if self.rollout is None else {"rollout": self.rollout.summary(of, rows, self._replicas)}),
             "peak_cache_bytes": int(rows["cache_bytes"].max()),
             "pools": [self._pool(pool) for pool in self.pools],
             "policy": asdict(self.policy),

@@ -36,6 +36,7 @@ from et_sim.serving.replicas import (
 )
 from et_sim.serving.requests import NONE, RULES, Request
 from et_sim.serving.results import Objectives, Serving
+from et_sim.serving.rollouts import rollout_of, sending_weights
 from et_sim.serving.speculation import TEXT, Speculation
 from et_sim.serving.transfers import LAYERS, TRANSFERS, WHOLE
 from et_sim.tables.summary import Scope
@@ -80,6 +81,7 @@ class Setup(Struct, frozen=True):
     objectives: Objectives = field(default_factory=Objectives)
     speculation: Speculation | None = None
     images: Images | None = None  # of every request
+    sends_weights: bool = False  # to all replicas, before each further batch of a rollout
 
     def __post_init__(self) -> None:
         if self.memory_share is not None and not 0 < self.memory_share <= 1:
@@ -192,7 +194,9 @@ def serve(
         encoding,
         setup.transfer == LAYERS,
     )
-    cluster.serve(requests, traffic.concurrency, traffic.ends_first)
+    if setup.sends_weights:
+        cluster.weights_ns = sending_weights(times, pools, npus)
+    cluster.serve(requests, traffic.concurrency, traffic.ends_first, traffic.batch)
     facts = {
         "model": model.name,
         "machine": options.machine,
@@ -225,6 +229,7 @@ def serve(
         machine.system.costs,
         setup.caching,
         setup.engine.errors,
+        rollout_of(traffic, cluster.weights_ns),
     )
 
 

@@ -17,7 +17,7 @@ from et_sim.basics.engine_names import ENGINES
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ns
 from et_sim.machine.presets import Preset, preset
-from et_sim.serving.requests import CLOSED
+from et_sim.serving.requests import CLOSED, ROLLOUT
 from et_sim.sweeps.plan_space import AT_ONCE, divisors, tensor_ranks
 from et_sim.workloads.inference.batch import check
 from et_sim.workloads.models.model import Model
@@ -113,7 +113,7 @@ class ServingSearch(Struct, frozen=True):
         }
 
     def _conditions(self) -> list[str]:
-        is_open = not self.concurrency and not self.requests.startswith(CLOSED)
+        is_open = not self.concurrency and not self.requests.startswith((CLOSED, ROLLOUT))
         keeps = ["keeps_up >= 1"] if is_open else []
         has_limits = self.ttft is not None or self.tpot is not None
         return [*keeps, *([f"good_share >= {self.good_share or GOOD_SHARE}"] if has_limits else [])]

@@ -45,6 +45,10 @@ Prefixes = TypedDict("Prefixes", {
     "kept_tokens": int | None, "remote_tokens": int | None, "loaded_tokens": int, "router": str,
     "hit_tokens": int, "hit_share": float, "requests_with_hits": int,
 })
+RolloutTimes = TypedDict("RolloutTimes", {
+    "batches": int, "batch_requests": int, "batch_ns": int, "tail_share": float, "idle_share": float,
+    "weights_ns": int, "weights_share": float,
+})
 ServingSummary = TypedDict("ServingSummary", {
     "requests": int, "duration_ns": int, "prompt_tokens": NotRequired[int],
     "output_tokens": NotRequired[int], "requests_per_s": float, "output_tokens_per_s": float,
@@ -58,5 +62,6 @@ ServingSummary = TypedDict("ServingSummary", {
     "bands": NotRequired[dict[str, list[int]] | None], "largest_rate": NotRequired[LargestRate],
     "speculation": NotRequired[Drafts], "transfer": NotRequired[str], "sessions": NotRequired[int],
     "prefixes": NotRequired[Prefixes | None], "image_tokens": NotRequired[int],
+    "rollout": NotRequired[RolloutTimes],
 })
 # fmt: on

@@ -206,6 +206,25 @@ def _prefixes(summary: ServingSummary) -> list[tuple[str, str]]:
     return found
 
 
+def _rollout(summary: ServingSummary) -> list[tuple[str, str]]:
+    """Return the time of a batch of a rollout, and its parts."""
+    if not (of := summary.get("rollout")):
+        return []
+    each = f"{plural(of['batches'], 'batch', 'batches')} of {plural(of['batch_requests'], 'request')}"
+    weights = (
+        f"; new weights take {format_ns(of['weights_ns'])}, {of['weights_share']:.1%} of all"
+        if of["weights_ns"]
+        else ""
+    )
+    return [
+        (
+            "rollout",
+            f"{each}, {format_ns(of['batch_ns'])} each, {of['tail_share']:.0%} of it after 90 % of the"
+            f" requests; replicas are idle {of['idle_share']:.0%} of it{weights}",
+        )
+    ]
+
+
 def _costs(costs: ServingCosts | None) -> list[tuple[str, str]]:
     if costs is None:
         return []
@@ -281,6 +300,7 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
         ),
         ("cache", f"{format_bytes(summary['peak_cache_bytes'])} of an NPU at most"),
         *_prefixes(summary),
+        *_rollout(summary),
         ("simulated", f"{distinct}{also}, {summary['network_model']} network, {rounding}"),
         *_costs(summary["costs"]),
     ]

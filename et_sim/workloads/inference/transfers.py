@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.workload import Workload
-from et_sim.workloads.inference.memory import SequenceCache, cached_bits_of_rank
+from et_sim.workloads.inference.memory import SequenceCache, cached_bits_of_rank, weight_bytes_of_stage
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.rank import PROFILE
 from et_sim.workloads.recurrence import STATE_BYTES
@@ -125,6 +125,21 @@ def make_load(model: Model, place: ReplicaPlace, *, tokens: int, ranks: int) -> 
         for tensor in range(place.plan.tensor if size else 0):
             builder = builders[place.rank(stage, tensor)] = TraceBuilder(source="<cache>")
             builder.load(size, name="cache load")
+    return _workload(builders, ranks)
+
+
+def make_weights(model: Model, source: ReplicaPlace, targets: Sequence[ReplicaPlace], ranks: int) -> Workload:
+    """Return messages with the weights of each rank of a replica to its likes in others, all at once."""
+    plan, builders = source.plan, dict[int, TraceBuilder]()
+    for place in range(plan.ranks):
+        size = weight_bytes_of_stage(model, plan, place // (plan.tensor * plan.data))
+        for tag, target in enumerate(targets):
+            sender, receiver = (
+                builders.setdefault(of.first + place, TraceBuilder(source="<weights>"))
+                for of in (source, target)
+            )
+            sender.send(target.first + place, size, tag, name="weights send", after=[])
+            receiver.receive(source.first + place, size, tag, name="weights receive")
     return _workload(builders, ranks)
 
 
