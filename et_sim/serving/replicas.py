@@ -215,9 +215,12 @@ def check_pools(pools: tuple[CachePool, ...], npus: int) -> None:
         )
     for pool in pools:
         if npus % pool.ranks:
+            choice = "--tp, --dp and --pp whose product divides"
+            if pool.plan.experts_apart:
+                choice = "--tp, --dp and --ep so that --tp times --dp, plus --ep, divides"
             raise UsageError(
                 f"{plural(pool.ranks, 'rank')} of a replica do not divide the {npus} NPUs of the machine",
-                remedy=f"choose --tp, --dp and --pp whose product divides {npus}, or another number of NPUs",
+                remedy=f"choose {choice} {npus}, or another number of NPUs",
             )
 
 
