@@ -68,7 +68,12 @@ def part_of(rows: Sequence[ServedRow], columns: Sequence[Mapping[str, str]], par
         wanted = set(values.split(","))
         return {row.number for row, of in zip(rows, columns, strict=True) if of[column] in wanted}
     first, slash, every = part.partition("/")
-    if not (slash and first == "1" and every.isdecimal() and 2 <= int(every) <= len(rows)):
+    is_step = slash and first == "1" and every.isdecimal() and int(every) > 1
+    if is_step and int(every) > len(rows):
+        raise UsageError(
+            f"--part is {part!r}, and the file has {plural(len(rows), 'row')}", remedy="give more rows"
+        )
+    if not is_step:
         raise UsageError(
             f"--part is {part!r}",
             remedy="give 1/2 for every second row, or COLUMN=VALUE for rows with a value, as in"

@@ -390,6 +390,7 @@ def read_plan(options: Command, **usual: Any) -> Plan:
 def read_model(options: Command, plan: Plan, *, trains: bool = False) -> Model:
     """Return the language model that the options describe; remarks on its file go to stderr."""
     from et_sim.workloads.models import configuration
+    from et_sim.workloads.models.keys import OTHER_PARTS, VISION
 
     numbers, known = given(options, (*CHANGES, *SHAPE)), vars(options)["model"]
     if known is None:
@@ -405,8 +406,10 @@ def read_model(options: Command, plan: Plan, *, trains: bool = False) -> Model:
         raise UsageError(
             f"--layers is given, and layers of {known} {differ}", remedy="change both in its file"
         )
+    simulated = OTHER_PARTS[VISION] if vars(options).get("image_tokens") else None
     for remark in model.remarks:
-        print(f"et-sim: warning: {remark}", file=sys.stderr)
+        if simulated is None or not remark.endswith(simulated):
+            print(f"et-sim: warning: {remark}", file=sys.stderr)
     on_sequence = configuration.remark_on_sequence(model)
     if on_sequence and trains and "sequence" not in numbers:
         print(f"et-sim: warning: {on_sequence}", file=sys.stderr)

@@ -98,6 +98,11 @@ def _of_logs(options: Options) -> list[Row]:
     stated = {name: value for name, value in given.items() if value is not None}
     if options.file is not None and is_mlperf(options.file):
         return read_mlperf(options.file, StepOptions(**stated))
+    if options.file is not None and options.file.is_dir():
+        raise UsageError(
+            f"no file *.txt in {options.file}, or in a folder below it, is a log of MLPerf Training",
+            remedy="name the folder that holds the logs, or a file of measurements",
+        )
     if stated:
         remedy = "leave it out, or name logs of MLPerf: other files state it"
         raise UsageError(f"--{next(iter(stated))} describes logs of MLPerf Training", remedy=remedy)

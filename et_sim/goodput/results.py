@@ -99,6 +99,7 @@ class Goodput(Struct, frozen=True, eq=False):
             "write_seconds": outcome.resolved.write_seconds,
             "interval_seconds": setting.cycle.steps * setting.cycle.copies * setting.step,
             "interval_is_given": outcome.resolved.interval_is_given,
+            "given_interval_seconds": outcome.resolved.checkpoints.interval,
             "first_order_seconds": best_interval(rate, stall) if rate and stall else None,
             "first_order_loss": least_loss(rate, stall) if rate and stall else None,
             "intervals": [list(entry) for entry in outcome.intervals],

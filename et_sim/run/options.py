@@ -133,8 +133,12 @@ DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(RunOpt
 
 
 def check_samples(options: RunOptions) -> None:
-    """Refuse numbers of samples and seeds that have no meaning."""
+    """Refuse numbers of samples, seeds and orders of events that have no meaning."""
     samples, seed = options.samples, options.seed
+    if options.ties_alike and not options.fold:
+        raise UsageError(
+            "--ties-alike has no effect with --no-fold, which folds no ranks", remedy="leave one of them out"
+        )
     if samples is not None and options.ties_alike:
         raise UsageError(
             "--ties-alike has no effect on samples: their ranks are simulated by themselves after a tie",

@@ -32,7 +32,7 @@ from et_sim.tables.summary import Scope
 from et_sim.trace import Workload
 from et_sim.trace.workload import MadeFor
 from et_sim.workloads.axes import Axes
-from et_sim.workloads.counting import labels_of_parts
+from et_sim.workloads.counting import NoChainError, labels_of_parts
 from et_sim.workloads.inference.batch import Batch, GroupBatches, check, sights
 from et_sim.workloads.inference.forward import make_replica, replica_program, run_by
 from et_sim.workloads.inference.memory import (
@@ -221,9 +221,12 @@ def check_pools(pools: tuple[CachePool, ...], npus: int) -> None:
         )
     for pool in pools:
         if npus % pool.ranks:
+            choice = "--tp, --dp and --pp whose product divides"
+            if pool.plan.experts_apart:
+                choice = "--tp, --dp and --ep so that --tp times --dp, plus --ep, divides"
             raise UsageError(
                 f"{plural(pool.ranks, 'rank')} of a replica do not divide the {npus} NPUs of the machine",
-                remedy=f"choose --tp, --dp and --pp whose product divides {npus}, or another number of NPUs",
+                remedy=f"choose {choice} {npus}, or another number of NPUs",
             )
 
 
@@ -365,7 +368,10 @@ class SimulatedTimes(Struct):
         known = sights(self.model)
         axes, _ = program(trials(known)[0])
         exchanges = ExchangeTimes(axes, partial(self._outcome, task), self.shared.of_exchanges(software))
-        return Chains(program, trials(known), self.shared.of_kernels(task, software), exchanges)
+        try:
+            return Chains(program, trials(known), self.shared.of_kernels(task, software), exchanges)
+        except NoChainError:  # parts of an exchange run side by side
+            return None
 
     def _shortened_of(self, pool: CachePool, software: MadeFor | None) -> ShortenedPasses | None:
         """Return the shortened passes of a pool's groups; None as for chains, and with several stages."""
@@ -388,7 +394,10 @@ class SimulatedTimes(Struct):
             return self._outcome(task, workload, may_fold=self.npus > MOST_UNFOLDED)
 
         made = [program(batch) for batch in trials(sights(self.model))]
-        labels = labels_of_parts(made[0][0], [trial for _, trial in made])[pool.first_rank]
+        try:
+            labels = labels_of_parts(made[0][0], [trial for _, trial in made])[pool.first_rank]
+        except NoChainError:
+            return None
         ranks = range(pool.first_rank, pool.first_rank + pool.ranks)
         return ShortenedPasses(program, labels, ranks, simulate)
 

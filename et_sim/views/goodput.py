@@ -119,6 +119,9 @@ def _checkpoint_facts(checkpoints: Mapping[str, Any]) -> list[tuple[str, str]]:
     first = checkpoints["first_order_seconds"]
     formula = f"; to first order the best is {duration(first)}" if first else ""
     kind = "given" if checkpoints["interval_is_given"] else "the best of those below"
+    given, write = checkpoints.get("given_interval_seconds"), checkpoints["write_seconds"]
+    if given is not None and given < write <= checkpoints["interval_seconds"] * 1.01:
+        kind = f"{duration(given)} is given, but one is written after the other"
     tried = ", ".join(
         f"{duration(seconds)} {percent(value)}" for seconds, value, _ in checkpoints["intervals"]
     )

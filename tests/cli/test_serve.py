@@ -245,3 +245,19 @@ def test_a_faulty_line_of_a_trace_is_refused(capsys: pytest.CaptureFixture[str])
     Path("t.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2024,1,1\n1 May,1,1\n", "utf-8")
     assert main(["serve", "t.csv", *USUAL]) == 2
     assert "t.csv, line 2: TIMESTAMP is '2024' (give a date and a time" in capsys.readouterr().err
+
+
+def test_a_vision_tower_is_warned_of_unless_it_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
+    text = {"model_type": "gemma3_text", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    text |= {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 16, "vocab_size": 512}
+    text |= {"sliding_window": 64, "sliding_window_pattern": 6, "max_position_embeddings": 4096}
+    vision = {"hidden_size": 64, "image_size": 32, "intermediate_size": 128, "num_attention_heads": 4}
+    vision |= {"num_hidden_layers": 2, "patch_size": 4}
+    model = {"model_type": "gemma3", "mm_tokens_per_image": 16, "text_config": text, "vision_config": vision}
+    Path("images.json").write_text(json.dumps(model), encoding="utf-8")
+    warned = []
+    for images in ([], ["--image-tokens", "16"]):
+        serving = ["serve", "r.csv", "--model", "images.json", "--machine", "h100-dgx:1", "--out", "s"]
+        assert main([*serving, *images]) == 0
+        warned.append("vision_config" in capsys.readouterr().err)
+    assert warned == [True, False]

@@ -450,3 +450,9 @@ def test_a_row_that_cannot_be_predicted_has_a_reason_and_others_go_on(
 def test_an_unknown_machine_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", write(tmp_path, COLLECTIVES), "--machine", name]) == 2
     assert "is not known" in capsys.readouterr().err
+
+
+def test_a_folder_without_logs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("no log")
+    assert main(["validate", str(tmp_path)]) == 2
+    assert "is a log of MLPerf Training (name the folder that holds the logs" in capsys.readouterr().err

@@ -82,6 +82,12 @@ def test_samples_refuse_it() -> None:
         et_sim.simulate(case.workload, **case.machine, ties_alike=True, samples=4)
 
 
+def test_a_run_that_folds_no_ranks_refuses_it() -> None:
+    case = random_case(TIED[0])
+    with pytest.raises(EtSimError, match="--ties-alike has no effect with --no-fold"):
+        et_sim.simulate(case.workload, **case.machine, ties_alike=True, fold=False)
+
+
 def test_the_command_takes_it_and_repeats_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -334,6 +334,15 @@ def test_a_collective_of_all_ranks_stays_among_the_ranks_of_the_step() -> None:
     assert ends_of_step_and_writes(beside)[0] == pytest.approx(alone.makespan_ns, abs=2)
 
 
+@pytest.mark.parametrize(
+    ("interval", "words"), [("1min", "every 10 min (1 min is given, but"), ("20min", "every 20 min (given)")]
+)
+def test_the_summary_states_if_checkpoints_come_later_than_given(interval: str, words: str) -> None:
+    checkpoints = {"how": "asynchronous", "bytes": "600GB", "storage": "1GB/s", "interval": interval}
+    summary = months_of({**JOB, "checkpoints": checkpoints}, days=1, runs=2).summary()
+    assert words in " ".join(summary_lines(summary, 300))
+
+
 def test_an_asynchronous_checkpoint_lengthens_steps_by_the_traffic_of_its_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -100,3 +100,16 @@ def test_equal_groups_are_one_program() -> None:
     workload = make_replica(LONG, plan, (first,) * 5 + (second,) * 3, first=0, ranks=8)
     assert len(workload.templates) == 2
     assert workload.template_of_rank.tolist() == [0] * 5 + [1] * 3
+
+
+@pytest.mark.parametrize("is_equal", [True, False])
+def test_passes_whose_exchanges_have_parts_side_by_side_are_simulated(is_equal: bool) -> None:
+    plan = Plan(tensor=1, data=8, expert=8, expert_exchange="deepep", node_ranks=4)
+    options = RunOptions(machine="h100-dgx:8")
+    times, reference = (kind(LONG, options, 8) for kind in (CountedTimes, SimulatedTimes))
+    pool = CachePool(BOTH, plan, 1, 0, 10**6, 1)
+    for context in (10, 700, 900):
+        first, second = (Batch.of([Segment(1, at)], sights=sights(LONG)) for at in (context, 5))
+        batches = (first,) * 8 if is_equal else (first,) * 5 + (second,) * 3
+        workload = make_replica(LONG, plan, batches, first=0, ranks=8)
+        assert times.pass_ns(pool, batches) == reference._simulated(workload)

@@ -127,6 +127,7 @@ def test_served_passes_have_the_times_of_simulated_ones(monkeypatch: pytest.Monk
         (decoder(), {}, "has no experts"),
         (with_experts(), {"pipeline": 2}, "experts_apart does not support pipeline 2"),
         (with_experts(), {"expert_exchange": "deepep"}, "does not support expert_exchange deepep"),
+        (with_experts(), {"expert_nodes": 2}, "does not support expert_nodes 2"),
         (with_experts(), {"order": "dp-tp"}, "does not support order dp-tp"),
         (with_experts(), {"tensor": 4}, "expert, a multiple of tensor: 2 is not one of 4"),
         (with_experts(), {"expert": 3}, "experts: 8 is not a multiple of 3"),
@@ -135,6 +136,12 @@ def test_served_passes_have_the_times_of_simulated_ones(monkeypatch: pytest.Monk
 def test_plans_that_cannot_be_apart_are_refused(model: Model, given: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         made(replace(APART, **given), model=model)
+
+
+def test_replicas_that_do_not_divide_the_machine_are_refused_with_their_axes() -> None:
+    options = RunOptions(machine="h100-dgx:8")
+    with pytest.raises(UsageError, match=r"5 ranks of a replica.*--tp times --dp, plus --ep, divides 8"):
+        serve([Request(0, 0, 10, 1)], with_experts(), Setup(plan=replace(APART, data=3)), options)
 
 
 def test_experts_that_do_not_fit_their_ranks_are_refused() -> None:

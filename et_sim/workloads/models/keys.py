@@ -18,8 +18,9 @@ from et_sim.basics.errors import UsageError, brief
 WITHOUT_EFFECT = Path(__file__).parent / "without_effect.json"
 MOST = 10**9
 MOST_NAMED = 6  # keys in one remark
+VISION = "vision_config"
 OTHER_PARTS = {
-    "vision_config": "only et-sim serve --image-tokens simulates this part of the model",
+    VISION: "only et-sim serve --image-tokens simulates this part of the model",
     "audio_config": "this part of the model is not simulated",
 }
 #: Operations of activation functions for each output; an exponential counts as four.

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 from et_sim.basics.errors import UsageError
 from et_sim.workloads import models
 from et_sim.workloads.models.configuration import PRESETS
-from et_sim.workloads.models.keys import ACTIVATIONS, MOST, ModelKeys
+from et_sim.workloads.models.keys import ACTIVATIONS, MOST, VISION, ModelKeys
 from et_sim.workloads.models.model import Attention, FeedForward, VisionTower
 
-VISION = "vision_config"
 GELU = ACTIVATIONS["gelu"]  # of towers whose file names no activation function
 
 

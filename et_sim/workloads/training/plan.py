@@ -187,6 +187,7 @@ class Plan(PlanOptions, frozen=True):
             ("pipeline", 1),
             ("expert_tensor", 1),
             ("expert_exchange", exchange_names.ALL_TO_ALL),
+            ("expert_nodes", 0),
             ("order", ORDER),
         ):
             if (given := getattr(self, name)) != usual:
