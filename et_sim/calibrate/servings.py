@@ -176,6 +176,7 @@ def _least(servings: Servings, rows: Sequence[ServedRow]) -> list[float]:
             errors((at + steps * (np.arange(len(steps)) == number)).tolist()) for number in range(len(steps))
         ]
         slopes = np.stack([trial - now for trial in trials], axis=1)
+        _check_effects(servings.names, slopes)
         change = np.linalg.lstsq(slopes, -now, rcond=None)[0] * steps
         for halving in range(HALVINGS + 1):
             other = np.maximum(at + change / 2**halving, 0.0)
@@ -189,6 +190,16 @@ def _least(servings: Servings, rows: Sequence[ServedRow]) -> list[float]:
         if is_near:
             break
     return [float(f"{value:.4g}") for value in at.tolist()]
+
+
+def _check_effects(names: Sequence[str], slopes: Any) -> None:
+    """Refuse a time that no row depends on, so that no row can state it."""
+    for name, of_rows in zip(names, slopes.T, strict=True):
+        if not of_rows.any():
+            raise UsageError(
+                f"no fitted row depends on {name}",
+                remedy="leave it out of --figures, or fit rows of models and batches that have it",
+            )
 
 
 def description(fit: Fit, like: str, part: str, path: Path) -> dict[str, Any]:

@@ -340,6 +340,11 @@ def _inference(options: InferenceOptions) -> DescribedJob:
         lengths = _lengths(options.kind, "--context", options.context, model, steps)
         segments = [[Segment(1, length + step) for length in lengths] for step in range(steps)]
     batches = [Batch.of(step * plan.batch, sights=sights(model)) for step in segments]
+    if plan.overlap_experts and batches[0].tokens < 2:
+        raise UsageError(
+            "--overlap-experts has no effect: a group has one token, which has no halves",
+            remedy="give --batch, 2 or more, or leave it out",
+        )
     each = f"{len(batches)} steps, the first of" if len(batches) > 1 else ""
     text = " ".join(filter(None, (f"{model.name}, {plan},", each, str(batches[0]))))
     tokens = {"tokens": [batch.tokens for batch in batches]}

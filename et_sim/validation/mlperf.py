@@ -254,6 +254,12 @@ def _line(run: Run, given: StepOptions, accelerators: int) -> dict[str, str]:
             stated = f"{accelerators} accelerators" if accelerators else "no description states accelerators"
             raise ValueError(f"the plan {plan!r} has no dp, and {stated}: add dp")
         plan += f" dp{replicas}"
+    ranks = math.prod(sizes.values()) * replicas
+    if accelerators not in (0, ranks):
+        raise ValueError(
+            f"the plan {plan!r} has {plural(ranks, 'rank')}, and the system's description states"
+            f" {plural(accelerators, 'accelerator')}: leave out dp"
+        )
     batch, length, micro_batches = run.counts.values()
     share, rest = divmod(batch, replicas * micro_batches)
     if rest:
@@ -263,7 +269,7 @@ def _line(run: Run, given: StepOptions, accelerators: int) -> dict[str, str]:
     return {
         "model": given.model,
         "machine": "",
-        "gpus": str(math.prod(sizes.values()) * replicas),
+        "gpus": str(ranks),
         "plan": plan,
         "micro_batch": str(share),
         "micro_batches": str(micro_batches),

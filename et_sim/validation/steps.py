@@ -160,12 +160,15 @@ def axes_of_plan(text: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for word in text.split():
         match = _WORD.fullmatch(word)
-        if match is None:
-            values["recompute"] = word
-        elif match[1] not in _AXES or (match[3] and match[1] != "pp"):
+        if match is not None and (match[1] not in _AXES or (match[3] and match[1] != "pp")):
             raise ValueError(f"the plan {text!r} has the word {word!r} (known: {', '.join(_AXES)})")
+        name = "recompute" if match is None else _AXES[match[1]]
+        if name in values:
+            raise ValueError(f"the plan {text!r} has a second value of {name}, {word!r}: leave one out")
+        if match is None:
+            values[name] = word
         else:
-            values[_AXES[match[1]]] = int(match[2])
+            values[name] = int(match[2])
             if match[3] and int(match[3]) > 1:
                 values |= {"chunks": int(match[3]), "schedule": "interleaved"}
     return values

@@ -89,6 +89,7 @@ def test_times_of_a_known_host_are_found(tmp_path: Path, capsys: pytest.CaptureF
         (8, ("--part", "half"), "--part is 'half' (give 1/2"),
         (1, (), "--part is '1/2', and the file has 1 row (give more rows)"),
         (8, ("--part", "colour=red"), "no column 'colour'"),
+        (6, ("--figures", "expert-layer"), "no fitted row depends on expert-layer (leave it out"),
         (8, ("--figures", "token-factor"), "there is no time 'token-factor'"),
         (8, ("--figures", "layer,layer"), "names 2 times"),
         (8, ("--engine", "sglang"), "no row is of sglang"),

@@ -290,3 +290,11 @@ def test_options_of_a_pass_have_the_same_needs(words: list[str], capsys: pytest.
     flag = next(word for word in reversed(words) if word.startswith("--"))
     (need,) = (need for need in OF_PASSES if flag[2:].replace("-", "_") in need.options)
     assert f"{flag} {need.cause} ({need.remedy})" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [["decode", "--context", "9"], ["prefill", "--prompt", "1"]])
+def test_a_pass_of_one_token_has_no_halves(kind: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["make", *kind, "--model", "moe.json", "--dp", "2", "--ep", "2", "--overlap-experts", "-o", "one"]
+    assert main(words) == 2
+    assert "--overlap-experts has no effect: a group has one token" in capsys.readouterr().err
+    assert main([*words, "--batch", "2"]) == 0

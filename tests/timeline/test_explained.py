@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from machines import ring
+from machines import network, ring
 
 from et_sim.api import run
 from et_sim.run.result import Result
@@ -70,6 +70,22 @@ def test_a_lane_that_was_occupied_is_on_the_path() -> None:
     explained = ran(build.build()).explained
     assert explained is not None
     assert explained["spent_ns"] == {"kernels": 30_000}
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_the_path_goes_to_the_rank_that_came_last_to_an_exchange_without_a_time(late: int) -> None:
+    traces = []
+    for rank in range(2):
+        build = TraceBuilder()
+        before = gap(build, "gap", 50_000 if rank == late else 10_000, [])
+        build.compute("kernel", nanos=7_000, after=[build.collective("all_reduce", 8, after=[before])])
+        traces.append(build.build())
+    still = network(["Ring"], [2], bandwidth=1e6, latency=0.0)
+    system = SYSTEM | {"endpoint-delay": 0}
+    result = run(Workload(tuple(traces), np.arange(2, dtype=np.int32)), system=system, network=still)
+    assert result.explained is not None
+    assert result.explained["spent_ns"] == {"kernels": 7_000, "gaps": 50_000}
+    assert [entry["ranks"] for entry in result.explained["gaps"]] == [str(late)]
 
 
 @pytest.mark.parametrize("late", [0, 1])

@@ -189,3 +189,18 @@ def test_a_row_of_runs_is_predicted_on_its_machine(
     assert row["machine"] == "mi350x-node"
     assert row["predicted_us"] > 0
     assert row["measured_low_us"] < row["measured_us"] < row["measured_high_us"]
+
+
+def test_a_plan_of_other_ranks_than_the_description_states_is_refused() -> None:
+    (row,) = read_mlperf(THEIA, StepOptions(plan="tp1 pp1 dp4", precision="fp8"))
+    assert row.job is None
+    assert "the plan 'tp1 pp1 dp4' has 4 ranks, and the system's description states 72 acc" in row.why
+    (row,) = read_mlperf(THEIA, StepOptions(plan="tp1 pp1 cp2 dp36", precision="fp8"))
+    assert row.job is not None
+
+
+@pytest.mark.parametrize("plan", ["tp1 dp8 tp2", "dp8 none full", "pp2x2 pp1 dp8"])
+def test_a_plan_that_states_an_axis_twice_is_refused(plan: str) -> None:
+    (row,) = read_mlperf(LOGS, StepOptions(plan=plan, precision="fp8"))
+    assert row.job is None
+    assert f"the plan '{plan}' has a second value of " in row.why

@@ -45,7 +45,7 @@ class Walk:
         while row != NONE and until > 0:
             waited = nodes.waits.get(row)
             awaited = self._awaited(actor, row, nodes, *waited) if waited is not None else None
-            if waited is not None and awaited is not None and waited[0] < until:
+            if waited is not None and awaited is not None and waited[0] <= until:
                 hops.append((actor, row, waited[0], until))
                 (actor, row), until = awaited, waited[0]
                 nodes = self._nodes(actor)
