@@ -139,4 +139,4 @@ def random_case(seed: int, model: str = "flow") -> tuple[Workload, dict[str, Any
 def in_machine_code(entry: Any, seconds: Any, *arguments: Any) -> Any:  # noqa: ARG001
     """Return what compiled code returns for an entry function."""
     native = entry._found(arguments)
-    return (native or entry._made(arguments, inf, goes_on=False))(*arguments)
+    return (native or entry._made(arguments, inf, waits=inf))(*arguments)

@@ -60,7 +60,7 @@ def test_a_run_that_switches_at_any_return_is_the_same(model: str, monkeypatch: 
         calls.append(random.random() < likely)
         if not calls[-1]:
             return self._interpret(arguments)
-        native = self._found(arguments) or self._made(arguments, math.inf, goes_on=False)
+        native = self._found(arguments) or self._made(arguments, math.inf, waits=math.inf)
         return native(*arguments)
 
     monkeypatch.setattr(driver, "FEWEST_EVENTS", EVENTS_AT_ONCE)
