@@ -68,8 +68,8 @@ def _files(path: Path) -> list[Path]:
         return [path]
     children = sorted(path.iterdir())
     files = [child for child in children if child.is_file()]
-    if not files:  # a folder for each rank
-        files = [
+    if all(format_of_file(file) is None for file in files):  # a folder for each rank, and files beside these
+        files += [
             file for child in children if child.is_dir() for file in sorted(child.iterdir()) if file.is_file()
         ]
     if len(files) > MOST_FILES:

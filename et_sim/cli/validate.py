@@ -223,9 +223,10 @@ def _text(predictions: list[Prediction]) -> list[str]:
         for off, prediction in known[:WORST]
     ]
     lines += [*_left(predictions), *_remarks(predictions)]
-    lines.append(
-        "E: exp of the mean |ln(predicted / measured)|, less one; G: geometric mean of relative errors"
-    )
+    if known:
+        lines.append(
+            "E: exp of the mean |ln(predicted / measured)|, less one; G: geometric mean of relative errors"
+        )
     if any(prediction.band_us is not None for prediction in predictions):
         lines.append(f"in band: measured within the band of {100 * LEVEL:.0f} % that the machine states")
         lines.append("width: the upper end of the band by its lower one, the median; above 2 it is too wide")

@@ -88,6 +88,19 @@ def test_what_lies_beside_recordings_does_not_hinder(
     assert "not read, as no flight-recorder dumps" in printed
 
 
+def test_files_of_no_format_beside_a_folder_for_each_rank_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, path in enumerate(sorted((DUMPS / "missing").iterdir())):
+        (tmp_path / f"host{number}").mkdir()
+        (tmp_path / f"host{number}" / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "notes.txt").write_text("see below")
+    assert main(["recording", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "rank 1 never came" in printed
+    assert printed.endswith(": notes.txt\n")
+
+
 def test_traces_need_the_name_of_their_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["recording", str(KINETO)]) == 2
     assert "-o is missing" in capsys.readouterr().err
