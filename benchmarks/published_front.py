@@ -24,7 +24,7 @@ from et_sim.tables.sweep_tables import NUMBER
 from et_sim.views.bands import band_text
 from et_sim.views.sweep.scales import band_of_points
 
-SEARCHED = (1, 5, 14, 17, 21)
+SEARCHED = (1, 2, 4, 5, 14, 17, 21)
 BEGIN, END = "<!-- front: begin -->", "<!-- front: end -->"
 OF_MODEL = ("model", "layers", "sequence", "vocabulary")
 SWITCHES = ("sequence-parallel",)
