@@ -168,7 +168,9 @@ def execute(
     if full is not None and until_end is not None:
         watch.stage("simulating again until memory is full")
         network = machine.network_of(has_contention=chosen.HAS_CONTENTION)
-        stopped = recorder.run(outcome.plan, network, chosen, watch, until_ns=full.time_ns)
+        stopped = recorder.run(
+            outcome.plan, network, chosen, watch, until_ns=full.time_ns, ties_alike=task.ties_alike
+        )
         assert stopped is not None  # an earlier simulation ran beyond that time
         outcome = stopped
     notices = (*outcome.plan.notices, *chosen.remarks(machine.network))

@@ -27,18 +27,18 @@ def recorded_memory(graph: RecordedGraph, device: DeviceTrace, event: Lookup) ->
     columns = (changes.device, changes.address, changes.size_bytes)
     reads, writes = defaultdict[int, list[str]](list), defaultdict[int, list[str]](list)
     before = _paired(row, [tuple(column[order].tolist()) for column in columns], reads, writes)
-    begin = _in_use_before(changes, order)
+    begin = max(_in_use_before(changes, order), before)
     if begin > before:
         reads[int(np.argmax(graph.end_ns))] += ["kept from before the recording", str(begin - before)]
-    in_use = begin + np.cumsum(changes.size_bytes[order])
-    peak = int(np.argmax(in_use))
+    in_use = begin + np.cumsum(np.append(0, changes.size_bytes[order]))
+    peak = int(np.argmax(in_use))  # 0: at the beginning
     return RecordedMemory(
         {at: tuple(words) for at, words in reads.items()},
         {at: tuple(words) for at, words in writes.items()},
         begin,
-        max(int(in_use[peak]), begin),
-        int(changes.ts_ns[order[peak]]),
-        int(changes.reserved_bytes.max()),
+        int(in_use[peak]),
+        int(changes.ts_ns[order[peak - 1]]) if peak else 0,
+        max(int(changes.reserved_bytes.max()), 0),
     )
 
 
@@ -79,4 +79,5 @@ def _in_use_before(changes: MemoryChanges, order: Column) -> int:
     """Return the bytes in use on all devices before the first change of each."""
     _, first = np.unique(changes.device[order], return_index=True)
     at = order[first]
+    at = at[changes.allocated_bytes[at] != ABSENT]
     return int(np.maximum(changes.allocated_bytes[at] - changes.size_bytes[at], 0).sum())

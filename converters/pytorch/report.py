@@ -208,7 +208,7 @@ def _memory(rank: ConvertedRank) -> dict[str, int] | None:
     if memory is None:
         return None
     return {
-        "changes": sum(len(words) // 2 for of in (memory.reads, memory.writes) for words in of.values()),
+        "tensors": sum(len(words) // 2 for of in (memory.reads, memory.writes) for words in of.values()),
         "begin_bytes": memory.begin_bytes,
         "peak_bytes": memory.peak_bytes,
         "peak_ns": memory.peak_ns,
@@ -335,7 +335,8 @@ def _memory_text(memory: dict[str, int] | None) -> str:
         return "not recorded: record with profile_memory=True"
     peak = f"peak {format_bytes(memory['peak_bytes'])} at {format_ns(memory['peak_ns'])}"
     begin, reserved = format_bytes(memory["begin_bytes"]), format_bytes(memory["reserved_bytes"])
-    return f"{peak}, {begin} at the beginning; {reserved} reserved by the allocator"
+    held = f"; {reserved} reserved by the allocator" if memory["reserved_bytes"] else ""
+    return f"{peak}, {begin} at the beginning{held}"
 
 
 def _linkage_lines(linkage: dict[str, Any]) -> Iterator[str]:

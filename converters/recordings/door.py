@@ -68,7 +68,8 @@ def _files(path: Path) -> list[Path]:
         return [path]
     children = sorted(path.iterdir())
     files = [child for child in children if child.is_file()]
-    if all(format_of_file(file) is None for file in files):  # a folder for each rank, and files beside these
+    is_of_ranks = len(files) <= MOST_FILES and all(format_of_file(file) is None for file in files)
+    if is_of_ranks:  # a folder for each rank, and files beside these
         files += [
             file for child in children if child.is_dir() for file in sorted(child.iterdir()) if file.is_file()
         ]

@@ -62,6 +62,10 @@ def host_clocks(log: InspectorLog) -> HostClocks:
     known = sorted({at for of, _ in ends for at in of})
     if not known:
         return HostClocks(why=f"no communicator has {FEWEST} operations with times of all ranks")
+    if len(_joined([set(of) for of, _ in ends])) < len(known):
+        return HostClocks(
+            why="some hosts share no operations with the others, not even through further hosts"
+        )
     places = {host: at for at, host in enumerate(known)}
     ends = [([places[at] for at in of], values) for of, values in ends]
     begins = np.full(len(known), np.iinfo(np.int64).max)
@@ -76,3 +80,11 @@ def host_clocks(log: InspectorLog) -> HostClocks:
         for host, ahead, error, drift in zip(known, offset.tolist(), errors, drifts, strict=True)
     )
     return HostClocks(entries, sum(values.shape[1] for _, values in ends), apart)
+
+
+def _joined(groups: list[set[int]]) -> set[int]:
+    """Return the hosts that operations connect with those of the first group."""
+    found = set(groups[0])
+    while more := {host for of in groups if found & of for host in of} - found:
+        found |= more
+    return found

@@ -155,7 +155,7 @@ def members_of(recorded: Mapping[int, NcclRanges]) -> Members:
     of: dict[int, tuple[int, ...]] = {}
     counts = Counter[str]()
     for identity, ranks in holders.items():
-        if sizes.get(identity) == world:
+        if sizes.get(identity) == world and max(ranks) < world:
             of[identity] = tuple(range(world))
         elif identity not in sizes:
             of[identity] = tuple(sorted(ranks))

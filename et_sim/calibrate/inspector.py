@@ -9,6 +9,7 @@ last. Operations of which a rank has no record are counted, and give no time whe
 from __future__ import annotations
 
 import gzip
+import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -282,7 +283,7 @@ def _objects(path: Path) -> Iterator[bytes]:
                 if line.startswith(b"}") or size > MOST_LINE:
                     yield b"".join(parts)
                     parts, size = [], 0
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         remedy = "name a file of NCCL's Inspector"
         raise InputError(f"cannot be read: {unreadable(error)}", place=str(path), remedy=remedy) from None
     if parts:

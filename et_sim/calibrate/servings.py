@@ -129,21 +129,27 @@ def fit(rows: Sequence[ServedRow], part: set[int], names: tuple[str, ...], engin
     fitted = [row for row in compared if row.number in part]
     judged = [row for row in compared if row.number not in part]
     for kept, fewest, use in (
-        (fitted, ROWS_OF_FIGURE * len(names), "to fit"),
+        (fitted, ROWS_OF_FIGURE * len(names), f"to fit {plural(len(names), 'time')}"),
         (judged, FEWEST_LEFT, "left to judge"),
     ):
         if len(kept) < fewest:
             raise UsageError(
                 f"there {'is' if len(kept) == 1 else 'are'} {plural(len(kept), 'row')} of {len(rows)} {use},"
-                f" and {fewest} are needed for {plural(len(names), 'time')}",
+                f" and {fewest} are needed",
                 remedy="give more rows, another --part, or fewer --figures"
                 + (f"; not compared: {reasons[0]}" if reasons else ""),
             )
     found = _least(servings, fitted)
     best = servings.with_times(found)
-    parts = {"fitted": fitted, "left out": judged}
-    before = {name: _columns([ratios[row.number] for row in some]) for name, some in parts.items()}
-    after = {name: _columns([servings.ratio(row, best) for row in some]) for name, some in parts.items()}
+    then = {row.number: servings.ratio(row, best) for row in compared}
+    reasons += [why for why in then.values() if isinstance(why, str)]
+    before, after = (
+        {
+            name: _columns([of[row.number] for row in some if not isinstance(then[row.number], str)])
+            for name, some in (("fitted", fitted), ("left out", judged))
+        }
+        for of in (ratios, then)
+    )
     counts = {why: reasons.count(why) for why in reasons}
     return Fit(best, dict(zip(names, found, strict=True)), before, after, counts)
 
@@ -175,6 +181,11 @@ def _least(servings: Servings, rows: Sequence[ServedRow]) -> list[float]:
         trials = [
             errors((at + steps * (np.arange(len(steps)) == number)).tolist()) for number in range(len(steps))
         ]
+        if any(len(trial) != len(now) for trial in trials):
+            raise UsageError(
+                "with longer times of the host, the cache of a fitted row is full, and it cannot be compared",
+                remedy="leave rows with nearly full caches out of the file",
+            )
         slopes = np.stack([trial - now for trial in trials], axis=1)
         _check_effects(servings.names, slopes)
         change = np.linalg.lstsq(slopes, -now, rcond=None)[0] * steps

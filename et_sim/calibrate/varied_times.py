@@ -62,7 +62,14 @@ class Recorded(Struct, frozen=True, eq=False):
 def read_recorded(paths: Sequence[str]) -> Recorded:
     """Read a table of recorded steps; or traces or folders of runs, each of which is a step."""
     first = Path(paths[0])
-    if records := inspector_files([path for path in map(Path, paths) if path.exists()]):
+    given = [Path(path) for path in paths]
+    if records := inspector_files(given):
+        for path in given:
+            if not inspector_files([path]):
+                raise UsageError(
+                    f"{path} has no records of NCCL's Inspector, and other recordings have some",
+                    remedy="name records, or other recordings",
+                )
         return _of_inspector(records, ", ".join(paths))
     if is_step_table(first):
         if len(paths) > 1:

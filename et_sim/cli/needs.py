@@ -62,14 +62,6 @@ class Case(NamedTuple):
         return self.options.lengths < 1 or is_drawn(self.options.requests)
 
     @property
-    def has_further_batches(self) -> bool:
-        """Return whether the requests are a rollout of several batches."""
-        from et_sim.serving.requests import ROLLOUT
-
-        given: str = self.options.requests
-        return given.startswith(ROLLOUT) and given.rpartition(",")[2] not in ("0", "1")
-
-    @property
     def has_choice_of_replica(self) -> bool:
         """Return whether a request may go to several groups of ranks."""
         options, plan = self.options, self.plans[0]
@@ -132,8 +124,12 @@ _NODES = (
     " exchange than an all-to-all"
 )
 OF_PLANS = (
-    Need(("expert_nodes", "dispatch", "expert_exchange"), lambda case: case.routes_tokens, _EXPERTS, _SPREAD),
-    Need(("overlap_experts",), lambda case: case.routes_tokens, _EXPERTS, _SPREAD),
+    Need(
+        ("expert_nodes", "dispatch", "expert_exchange", "overlap_experts"),
+        lambda case: case.routes_tokens,
+        _EXPERTS,
+        _SPREAD,
+    ),
     Need(
         ("node_ranks",),
         lambda case: case.routes_tokens and case.has_plan(lambda plan: plan.expert_exchange != ALL_TO_ALL),
@@ -233,12 +229,6 @@ OF_SERVING = (
         lambda case: not case.options.find_rate,
         "and --find-rate cannot be combined",
         "leave one of them out",
-    ),
-    Need(
-        ("send_weights",),
-        lambda case: case.has_further_batches,
-        "has no effect: no batch follows another one",
-        "give rollout:PROMPT,OUTPUT,COUNT,BATCHES with 2 batches or more, or leave it out",
     ),
     Need(("seed",), lambda case: case.draws, "has no effect: neither times of arrival nor lengths are drawn"),
     Need(

@@ -116,13 +116,15 @@ def wait_for(
     while not wanted.path.exists() and time.monotonic() - begin < most_seconds:
         if reason := failure(wanted.path):
             return reason
-        is_free = all(_is_free(wanted.path.parent, lock) for lock in (LOCK, SECOND_LOCK))
-        if is_free and not wanted.path.exists() and time.monotonic() - begin > starts:
+        held = [lock for lock in (LOCK, SECOND_LOCK) if not _is_free(wanted.path.parent, lock)]
+        if not held and not wanted.path.exists() and time.monotonic() - begin > starts:
             if starts == MOST_STARTS:
                 return _last_line(wanted.path.with_name(LOG))
             starts += 1
             order(wanted, True)
-        if not is_free and (holder := _stopped_holder(wanted.path.parent)):
+        stopped = [_stopped_holder(wanted.path.with_name(lock)) for lock in held]
+        if held and all(stopped):
+            holder = stopped[0]
             return f"process {holder}, which compiles, is stopped: kill -CONT {holder} lets it go on"
         if report:
             report(noted_progress(wanted.path), time.monotonic() - begin)
@@ -198,10 +200,10 @@ def _is_free(directory: Path, lock: str) -> bool:
         return is_free
 
 
-def _stopped_holder(directory: Path) -> str:
-    """Return the process that holds the lock if a signal has stopped it, else an empty text."""
+def _stopped_holder(lock: Path) -> str:
+    """Return the process that holds a lock if a signal has stopped it, else an empty text."""
     with suppress(OSError, IndexError):
-        holder = (directory / LOCK).read_text(encoding="ascii")
+        holder = lock.read_text(encoding="ascii")
         state = (PROCESSES / holder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
         return holder if state in STOPPED else ""
     return ""

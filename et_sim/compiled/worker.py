@@ -55,7 +55,8 @@ def main(directory: Path) -> None:
             with locked(directory, lock) as is_free:
                 if is_free:
                     _process(directory, endings)
-                    return
+                    if lock == LOCK:  # or else patient orders may be left, whose worker may have ended
+                        return
         time.sleep(PAUSE_SECONDS)
 
 

@@ -334,8 +334,10 @@ def _written(
     part = -(-(size if job.checkpoints.bytes is None else job.checkpoints.bytes) // step.gpus)
     share = job.checkpoints.storage * 1e9 / step.gpus / port
     of_step = min(part, int(min(share, 1.0) * port * step.seconds))
-    if not of_step or share < LEAST_SHARE:
+    if not part:
         return {**found, "write_stall": 0.0}
+    if not of_step or share < LEAST_SHARE:  # too little traffic to be simulated
+        return found
     beside, written = seconds(beside=Beside(of_step), network=with_storage(known.network, step.gpus, share))
     write = written * part / of_step
     steps = 1.0 if of_step == part else write / beside

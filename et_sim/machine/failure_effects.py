@@ -87,7 +87,7 @@ def _check_fail_over(
 
 def _warn_of_limits(section: Section, recovery: Recovery, remarks: Remarks) -> None:
     """Warn of a watchdog after the last try, or of tries after the watchdog."""
-    last_ns = recovery.given_up_ns + (int(recovery.probe_ns) if recovery.fail_over else 0)
+    last_ns = recovery.last_try_ns
     if "watchdog" in section.content and recovery.watchdog_ns > last_ns:
         text = f"no effect: the last try is after {format_ns(last_ns)}"
         remarks.warn(section.at("watchdog"), "watchdog", text)

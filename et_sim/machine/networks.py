@@ -178,6 +178,11 @@ class Recovery(Struct, frozen=True):
         """Return the time from the loss of bytes to the error of the transport."""
         return (self.retries + 1) * int(self.detection_ns)
 
+    @property
+    def last_try_ns(self) -> int:
+        """Return the time from the loss of bytes to the last try, on another port with fail-over."""
+        return self.given_up_ns + (int(self.probe_ns) if self.fail_over else 0)
+
 
 class Reducer(Struct, frozen=True):
     """The rate and latency of a switch that reduces and copies."""

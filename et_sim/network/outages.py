@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from et_sim.basics.unique import groups_of
 from et_sim.machine.failure_effects import are_ports
 from et_sim.machine.graph import Graph, unreachable_pair
 from et_sim.machine.model import AT_SWITCH, DimensionShape, GraphFabric, GridFabric, Network, UnevenLink
@@ -87,7 +88,7 @@ def marks_of_links(network: Network) -> Any:
     marks = np.zeros(links_of(network), np.int64)
     for rows in alike.values():
         times = np.bincount(np.concatenate(rows), minlength=len(marks))
-        marks = np.unique(np.stack((marks, times)), axis=1, return_inverse=True)[1].reshape(-1)
+        marks = groups_of(marks, times).of_row
     return marks
 
 

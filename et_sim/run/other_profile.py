@@ -106,7 +106,7 @@ class _Trials:
             plan = assemble(lowering, actors)
             if size_of(plan) > affordable:
                 return None
-            outcome = run_plan(plan, network, model, alike=alike)
+            outcome = run_plan(plan, network, model, alike=alike, ties_alike=self._again.options.ties_alike)
             if outcome is not None:
                 return outcome
         raise AssertionError("only a folded run is given up")

@@ -92,11 +92,13 @@ class SampledPlan:
             self.plan = without_meetings(self.plan, rows)
             self._barriers = barriers_of(self._lowering, rows)
             return
+        if not join_all(self.plan, rows):
+            return
         drawn = self._actors
         self._lowering.variants.vary(equal)
         self._actors = fewest_actors(self._lowering, self._model, True)
         self._lowering.variants.vary(self._classes())
-        if len(self._actors) == 1 and join_all(self.plan, rows):
+        if len(self._actors) == 1:
             self._set_plan()
             self._barriers = barriers_of(self._lowering, rows)
         else:

@@ -79,10 +79,11 @@ def read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
     checked_seed(client.seed)
     waits = isinstance(given, str) and given.startswith((CLOSED, ROLLOUT))
     if client.rate and (client.concurrency or waits):
-        cause = (
-            "--rate is for requests that arrive at times of their own, and a closed loop waits for answers"
+        raise UsageError(
+            "--rate is for requests that arrive at times of their own, and a closed loop or a rollout waits"
+            " for answers",
+            remedy="leave out --rate" + (", or --concurrency" if client.concurrency else ""),
         )
-        raise UsageError(cause, remedy="leave out --rate, or --concurrency")
     if isinstance(given, str) and given.startswith(CLOSED):
         return _closed(given, client)
     if isinstance(given, str) and given.startswith(ROLLOUT):

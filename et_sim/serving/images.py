@@ -107,7 +107,9 @@ class Encoding(Struct, frozen=True):
 
     def ns(self, pool: CachePool, requests: Sequence[int], engine: Engine) -> int:
         """Return the time in which each group of a replica encodes the images of its new requests."""
-        tower, of = self.images.tower, replace(pool, plan=self.images.plan(pool.plan))
         batches = [self.images.batch(count) for count in set(requests) if count]
+        if not batches:
+            return 0
+        tower, of = self.images.tower, replace(pool, plan=self.images.plan(pool.plan))
         took = [engine.pass_ns(self.times.pass_ns(of, batch), batch, tower.layers) for batch in batches]
-        return max(took, default=0)
+        return max(took)

@@ -31,14 +31,11 @@ class Rollout(Struct, frozen=True):
 
     def summary(self, of: dict[str, Any], passes: dict[str, Any], groups: int) -> dict[str, Any]:
         """Return the time of a batch, and shares of it: of the tail, of idle replicas, and of weights."""
-        number = of["request"] // self.batch
-        begins, ends, most = [], [], []
-        for batch in range(int(number.max()) + 1):
-            finish = np.sort(of["finish_ns"][number == batch])
-            begins.append(int(of["arrival_ns"][number == batch].min()))
-            ends.append(int(finish[-1]))
-            most.append(int(finish[ceil(MOST * len(finish)) - 1]))
-        times, tails = np.array(ends) - begins, np.array(ends) - most
+        finish = np.sort(
+            of["finish_ns"].reshape(-1, self.batch), axis=1
+        )  # rows: batches, one after the other
+        ends, most = finish[:, -1], finish[:, ceil(MOST * self.batch) - 1]
+        times, tails = ends - of["arrival_ns"].reshape(-1, self.batch).min(axis=1), ends - most
         busy = int((passes["end_ns"] - passes["start_ns"]).sum())
         sent = self.weights_ns * (len(times) - 1)
         return {

@@ -150,6 +150,11 @@ def serve(
     were found on the machine before.
     """
     traffic = read_traffic(given, setup.client)
+    if setup.sends_weights and not 0 < traffic.batch < len(traffic.requests):
+        raise UsageError(
+            "--send-weights has no effect: no batch follows another one",
+            remedy="give rollout:PROMPT,OUTPUT,COUNT,BATCHES with 2 batches or more, or leave it out",
+        )
     requests = traffic.requests if setup.images is None else setup.images.prompts(traffic.requests)
     machine = read_machine(**options.parts, profile=options.profile)
     if machine.network.failures or machine.slow:

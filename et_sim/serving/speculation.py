@@ -41,7 +41,8 @@ class Speculation(Struct, frozen=True):
 
     def plan(self, plan: Plan) -> Plan:
         """Return the plan of the drafting model on the ranks of the other one; it has no adapters."""
-        plan = replace(plan, lora_rank=0, adapters=0)
+        if plan.lora_rank or plan.adapters:
+            plan = replace(plan, lora_rank=0, adapters=0)
         if self.model is None or self.model.experts is not None:
             return plan
         whole = {"expert": 1, "redundant_experts": 0, "dispatch": "values", "expert_nodes": 0}

@@ -132,7 +132,8 @@ def _drawn(job: LongJob, content: dict[str, Any], result: Result) -> dict[str, A
             "other steps of its months are simulated on the machine by its name alone, whose step takes"
             f" {months['step']['seconds']:.6g} s; that of the point takes"
             f" {result.makespan_ns / NS_PER_SECOND:.6g} s",
-            remedy="leave other keys of the machine and of the run out, or give them to et-sim goodput",
+            remedy="leave other keys of the machine and of the run out, give them to et-sim goodput, or give"
+            " the checkpoints a stall",
         )
     finish = months["finish_days"]
     return {

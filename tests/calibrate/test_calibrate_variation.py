@@ -297,3 +297,14 @@ def test_records_need_operations_without_waits_and_all_kinds_together(
     late = records(tmp_path / "late", 0.08, late_us=300.0)
     assert main(["calibrate", "variation", str(late), "--by", "kind"]) == 2
     assert "0 operations to which all ranks came together, of 10 at least" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("beside", ["step0", "nothing-here"])
+def test_records_are_not_mixed_with_other_recordings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_step("step0", 1)
+    with pytest.raises(EtSimError) as refusal:
+        read_recorded([str(records(tmp_path / "inspector", 0.08)), beside])
+    assert f"{beside} has no records of NCCL's Inspector" in str(refusal.value)

@@ -155,7 +155,6 @@ REFUSALS: dict[str, list[str]] = {
     "expert_products": [*DENSE, "--expert-products", "fp8"],
     "stage_layers": [*DENSE, "--stage-layers", "2"],
     "computes": [*DENSE, "--computes", "bf16"],
-    "send_weights": ["rollout:40,4,2,1", *DENSE[1:], "--send-weights"],
     "good_share": [*DENSE, "--good-share", "0.9"],
     "tolerance": [*DENSE, "--tolerance", "0.1"],
     "rate": [*GOOD, "--rate", "9"],

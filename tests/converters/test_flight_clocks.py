@@ -132,3 +132,10 @@ def test_times_of_the_report_are_corrected_where_clocks_disagree(ahead: int) -> 
     assert before == pytest.approx(1.0, abs=0.15)
     assert any("ahead of that of rank 0: times are corrected" in note for note in report.notes) == bool(ahead)
     assert any(note.startswith("clocks of ") and "ranks differ by at most" in note for note in report.notes)
+
+
+def test_a_clock_with_a_bound_on_one_side_is_not_corrected() -> None:
+    hung = dump(0, [entry(1, EPOCH + 10_000 * MS, None)])
+    found = bounds([hung, dump(1, [entry(1, EPOCH, EPOCH + 50 * MS)])])
+    assert found.ahead_ns(1) == 0
+    assert [note for note in found.notes() if "corrected" in note] == []

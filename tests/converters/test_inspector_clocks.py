@@ -101,3 +101,19 @@ def test_an_operation_that_a_rank_did_not_record_does_not_count(
     path = tmp_path / "logs" / "n3-pid7.log"
     path.write_text("\n".join(path.read_text().splitlines()[:2]))
     assert "no communicator has 3 operations" in clocks(tmp_path / "logs", capsys)["unknown"]
+
+
+def test_hosts_that_share_no_operations_are_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs(tmp_path / "logs")
+    for path in (tmp_path / "logs").iterdir():
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines:
+            header = line["header"]
+            pair, header["rank"] = divmod(header["rank"], RANKS // 2)
+            header |= {"id": f"0x{pair}", "n_ranks": RANKS // 2, "nnodes": HOSTS // 2}
+        path.write_text("\n".join(map(json.dumps, lines)))
+    found = clocks(tmp_path / "logs", capsys)
+    assert found["hosts"] == []
+    assert "some hosts share no operations with the others" in found["unknown"]

@@ -13,6 +13,7 @@ from nsys_files import nsys_folder
 
 import et_sim
 from converters.cli import main
+from converters.recordings.nsys_collectives import NcclRanges, members_of
 from converters.recordings.parquet_tables import ParquetTables
 from et_sim.trace import CollectiveKind, NodeKind, Workload, read_trace
 
@@ -252,3 +253,8 @@ def test_a_report_agrees_with_the_schedule_that_atlahs_makes_of_it(
     )  # fmt: skip
     took = [end - start for start, end in kernels_of_nccl(ours)]
     assert sum(took) + sum(GAPS[1:]) == theirs.makespan_ns
+
+
+def test_members_are_numbered_as_the_reports_are() -> None:
+    recorded = {rank: NcclRanges(places={7: (2, rank - 1)}) for rank in (1, 2)}
+    assert members_of(recorded).of == {7: (1, 2)}

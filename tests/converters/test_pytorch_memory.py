@@ -63,7 +63,7 @@ def test_the_peak_of_a_run_is_the_recorded_one(tmp_path: Path) -> None:
     allocator.change(21, 0x10, -64)
     allocator.change(31, 0x20, -512)
     assert peak_of(timeline) == allocator.peak == 1576
-    figures = {"changes": 5, "begin_bytes": 1000, "peak_bytes": 1576, "peak_ns": 11_000}
+    figures = {"tensors": 5, "begin_bytes": 1000, "peak_bytes": 1576, "peak_ns": 11_000}
     assert reported(timeline) == figures | {"reserved_bytes": 1 << 20}
 
 
@@ -80,6 +80,7 @@ def test_a_release_of_memory_from_before_the_recording_ends_it(tmp_path: Path) -
     read = [words for words in rank.memory.reads.values() if words]
     assert ("allocation before 0", "600") in read
     assert ("kept from before the recording", "400") in read
+    assert (rank.memory.peak_bytes, rank.memory.peak_ns) == (1000, 0)
 
 
 def test_memory_of_the_host_is_left_out(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -111,6 +112,17 @@ def packed(folder: Path, length: int | None = None) -> Path:
     for path in (DUMPS / "missing").iterdir():
         (folder / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes())[:length])
     return folder
+
+
+def test_a_damaged_gzipped_log_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = '{"metadata": {"inspector_output_format_version": "v4.0", "hostname": "%x"}, "coll_sn": %d}\n'
+    chance = random.Random(1)
+    text = "".join(line % (chance.getrandbits(800), number) for number in range(4000))
+    content = bytearray(gzip.compress(text.encode()))
+    content[-3000:] = b"\xff" * 3000
+    (tmp_path / "n0-pid1.log.gz").write_bytes(content)
+    assert main(["recording", str(tmp_path)]) == 2
+    assert "cannot be read" in capsys.readouterr().err
 
 
 def test_gzipped_dumps_give_the_report_of_the_plain_ones(

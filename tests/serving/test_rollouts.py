@@ -96,6 +96,8 @@ def test_a_replica_without_requests_is_idle() -> None:
         ("rollout:30,6,9999999,9", {}, "too many requests"),
         ("rollout:30,6,4,2", {"client": Client(concurrency=2)}, "--concurrency is given"),
         ("rollout:30,6,4,2", {"client": Client(rate=2.0)}, "--rate is for requests"),
+        ("rollout:30,6,4,1", {"sends_weights": True}, "--send-weights has no effect: no batch follows"),
+        ("poisson:2,4,30,6", {"sends_weights": True}, "--send-weights has no effect: no batch follows"),
         ("rollout:30,6,4,2", {"replicas": 2, "sends_weights": True}, "requires 1 rank"),
         (
             "rollout:30,6,4,2",

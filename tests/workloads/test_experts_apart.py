@@ -21,6 +21,7 @@ from et_sim.trace.preflight import find_problems
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference
 from et_sim.workloads.inference.batch import GroupBatches
 from et_sim.workloads.inference.memory import weight_bytes_of_experts, weight_bytes_of_stage
+from et_sim.workloads.inference.transfers import ReplicaPlace, make_weights
 
 MIXED = Batch.of([Segment(40), Segment(24), *[Segment(1, 30)] * 6])
 APART = Plan(data=2, expert=2, experts_apart=True, tflops=1e-2)
@@ -150,3 +151,12 @@ def test_experts_that_do_not_fit_their_ranks_are_refused() -> None:
     setup = Setup(plan=APART, capacity_bytes=bytes_of_experts - 1)
     with pytest.raises(UsageError, match="of each NPU that has experts alone"):
         serve([Request(0, 0, 10, 1)], model, setup, RunOptions(machine="h100-dgx:4"))
+
+
+def test_new_weights_of_ranks_with_experts_alone_are_those_of_experts() -> None:
+    model = with_experts()
+    source, target = (ReplicaPlace(APART, first) for first in (0, APART.ranks))
+    sent = make_weights(model, source, [target], 2 * APART.ranks)
+    sizes = [int(np.asarray(sent.trace(rank).comm_bytes).sum()) for rank in range(APART.ranks)]
+    stage, experts = weight_bytes_of_stage(model, APART, 0), weight_bytes_of_experts(model, APART)
+    assert sizes == [stage] * 2 + [experts] * 2

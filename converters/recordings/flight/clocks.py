@@ -34,10 +34,13 @@ class ClockBounds(Struct, frozen=True, eq=False):
     is_consistent: bool = True  # whether some constant offsets explain all times
 
     def ahead_ns(self, rank: int) -> int:
-        """Return by how much a clock is ahead, in the middle of its bounds; 0 if they do not exclude 0."""
+        """Return by how much a clock is ahead, in the middle of its bounds; 0 if one of them is unknown, or
+        they do not exclude 0.
+        """
         at = self.ranks.index(rank)
         low, high = int(self.low_ns[at]), int(self.high_ns[at])
-        return (low + high) // 2 if self.is_consistent and (low > 0 or high < 0) else 0
+        is_known = self.is_consistent and max(abs(low), abs(high)) < UNKNOWN // 2
+        return (low + high) // 2 if is_known and (low > 0 or high < 0) else 0
 
     def notes(self) -> Iterator[str]:
         """Yield what is known about the clocks."""
@@ -62,7 +65,8 @@ class ClockBounds(Struct, frozen=True, eq=False):
         if len(agreeing) > 1:
             yield (
                 f"clocks of {'the other ' if len(agreeing) < len(known) else ''}ranks differ by at most"
-                f" {format_ns(max(agreeing))}, as far as the watchdog's times show"
+                f" {format_ns(max(agreeing))} from that of rank {self.ranks[0]}, as far as the watchdog's"
+                " times show"
             )
 
 

@@ -37,7 +37,7 @@ def check_failures(network: Network, protocol: PacketProtocol) -> None:
             remedy="give a protocol of RoCE, or take --network-model flow or link",
         )
     recovery = network.recovery
-    last_ns = recovery.given_up_ns + (int(recovery.probe_ns) if recovery.fail_over else 0)
+    last_ns = recovery.last_try_ns
     if recovery.watchdog_ns < last_ns:
         raise UsageError(
             f"the watchdog of the network file ends a wait after {format_ns(int(recovery.watchdog_ns))},"

@@ -190,12 +190,13 @@ def _on_bus(kind: str, ranks: int) -> float:
 def write_inspector(run: RunDirectory, folder: Path, node: int) -> InspectorRecords:
     """Write the files of all ranks into a new or empty folder, all or none; return the written records."""
     folder = folder.absolute()
-    if exists(folder) and (not is_folder(folder) or any(folder.iterdir())):
-        raise UsageError(
-            f"{folder} is not an empty directory", remedy="name another one: records of two runs do not mix"
-        )
     records = InspectorRecords(run, node)
     try:
+        if exists(folder) and (not is_folder(folder) or any(folder.iterdir())):
+            raise UsageError(
+                f"{folder} is not an empty directory",
+                remedy="name another one: records of two runs do not mix",
+            )
         folder.parent.mkdir(parents=True, exist_ok=True)
         with draft_folder(folder) as drafts:
             made = drafts / folder.name

@@ -15,7 +15,12 @@ from msgspec import Struct, structs
 
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.workload import Workload
-from et_sim.workloads.inference.memory import SequenceCache, cached_bits_of_rank, weight_bytes_of_stage
+from et_sim.workloads.inference.memory import (
+    SequenceCache,
+    cached_bits_of_rank,
+    weight_bytes_of_experts,
+    weight_bytes_of_stage,
+)
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.rank import PROFILE
 from et_sim.workloads.recurrence import STATE_BYTES
@@ -131,8 +136,11 @@ def make_load(model: Model, place: ReplicaPlace, *, tokens: int, ranks: int) -> 
 def make_weights(model: Model, source: ReplicaPlace, targets: Sequence[ReplicaPlace], ranks: int) -> Workload:
     """Return messages with the weights of each rank of a replica to its likes in others, all at once."""
     plan, builders = source.plan, dict[int, TraceBuilder]()
-    for place in range(plan.ranks):
-        size = weight_bytes_of_stage(model, plan, place // (plan.tensor * plan.data))
+    sizes = [weight_bytes_of_stage(model, plan, stage) for stage in range(plan.pipeline)]
+    of_rank = [size for size in sizes for _ in range(plan.tensor * plan.data)]
+    if plan.experts_apart:
+        of_rank += [weight_bytes_of_experts(model, plan)] * plan.expert
+    for place, size in enumerate(of_rank):
         for tag, target in enumerate(targets):
             sender, receiver = (
                 builders.setdefault(of.first + place, TraceBuilder(source="<weights>"))
