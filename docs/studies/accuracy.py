@@ -37,7 +37,7 @@ from study_page import table, write_study
 
 from et_sim.validation.predictions import predictions
 from et_sim.validation.row import Row, TrainingStep
-from et_sim.validation.rows import Errors
+from et_sim.validation.rows import Errors, mape
 from et_sim.views.drawing.planes import MeasuredKind, measured_picture
 
 FOLDER = Path(__file__).parents[1]
@@ -196,8 +196,7 @@ def _picture(found: Sequence[dict[str, Any]]) -> str:
         if row["predicted_us"] is not None and not _is_bare(row):
             points = kinds.setdefault(row["kind"].replace("_", "-"), [])
             points.append((row["measured_us"], row["predicted_us"]))
-    mape = {name: Errors.of([p / m for m, p in points]).mape for name, points in kinds.items()}
-    panels = [MeasuredKind(name, mape[name], points) for name, points in kinds.items()]
+    panels = [MeasuredKind(name, mape([p / m for m, p in points]), points) for name, points in kinds.items()]
     return measured_picture(sorted(panels, key=lambda panel: -panel.mape))
 
 

@@ -8,7 +8,6 @@ last. Operations of which a rank has no record are counted, and give no time whe
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.errors import InputError, unreadable
+from et_sim.documents.reading import opened
 
 MOST_LINE = 1 << 20  # bytes of one object
 SIGN = b'"inspector_output_format_version"'
@@ -270,9 +270,7 @@ def _objects(path: Path) -> Iterator[bytes]:
     parts: list[bytes] = []
     size = 0
     try:
-        with path.open("rb") as plain:
-            is_packed = plain.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if is_packed else path.open("rb") as file:
+        with opened(path) as file:
             while line := file.readline(MOST_LINE):
                 if not parts and line.startswith(b"{") and line.rstrip().endswith(b"}"):
                     yield line

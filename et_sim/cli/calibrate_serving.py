@@ -78,28 +78,23 @@ def _only_engine(backends: list[str]) -> str:
 
 def _errors(found: Fit) -> list[dict[str, Any]]:
     """Return rows, MAPE and bias in percent by part and latency, before and after."""
+    from et_sim.validation.rows import mape, mean_error
+
     return [
         {
             "part": part,
             "latency": latency,
             "rows": len(ratios),
-            "mape_before": _mape(old),
-            "bias_before": _bias(old),
+            "mape_before": round(mape(old), 2),
+            "bias_before": round(mean_error(old), 2),
+            "mape": round(mape(ratios), 2),
+            "bias": round(mean_error(ratios), 2),
         }
-        | {"mape": _mape(ratios), "bias": _bias(ratios)}
         for part, columns in found.after.items()
         for latency, ratios in columns.items()
         if ratios
         for old in [found.before[part][latency]]
     ]
-
-
-def _mape(ratios: Any) -> float:
-    return float(round(100 * sum(abs(ratio - 1) for ratio in ratios) / len(ratios), 2))
-
-
-def _bias(ratios: Any) -> float:
-    return float(round(100 * sum(ratio - 1 for ratio in ratios) / len(ratios), 2))
 
 
 def _text(found: Fit, like: str) -> Iterator[str]:

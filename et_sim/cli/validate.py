@@ -119,6 +119,7 @@ def _printed(predictions: Iterable[Prediction], count: int) -> Iterator[Predicti
 
 def _draw(predictions: list[Prediction], target: Path) -> None:
     """Draw predicted by measured times; kinds with the largest errors come first."""
+    from et_sim.validation.rows import mape
     from et_sim.views.drawing.planes import MeasuredKind, measured_picture
     from et_sim.views.drawing.scene import write_picture
 
@@ -127,11 +128,8 @@ def _draw(predictions: list[Prediction], target: Path) -> None:
         if prediction.predicted_us is not None and prediction.row.measured_us is not None:
             points = kinds.setdefault(prediction.row.kind.replace("_", "-"), [])
             points.append((prediction.row.measured_us, prediction.predicted_us))
-    mape = {name: sum(abs(p / m - 1) for m, p in points) / len(points) for name, points in kinds.items()}
-    worst = sorted(kinds, key=lambda name: -mape[name])
-    write_picture(
-        measured_picture([MeasuredKind(name, 100 * mape[name], kinds[name]) for name in worst]), target, None
-    )
+    panels = [MeasuredKind(name, mape([p / m for m, p in points]), points) for name, points in kinds.items()]
+    write_picture(measured_picture(sorted(panels, key=lambda panel: -panel.mape)), target, None)
 
 
 def _as_row(prediction: Prediction) -> dict[str, Any]:

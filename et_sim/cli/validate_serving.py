@@ -111,6 +111,8 @@ def errors(predictions: list[ServingPrediction]) -> list[dict[str, Any]]:
 
 def _error(latency: str, predictions: list[ServingPrediction]) -> dict[str, Any]:
     """Return MAPE, bias and the share within the band of a latency, in percent; None without a row."""
+    from et_sim.validation.rows import mape, mean_error
+
     word = latency.removesuffix("_ms")
     ratios = [ratio for each in predictions if (ratio := each.ratio(latency)) is not None]
     inside = [
@@ -121,8 +123,8 @@ def _error(latency: str, predictions: list[ServingPrediction]) -> dict[str, Any]
         if high
     ]
     return {
-        f"{word}_mape": 100 * sum(abs(ratio - 1) for ratio in ratios) / len(ratios) if ratios else None,
-        f"{word}_bias": 100 * sum(ratio - 1 for ratio in ratios) / len(ratios) if ratios else None,
+        f"{word}_mape": mape(ratios) if ratios else None,
+        f"{word}_bias": mean_error(ratios) if ratios else None,
         f"{word}_in_band": 100 * sum(inside) / len(inside) if inside else None,
     }
 

@@ -77,6 +77,13 @@ class Ungzipped(gzip.GzipFile):
         return self._counted(super().read1(size))
 
 
+def opened(path: Path) -> BinaryIO | gzip.GzipFile:
+    """Open a file for its bytes, unpacked if it is compressed with gzip."""
+    with path.open("rb") as plain:
+        is_packed = plain.read(2) == b"\x1f\x8b"
+    return gzip.open(path) if is_packed else path.open("rb")
+
+
 def csv_columns(text: str, place: str) -> list[str]:
     """Return the names of the columns of a CSV, which are its first line."""
     import csv

@@ -209,6 +209,10 @@ class CheckpointSpec(Struct, frozen=True):
         "Copies in the memory of peers. Without the key: none.", None, of=MemorySpec
     )
 
+    def size(self, of_plan: int | None) -> int | None:
+        """Return the bytes of a checkpoint: as the file states them, or else those of the plan."""
+        return of_plan if self.bytes is None else self.bytes
+
 
 class SparesSpec(Struct, frozen=True):
     """Nodes beyond those of the job."""

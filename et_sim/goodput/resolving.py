@@ -41,8 +41,9 @@ def resolve(job: JobSpec, step: JobStep, place: Section) -> Resolved:
     """Return the setting of a job."""
     parts = _parts(job, step, place)
     job = _with_stall(job, step)
-    write, size = _write_seconds(job.checkpoints, step, place)
+    size = job.checkpoints.size(step.bytes)
     least = (size or 0) / step.gpus / step.port
+    write = _write_seconds(job.checkpoints, size, max(least, step.write), place)
     load = job.recovery.load
     memory = job.checkpoints.memory
     recovery = Recovery(
@@ -171,16 +172,14 @@ def _part(spec: PartSpec, job: JobSpec, step: JobStep) -> Part:
     )
 
 
-def _write_seconds(spec: CheckpointSpec, step: JobStep, place: Section) -> tuple[float, int | None]:
-    """Return the time to write a checkpoint, and its size."""
-    size = spec.bytes if spec.bytes is not None else step.bytes
+def _write_seconds(spec: CheckpointSpec, size: int | None, least: float, place: Section) -> float:
+    """Return the time to write a checkpoint: that of the storage, but at least that of the network."""
     if size is not None:
-        alone = max(size / (spec.storage * 1e9), size / step.gpus / step.port)
-        return max(alone, step.write), size
+        return max(size / (spec.storage * 1e9), least)
     if spec.stall is None:
         raise place.fault(
             "the size of a checkpoint is not known",
             'give "bytes" (et-sim plan shows weights and optimizer states), or "stall"',
             key="checkpoints",
         )
-    return spec.stall, None
+    return spec.stall

@@ -331,7 +331,7 @@ def _written(
     found = {"port": port}
     if job.checkpoints.how != ASYNCHRONOUS or job.checkpoints.stall is not None:
         return found
-    part = -(-(size if job.checkpoints.bytes is None else job.checkpoints.bytes) // step.gpus)
+    part = _bytes_of_rank(job, step, size)
     share = job.checkpoints.storage * 1e9 / step.gpus / port
     of_step = min(part, int(min(share, 1.0) * port * step.seconds))
     if not part:
@@ -348,10 +348,15 @@ def _copies(job: JobSpec, step: JobStep, size: int) -> Beside | None:
     """Return the messages of copies in memory, if their time is to be simulated and there are other nodes."""
     memory = job.checkpoints.memory
     others = step.nodes - 1
-    if memory is None or memory.stall is not None or not others or memory.copies == 1:
+    part = _bytes_of_rank(job, step, size)
+    if memory is None or memory.stall is not None or not others or memory.copies == 1 or not part:
         return None
-    part = -(-(job.checkpoints.bytes or size) // step.gpus)
     return Beside(part, min(memory.copies - 1, others), step.gpus_of_node)
+
+
+def _bytes_of_rank(job: JobSpec, step: JobStep, size: int) -> int:
+    """Return the bytes that each rank saves of a checkpoint."""
+    return -(-(job.checkpoints.size(size) or 0) // step.gpus)
 
 
 def checkpoint_bytes(model: Model, plan: Plan) -> int:

@@ -15,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
-from et_sim.basics.units import format_bytes
 from et_sim.collectives import (
     OVER_A_TREE,
     RING,
@@ -24,7 +23,6 @@ from et_sim.collectives import (
     PhaseOperation,
 )
 from et_sim.collectives.algorithm import check_own_sizes
-from et_sim.machine.collective_library import LibraryChoice
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Machine, Notice, System
 from et_sim.plan import records
@@ -51,7 +49,7 @@ from et_sim.plan.exchanges import (
     split_pairs,
 )
 from et_sim.plan.groups import GroupShape, GroupTable
-from et_sim.plan.layout import EqualLines, Layout
+from et_sim.plan.library_rows import LibraryRows, positions_of_root, through_cards
 from et_sim.plan.phases import (
     Chunks,
     PhasePart,
@@ -121,10 +119,7 @@ class CollectiveTables:
             from et_sim.plan.library_phases import LibraryPhases
 
             self._library = LibraryPhases(library, machine.network, endpoint_ns, machine.system.local_mem_bw)
-        self._choices: dict[int, LibraryChoice] = {}  # of the library, by row
-        self._nodes: dict[int, int] = {}  # of those collectives
-        self._processors: dict[int, int] = {}
-        self._requests: dict[int, CollectiveRequest] = {}  # that more bytes would make faster, by row
+        self._of_library = LibraryRows()
         self._phases: list[PhaseRow] = []
         self._phase_lists: dict[tuple[PhaseRow, ...], int] = {}  # where each begins
         self._chunk_plans: list[tuple[int, int]] = []
@@ -307,48 +302,18 @@ class CollectiveTables:
         around = replace(request, operation=PhaseOperation.ALL_GATHER)
         ways = self._ways(around, (RING,) * len(layout))
         if library.has_cards:
-            ways, layout = self._through_cards(library, ways, layout, request.group)
+            ways, layout = through_cards(self.axes, library, ways, layout, request.group)
         made = library.lower(request.operation, request.size, request.datatype, request.group, ways, layout)
         if made is None:
             return None
-        is_root = self._positions_of_root(request, ways)
+        is_root = positions_of_root(self.axes, request.group.members, request.root, ways)
         lists = [
             [self._paced_phase(phase, request, turn, is_root) for phase in chunk]
             for turn, chunk in enumerate(made.chunks)
         ]
         row = self._add_collective(request, [Chunks(len(lists), request.size)], [lists])
-        self._choices[row], self._nodes[row] = made.choice, made.nodes
-        self._processors[row] = made.processors
-        if made.choice.larger is not None:
-            self._requests[row] = request
+        self._of_library.add(row, made, request.operation.name.lower(), request.size, request.group.members)
         return row
-
-    def _through_cards(
-        self, library: LibraryPhases, ways: Sequence[DimensionWay], layout: Layout, group: GroupShape
-    ) -> tuple[list[DimensionWay], Layout]:
-        """Join the ways between nodes to one: a card is one port, whichever switches are behind it."""
-        joined, sides = list[DimensionWay](), list[EqualLines]()
-        for way in ways:
-            side = layout[way.number]
-            before = sides[-1] if joined and not library.is_within(joined[-1]) else None
-            follows = before is not None and before.stride * before.members == side.stride
-            if before is None or not follows or before.blocks or side.blocks or library.is_within(way):
-                joined.append(replace(way, number=len(sides)))
-                sides.append(side)
-                continue
-            sides[-1] = replace(before, members=before.members * side.members)
-            axis = self.axes.of_side(sides[-1], in_group=not group.spans_system)
-            joined[-1] = replace(joined[-1], members=sides[-1].members, axis=axis)
-        return joined, tuple(sides)
-
-    def _positions_of_root(self, request: CollectiveRequest, ways: Sequence[DimensionWay]) -> Any:
-        """Return whether each member is a root: each part that the ways join has one."""
-        position, is_root = np.arange(request.group.members), np.ones(request.group.members, np.bool_)
-        for way in ways:
-            axis = self.axes[way.axis]
-            place = position // axis.stride % axis.members
-            is_root &= place == request.root // axis.stride % axis.members
-        return is_root
 
     def _paced_phase(
         self, phase: PacedPhase, request: CollectiveRequest, turn: int, is_root: Any
@@ -433,27 +398,7 @@ class CollectiveTables:
     @property
     def notices(self) -> list[Notice]:
         """Return the notice of the collective that would gain most from more bytes, if there is one."""
-        from et_sim.machine.collective_library.candidates import LibraryGroup
-        from et_sim.machine.collective_library.falls import text_of
-
-        def gain(row: int) -> float:
-            larger = self._choices[row].larger
-            return self._choices[row].time_us / larger.time_us if larger else 1.0
-
-        if not self._requests:
-            return []
-        row = max(self._requests, key=gain)
-        request, choice = self._requests[row], self._choices[row]
-        assert choice.larger is not None
-        kind, members = request.operation.name.lower(), request.group.members
-        group = LibraryGroup(members, self._nodes[row])
-        text = text_of(kind, group, choice.time_us, choice.unlimited_us, choice.larger)
-        others = len(self._requests) - 1
-        more = f"; {others} others likewise" if others else ""
-        text = (
-            f"more bytes are faster: {kind} of {format_bytes(request.size)} on {members} takes {text}{more}"
-        )
-        return [Notice("collective library", "", text)]
+        return self._of_library.notices
 
     def queue_sets(self, group: GroupShape) -> int:
         """Return the number of sets of queues that members of a group use at most."""
@@ -475,20 +420,17 @@ class CollectiveTables:
     @property
     def library_choices(self) -> tuple[str, ...]:
         """Return the library's choice for each collective; empty without a library."""
-        if not self._choices:
-            return ()
-        texts = {row: choice.text for row, choice in self._choices.items()}
-        return tuple(texts.get(row, "") for row in range(len(self._collectives)))
+        return self._of_library.choices(len(self._collectives))
 
     @property
     def library_nodes(self) -> tuple[int, ...]:
         """Return the number of nodes of each collective of the library; 0 of others."""
-        return tuple(self._nodes.get(row, 0) for row in range(len(self._collectives)))
+        return self._of_library.nodes(len(self._collectives))
 
     @property
     def processors_held(self) -> Any:
         """Return the number of processors that each collective takes from kernels of its ranks."""
-        return np.array([self._processors.get(row, 0) for row in range(len(self._collectives))], np.int16)
+        return self._of_library.processors_held(len(self._collectives))
 
     def chunk_plans(self) -> np.ndarray:
         """Return the table of chunks that have the same phases."""

@@ -1,7 +1,7 @@
 """Decoding of trace files: bytes in, `Trace` out, without a Python object per node.
 
-The compiled decoder fills columns in file order, for many small files at once. Here rows are sorted by id,
-dependency ids become rows, and name spans become strings.
+The compiled decoder fills columns in file order, for many small files at once. Here name spans become
+strings; `wire_rows` sorts rows by id, and turns ids of dependencies into rows.
 
 Invariant: for any bytes, the result is a `Trace` or a `TraceError`.
 """
@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from msgspec.structs import replace
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.protobuf_fields import first_varint
@@ -31,7 +30,6 @@ from et_sim.trace.columns import (
     START_NS,
     TEXT_ATTRIBUTES,
     Attribute,
-    IntColumn,
     RowColumn,
     TensorLists,
     Trace,
@@ -40,13 +38,12 @@ from et_sim.trace.columns import (
 from et_sim.trace.stack import Stack, TraceBlock, TraceHead, stack_of
 from et_sim.trace.wire_errors import explain, old_format, old_format_error
 from et_sim.trace.wire_layout import DecodeBuffers, NameTable, intern_spans, join_spans, name_table
+from et_sim.trace.wire_rows import Ids, in_id_order, in_row_order, with_rows_for_ids
 
-Ids = npt.NDArray[np.uint64]
 _LONGEST_VARINT = 10
 # larger blocks are separate pages, and unused ones take no memory
 _MOST_IN_MEMORY_AT_HAND = 1 << 16
 Item = TypeVar("Item")
-Number = TypeVar("Number", np.uint64, np.int32)
 
 
 def _seconds_of_records(buffers: DecodeBuffers) -> float:
@@ -106,7 +103,7 @@ def _decoded(
     traces = [
         block.trace(number)
         if is_plain
-        else _resolved(*_in_id_order(block.trace(number), files.dependency_ids(number)), drop_dangling)
+        else with_rows_for_ids(*in_id_order(block.trace(number), files.dependency_ids(number)), drop_dangling)
         for number, is_plain in enumerate(files.is_plain)
     ]
     return TraceBlock.of(traces).stack() if len(traces) > 1 else stack_of(traces)
@@ -261,7 +258,7 @@ def _tensors_of(every: TensorLists, first_row: Sequence[int], number: int) -> Te
     begin, stop = np.searchsorted(every.row, (first, end))
     start = every.start[begin : stop + 1]
     row, words = every.row[begin:stop] - np.int32(first), every.words[start[0] : start[-1]]
-    return _in_row_order(
+    return in_row_order(
         TensorLists(row, every.is_output[begin:stop], start - start[0], words, every.texts), row
     )
 
@@ -312,14 +309,6 @@ def _tensor_lists(buffers: DecodeBuffers, source: str) -> TensorLists:
     )
 
 
-def _in_row_order(lists: TensorLists, row: RowColumn) -> TensorLists:
-    """Return the lists with other row numbers, in their order; words are renumbered by first use."""
-    order = np.lexsort((lists.is_output, row))
-    start, words = _reordered(lists.start, lists.words, order)
-    words, texts = _by_first_use(words, lists.texts)
-    return TensorLists(row[order], lists.is_output[order], start, words, texts)
-
-
 def _texts(buffers: DecodeBuffers, source: str) -> dict[int, str]:
     spans = buffers.texts[: int(buffers.registers[at.TEXTS])].tolist()
     return {row: _text(buffers, start, size, source, "inputs.values") for row, start, size in spans}
@@ -365,137 +354,4 @@ def _bad_text(source: str, offset: int, subject: str) -> TraceError:
         f"the {subject} is not UTF-8 text",
         place=f"{source}: byte {offset}",
         remedy="the file is damaged or is not a Chakra trace; fetch or write it again",
-    )
-
-
-def _in_id_order(trace: Trace, dependencies: tuple[Ids, Ids]) -> tuple[Trace, tuple[Ids, Ids]]:
-    """Sort rows by ascending id and number names and groups by first use; refuse duplicate ids."""
-    ids = trace.node_id
-    if bool(np.all(ids[1:] > ids[:-1])):
-        return trace, dependencies
-    order = np.argsort(ids, kind="stable")
-    twice = np.flatnonzero(ids[order[1:]] == ids[order[:-1]])
-    if len(twice):
-        first, second = int(order[twice[0]]), int(order[twice[0] + 1])
-        raise TraceError(
-            f"node id {int(ids[first])} occurs twice: records {first + 1} and {second + 1}"
-            f' ("{trace.node_name(first)}" and "{trace.node_name(second)}")',
-            place=trace.source,
-            remedy="give every node of a file an id of its own",
-        )
-    data_start, data = _reordered(trace.data_start, dependencies[0], order)
-    ctrl_start, ctrl = _reordered(trace.ctrl_start, dependencies[1], order)
-    row_of = np.empty(len(order), np.int64)
-    row_of[order] = np.arange(len(order))
-    columns: dict[str, Any] = {name: getattr(trace, name)[order] for name in _PER_NODE}
-    columns["name"], names = _by_first_use(columns["name"], trace.names)
-    for text in TEXT_ATTRIBUTES:
-        columns[text.column], columns[text.texts] = _after_empty(
-            columns[text.column], getattr(trace, text.texts)
-        )
-    texts = sorted((int(row_of[row]), text) for row, text in trace.metadata_text.items())
-    trace = replace(
-        trace,
-        **columns,
-        names=names,
-        data_start=data_start,
-        ctrl_start=ctrl_start,
-        metadata_text=dict(texts),
-        tensors=_in_row_order(trace.tensors, row_of[trace.tensors.row].astype(np.int32)),
-    )
-    return trace, (data, ctrl)
-
-
-_PER_NODE = (
-    *("node_id", "kind", "name", "duration_us", "involved_count", "present"),
-    *(attribute.column for attribute in ATTRIBUTES),
-)
-
-
-def _by_first_use(numbers: RowColumn, names: tuple[str, ...]) -> tuple[RowColumn, tuple[str, ...]]:
-    """Renumber names in the order in which the rows use them, and drop unused ones."""
-    used, first = np.unique(numbers, return_index=True)
-    in_order = used[np.argsort(first)]
-    renumbered = np.zeros(len(names), np.int32)
-    renumbered[in_order] = np.arange(len(in_order))
-    return renumbered[numbers], tuple(names[number] for number in in_order.tolist())
-
-
-def _after_empty(numbers: RowColumn, names: tuple[str, ...]) -> tuple[RowColumn, tuple[str, ...]]:
-    """Renumber names like `_by_first_use`, but keep the empty name first, used or not."""
-    with_empty, names = _by_first_use(np.concatenate((np.zeros(1, np.int32), numbers)), names)
-    return with_empty[1:], names
-
-
-def _reordered(
-    start: IntColumn, items: npt.NDArray[Number], order: npt.NDArray[np.intp]
-) -> tuple[IntColumn, npt.NDArray[Number]]:
-    """Return the lists of a CSR pair in another order of rows."""
-    count = np.diff(start)[order]
-    new_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(count)))
-    shift = np.repeat(start[:-1][order] - new_start[:-1], count)
-    return new_start, items[shift + np.arange(len(items))]
-
-
-def _resolved(trace: Trace, dependencies: tuple[Ids, Ids], drop_dangling: bool) -> Trace:
-    """Return the trace with dependencies as rows."""
-    data, ctrl = (_rows_of(trace.node_id, wanted) for wanted in dependencies)
-    missing = [int(np.count_nonzero(rows < 0)) for rows in (data, ctrl)]
-    data_start, ctrl_start = trace.data_start, trace.ctrl_start
-    if sum(missing) and not drop_dangling:
-        raise _dangling(trace, dependencies, (data, ctrl), sum(missing))
-    if sum(missing):
-        data_start, data = _without_missing(data_start, data)
-        ctrl_start, ctrl = _without_missing(ctrl_start, ctrl)
-    return replace(
-        trace,
-        data_start=data_start,
-        data_deps=data,
-        ctrl_start=ctrl_start,
-        ctrl_deps=ctrl,
-        dropped_dependencies=sum(missing),
-    )
-
-
-def _rows_of(ids: Ids, wanted: Ids) -> RowColumn:
-    """Return the row of each wanted id, or -1; `ids` ascend. Dense ids are looked up in a table."""
-    if len(ids) == 0 or len(wanted) == 0:
-        return np.full(len(wanted), -1, np.int32)
-    span = int(ids[-1] - ids[0]) + 1
-    if span > 4 * len(ids) + 1024:
-        nearest = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-        sparse: RowColumn = np.where(ids[nearest] == wanted, nearest, -1).astype(np.int32)
-        return sparse
-    offset = wanted - ids[0]  # an id below the first wraps around to a huge offset
-    inside = offset < np.uint64(span)
-    if span == len(ids):
-        rows: RowColumn = offset.astype(np.int32)
-        rows[~inside] = -1
-        return rows
-    table = np.full(span + 1, -1, np.int32)
-    table[(ids - ids[0]).astype(np.intp)] = np.arange(len(ids), dtype=np.int32)
-    rows_of_wanted: RowColumn = table[np.where(inside, offset, np.uint64(span)).astype(np.intp)]
-    return rows_of_wanted
-
-
-def _without_missing(start: IntColumn, rows: RowColumn) -> tuple[IntColumn, RowColumn]:
-    is_kept = rows >= 0
-    kept_before: IntColumn = np.concatenate((np.zeros(1, np.int64), np.cumsum(is_kept, dtype=np.int64)))
-    return kept_before[start], rows[is_kept]
-
-
-def _dangling(
-    trace: Trace, dependencies: tuple[Ids, Ids], rows: tuple[RowColumn, RowColumn], count: int
-) -> TraceError:
-    which, kind = (0, "data") if bool((rows[0] < 0).any()) else (1, "control")
-    at_item = int(np.argmax(rows[which] < 0))
-    start = (trace.data_start, trace.ctrl_start)[which]
-    row = int(np.searchsorted(start, at_item, side="right")) - 1
-    others = f" ({count - 1} more dependencies like it)" if count > 1 else ""
-    return TraceError(
-        f"{trace.describe(row)} has a {kind} dependency on node {int(dependencies[which][at_item])},"
-        f" which is not in the file{others}",
-        place=trace.source,
-        remedy="the writer left that node out; write the trace again, or drop such dependencies"
-        " with et-convert repair PREFIX -o REPAIRED",
     )

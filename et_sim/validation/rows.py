@@ -115,6 +115,16 @@ def _kernels(path: Path, text: str) -> Iterator[Row]:
 LEAST = 1e-6  # lower bound of a relative error in the geometric mean, which an error of 0 would make 0
 
 
+def mape(ratios: Sequence[float]) -> float:
+    """Return the mean absolute error, in percent, of ratios of predicted to measured times, at least one."""
+    return 100 * sum(abs(ratio - 1) for ratio in ratios) / len(ratios)
+
+
+def mean_error(ratios: Sequence[float]) -> float:
+    """Return the mean error with its sign, in percent, of such ratios."""
+    return 100 * sum(ratio - 1 for ratio in ratios) / len(ratios)
+
+
 class Errors(Struct, frozen=True):
     """The errors of some rows."""
 
@@ -134,7 +144,7 @@ class Errors(Struct, frozen=True):
             count,
             100 * math.expm1(sum(map(abs, logarithms)) / count),
             100 * math.exp(sum(math.log(max(error, LEAST)) for error in relative) / count),
-            100 * sum(relative) / count,
+            mape(ratios),
             100 * math.expm1(sum(logarithms) / count),
             100 * max(relative),
         )

@@ -17,8 +17,17 @@ import torch.distributed as dist
 from msgspec import Struct, field
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.distributed import ProcessGroup
-from torch.utils._pytree import tree_iter
 
+from recorder.process.communication_forms import (
+    C10D,
+    FUNCTIONAL,
+    Given,
+    OperatorForm,
+    bound,
+    reduction_of,
+    splits_of,
+    tensors_of,
+)
 from recorder.process.costs import DTYPES, size_of
 from recorder.process.objects import MeetingFolder, PeerNeeded
 from recorder.process.storages import Storage, Storages
@@ -28,63 +37,6 @@ from recorder.process.values import outcome, set_value, value_of
 from recorder.recorded import RecordedKind, RecordedNode
 
 MOST_DELIVERED = 1 << 24  # elements
-Given = dict[str, Any]  # arguments by their names in the schema
-
-
-class OperatorForm(Struct, frozen=True):
-    """The positions of an operator's arguments and results in its schema."""
-
-    kind: str
-    inputs: str
-    outputs: str  # same as inputs: in place
-    gives: str  # the result: "pair", "work", "result"
-    group: str = "process_group"
-    root: str = ""
-    is_asynchronous: bool | None = None  # None: given by the call
-
-
-_C10D = {
-    "allreduce_": OperatorForm("all_reduce", "tensors", "tensors", "pair"),
-    "allreduce_coalesced_": OperatorForm("all_reduce", "tensors", "tensors", "work"),
-    "broadcast_": OperatorForm("broadcast", "tensors", "tensors", "pair", root="root_rank"),
-    "reduce_": OperatorForm("reduce", "tensors", "tensors", "work", root="root_rank"),
-    "allgather_": OperatorForm("all_gather", "input_tensors", "output_tensors", "pair"),
-    "_allgather_base_": OperatorForm("all_gather", "input_tensor", "output_tensor", "pair"),
-    "allgather_into_tensor_coalesced_": OperatorForm("all_gather", "inputs", "outputs", "work"),
-    "allgather_coalesced_": OperatorForm("all_gather", "input_list", "output_lists", "work"),
-    "reduce_scatter_": OperatorForm("reduce_scatter", "input_tensors", "output_tensors", "pair"),
-    "_reduce_scatter_base_": OperatorForm("reduce_scatter", "input_tensor", "output_tensor", "pair"),
-    "reduce_scatter_tensor_coalesced_": OperatorForm("reduce_scatter", "inputs", "outputs", "work"),
-    "alltoall_base_": OperatorForm("all_to_all", "input", "output", "work"),
-    "alltoall_": OperatorForm("all_to_all", "input_tensors", "output_tensors", "pair"),
-    "gather_": OperatorForm("gather", "input_tensors", "output_tensors", "work", root="root_rank"),
-    "scatter_": OperatorForm("scatter", "input_tensors", "output_tensors", "pair", root="root_rank"),
-    "barrier": OperatorForm("barrier", "", "", "work"),
-    "send": OperatorForm("send", "tensors", "", "work", root="dst", is_asynchronous=True),
-    "recv_": OperatorForm("receive", "", "tensors", "work", root="src", is_asynchronous=True),
-}
-
-
-def _functional(kind: str, inputs: str = "input", root: str = "") -> OperatorForm:
-    return OperatorForm(kind, inputs, "", "result", "group_name", root, is_asynchronous=True)
-
-
-_FUNCTIONAL = {
-    "all_reduce": _functional("all_reduce"),
-    "all_reduce_": _functional("all_reduce"),
-    "all_reduce_coalesced": _functional("all_reduce", "inputs"),
-    "all_reduce_coalesced_": _functional("all_reduce", "inputs"),
-    "all_gather_into_tensor": _functional("all_gather"),
-    "all_gather_into_tensor_out": _functional("all_gather"),
-    "all_gather_into_tensor_coalesced": _functional("all_gather", "inputs"),
-    "reduce_scatter_tensor": _functional("reduce_scatter"),
-    "reduce_scatter_tensor_out": _functional("reduce_scatter"),
-    "reduce_scatter_tensor_coalesced": _functional("reduce_scatter", "inputs"),
-    "all_to_all_single": _functional("all_to_all"),
-    "broadcast": _functional("broadcast", root="src"),
-    "broadcast_": _functional("broadcast", root="src"),
-    "shard_dim_alltoall": _functional("all_to_all"),
-}
 
 
 class FinishedWork(dist._Work):
@@ -147,7 +99,7 @@ class RankCommunication:
     def is_communication(self, func: Any) -> bool:
         """Return whether an operator of c10d is communication or a wait; add a remark on unsupported ones."""
         name = func._schema.name.partition("::")[2]
-        known = name in (_C10D if func.namespace == "c10d" else _FUNCTIONAL) or name == "wait_tensor"
+        known = name in (C10D if func.namespace == "c10d" else FUNCTIONAL) or name == "wait_tensor"
         if not known and name not in ("monitored_barrier_", "check_for_nan"):
             self._tape.remark("unknown communication", f"{func._schema.name} is not recorded", user_place())
         return known
@@ -155,19 +107,19 @@ class RankCommunication:
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Record one operator and return its result."""
         name = func._schema.name.partition("::")[2]
-        given = _bound(func, args, kwargs)
+        given = bound(func, args, kwargs)
         if name == "wait_tensor":
             self._wait_for([given["tensor"]])
             return given["tensor"]
-        form = (_C10D if func.namespace == "c10d" else _FUNCTIONAL)[name]
+        form = (C10D if func.namespace == "c10d" else FUNCTIONAL)[name]
         group = self._group(given[form.group])
-        inputs = _tensors(given.get(form.inputs))
+        inputs = tensors_of(given.get(form.inputs))
         if form.gives == "result":
             result = func(*args, **kwargs) if _is_fake(inputs) else self._on_host(func, args, kwargs)
-            outputs = _tensors(result)
+            outputs = tensors_of(result)
             self._exchange(form, given, group, inputs, outputs)
             return result
-        outputs = _tensors(given.get(form.outputs))
+        outputs = tensors_of(given.get(form.outputs))
         node = self._exchange(form, given, group, inputs, outputs)
         work = FinishedWork(self._waiter(form, node, outputs or inputs), outputs or inputs)
         self._works.append(work)  # C++ would wait for ever for one whose Python half is gone
@@ -257,7 +209,7 @@ class RankCommunication:
             collective=form.kind,
             group=group.number,
             root=root,
-            splits=_splits(form, given, inputs, outputs, len(group.members)),
+            splits=splits_of(form, given, inputs, outputs, len(group.members)),
             dtype=dtype,
         )
 
@@ -401,7 +353,7 @@ class RankCommunication:
             results = None
             if known:
                 members = len(group.members)
-                results = outcome(form.kind, _reduction(given), values, outputs, group.rank, members)
+                results = outcome(form.kind, reduction_of(given), values, outputs, group.rank, members)
             for tensor in outputs:
                 if isinstance(tensor, FakeTensor) or results is None:
                     self._forget(form.kind, tensor)
@@ -428,51 +380,6 @@ def _is_delivered(tensor: torch.Tensor) -> bool:
 def _is_unknown(tensor: torch.Tensor) -> bool:
     """Return whether a tensor of the device has no values of its own; the host's are read by programs."""
     return not isinstance(tensor, FakeTensor) or value_of(tensor) is None
-
-
-def _reduction(given: Given) -> str:
-    """Return the reduction of a collective: sum, avg, max, …"""
-    operation = given.get("reduce_op", "")
-    if isinstance(operation, str):
-        return operation.lower()
-    return str(dist.ReduceOp.RedOpType(operation.op()).name).lower()
-
-
-def _splits(
-    form: OperatorForm, given: Given, inputs: list[torch.Tensor], outputs: list[torch.Tensor], members: int
-) -> list[int]:
-    """Return the bytes for each member, for an all-to-all with uneven or rank-dependent shares."""
-    if form.kind != "all_to_all":
-        return []
-    sent = _shares(inputs, given.get("input_split_sizes"), members)
-    received = _shares(outputs, given.get("output_split_sizes"), members)
-    return sent if len({*sent, *received}) > 1 else []
-
-
-def _shares(tensors: list[torch.Tensor], rows: list[int] | None, members: int) -> list[int]:
-    """Return the bytes of each member's part."""
-    if len(tensors) == members > 1:
-        return [size_of([tensor]) for tensor in tensors]
-    whole = size_of(tensors)
-    if not rows:
-        return [whole // members] * members
-    return [whole * int(row) // max(sum(rows), 1) for row in rows]
-
-
-def _bound(func: Any, args: Any, kwargs: Any) -> Given:
-    """Return arguments by name; dispatch leaves out those that equal their defaults."""
-    given = {
-        argument.name: argument.default_value
-        for argument in func._schema.arguments
-        if argument.has_default_value()
-    }
-    given.update(zip((argument.name for argument in func._schema.arguments), args, strict=False))
-    given.update(kwargs)
-    return given
-
-
-def _tensors(given: Any) -> list[torch.Tensor]:
-    return [value for value in tree_iter(given) if isinstance(value, torch.Tensor)]
 
 
 def _on_device(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -273,6 +273,15 @@ def test_copies_in_memory_stand_still_for_the_time_by_which_they_lengthen_a_step
     assert given["notes"] == ["copies in memory were not simulated: they do not lengthen a step"]
 
 
+def test_copies_of_a_checkpoint_without_bytes_send_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    memory = {"interval": "1min", "load": "5s"}
+    job = {"workload": SMALL, "machine": "h100-dgx:16", "checkpoints": {"bytes": 0, "memory": memory}}
+    found = months_of(job, days=1, runs=2)
+    assert found.step.copy_stall == 0.0
+    assert len(found.known) == 1
+
+
 TWO_NODES: dict[str, Any] = {
     "topology": ["Switch", "Switch"],
     "npus_count": [2, 2],

@@ -1,11 +1,14 @@
-"""Tests for a change of a module: those of its room, in the order of how much of the module they run.
+"""Tests for a change: files whose tests run the function that is changed, the nearest to it first.
 
-`rooms.json` names them by module; a module without an entry takes those of its folder.
+`rooms.json` names them by module and function; `choice.py` writes it. A function without an entry takes those
+of its module, and a module without one those of its folder.
 """
 
 from __future__ import annotations
 
+import ast
 import json
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,9 @@ ROOMS = (
     *("validation", "views", "workloads/inference"),
 )
 FOLDER = Path(__file__).parent
+CHOICE = FOLDER / "rooms.json"
+REST = "*"  # of a module: all but its functions
+MOST_FILES = 8  # of a function
 
 
 def modules() -> list[str]:
@@ -37,20 +43,54 @@ def modules() -> list[str]:
 
 
 @cache
-def files_of_rooms() -> dict[str, list[str]]:
-    """Return test files by module or folder, below `tests` and `et_sim`."""
-    files: dict[str, list[str]] = json.loads((FOLDER / "rooms.json").read_text())
-    return files
+def files_by_function() -> dict[str, dict[str, list[str]]]:
+    """Return test files by module and function."""
+    written = json.loads(CHOICE.read_text())
+    files = [f"tests/{file}" for file in written["files"]]
+    return {
+        module: {
+            name: [files[int(number)] for number in numbers.split()]
+            for names, numbers in found.items()
+            for name in names.split()
+        }
+        for module, found in written["functions"].items()
+    }
 
 
-def room_of(module: str) -> list[str]:
-    """Return the test files of a module's room, as pytest takes them."""
-    name = module.removeprefix("et_sim/")
-    while name not in files_of_rooms():
-        name = name.rpartition("/")[0]
-        if not name:
-            raise KeyError(f"no tests are listed for {module}: add it, or its folder, to rooms.json")
-    return [f"tests/{file}" for file in files_of_rooms()[name]]
+def files_for(mutant: Mutant) -> list[str]:
+    """Return the test files for a change, as pytest takes them."""
+    found = files_by_function().get(mutant.module)
+    if found is None:
+        return _tests_of_folder(mutant.module.rpartition("/")[0])
+    names = (name for name, first, last in functions_of(mutant.module) if first <= mutant.row <= last)
+    return found.get(next(names, REST), found[REST])
+
+
+def _tests_of_folder(folder: str) -> list[str]:
+    """Return the files that most modules of a folder have."""
+    counts: Counter[str] = Counter()
+    for module, found in files_by_function().items():
+        if module.startswith(f"{folder}/"):
+            counts.update(found[REST])
+    if counts:
+        return [file for file, _ in counts.most_common(MOST_FILES)]
+    return _tests_of_folder(folder.rpartition("/")[0])
+
+
+@cache
+def functions_of(module: str) -> list[tuple[str, int, int]]:
+    """Return name, first and last row of each function and method; those inside one are a part of it."""
+    found = []
+    left: list[tuple[str, ast.AST]] = [("", ast.parse((REPOSITORY / module).read_text()))]
+    while left:
+        prefix, node = left.pop()
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef):
+                found.append((prefix + child.name, child.lineno, child.end_lineno or 0))
+            else:
+                name = f"{prefix}{child.name}." if isinstance(child, ast.ClassDef) else prefix
+                left.append((name, child))
+    return sorted(found, key=lambda function: function[1])
 
 
 def listed(name: str) -> list[dict[str, Any]]:

@@ -9,15 +9,28 @@ import json
 import subprocess
 import sys
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
+import rooms
+from choice import Runs, chosen_files, text_of
 from mutants import REPOSITORY, Mutant, changes_of, mutants_of
-from rooms import FOLDER, changes_to_try, equivalents, files_of_rooms, listed, modules, mutant_of, room_of
+from rooms import (
+    FOLDER,
+    MOST_FILES,
+    changes_to_try,
+    equivalents,
+    files_by_function,
+    files_for,
+    functions_of,
+    listed,
+    modules,
+    mutant_of,
+)
 from trial import drawn
 
 PER_TEST = 12
-FIRST_FILES = 2  # of a room, those that run most of a module: all of them take 40 s a change
 NOTICED = listed("noticed")
 FIRSTS = range(0, len(NOTICED), PER_TEST)
 
@@ -45,7 +58,7 @@ def test_changes_of_core_rules_are_noticed(first: int) -> None:
 @pytest.mark.seeds(deep=30, exhaustive=600, at_a_time=5)
 def test_random_changes_are_tried(seeds: range) -> None:
     mutants = [drawn(seed) for seed in seeds]
-    found = outcomes([(mutant, room_of(mutant.module)[:FIRST_FILES]) for mutant in mutants])
+    found = outcomes([(mutant, files_for(mutant)) for mutant in mutants])
     assert len(found) == len(seeds)
     for seed, mutant, (outcome, _) in zip(seeds, mutants, found, strict=True):
         if outcome == "survived":
@@ -88,11 +101,43 @@ def test_a_seed_draws_the_same_change_again() -> None:
 
 
 def test_every_module_has_test_files_and_all_of_them_exist() -> None:
-    assert all(room_of(module) for module in modules())
-    files = {file for of in files_of_rooms().values() for file in of}
-    assert [file for file in files if not (REPOSITORY / "tests" / file).is_file()] == []
-    folders = (REPOSITORY / "et_sim" / name for name in files_of_rooms())
-    assert [path for path in folders if not path.exists()] == []
+    changes = (mutant for module in modules() for mutant in mutants_of(module)[:1])
+    assert all(files_for(mutant) for mutant in changes)
+    files = {file for found in files_by_function().values() for of in found.values() for file in of}
+    assert [file for file in files if not (REPOSITORY / file).is_file()] == []
+    assert [module for module in files_by_function() if not (REPOSITORY / module).is_file()] == []
+
+
+def test_a_change_has_the_tests_that_run_its_function() -> None:
+    module = "et_sim/network/analytical.py"
+    found = files_by_function()[module]
+    for mutant in mutants_of(module):
+        names = [name for name, first, last in functions_of(module) if first <= mutant.row <= last]
+        assert files_for(mutant) == found[names[0] if names and names[0] in found else "*"]
+    new = replace(mutants_of(module)[0], module="et_sim/network/new.py")
+    assert set(files_for(new)) <= {file for of in files_by_function().values() for file in of["*"]}
+
+
+def test_few_files_that_run_all_lines_are_chosen_and_near_ones_come_first() -> None:
+    runs = [Runs("near", 1 / 60, 0b1110), Runs("far", 1 / 5000, 0b1110), Runs("other", 1 / 60, 0b10000)]
+    assert chosen_files(runs, 0b1110, {"near": 1, "far": 1, "other": 1}) == ["near", "far"]
+    assert chosen_files(runs, 0b11110, {"near": 1, "far": 1, "other": 1})[:2] == ["near", "other"]
+    assert chosen_files(runs, 0b1110, {"near": 9, "far": 9, "other": 1}) == ["near"]
+    many = [Runs(f"{number}", 1 / 60, 0b1) for number in range(20)]
+    assert len(chosen_files(many, 0b1, {run.file: 0.1 for run in many})) == MOST_FILES
+
+
+def test_the_choice_is_written_and_read_by_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    chosen = {"et_sim/a.py": {"f": ["x.py", "y.py"], "A.g": ["x.py", "y.py"], "*": ["y.py"]}}
+    (tmp_path / "rooms.json").write_text(text_of(chosen))
+    monkeypatch.setattr(rooms, "CHOICE", tmp_path / "rooms.json")
+    files_by_function.cache_clear()
+    found = files_by_function()
+    files_by_function.cache_clear()
+    assert found == {
+        module: {name: [f"tests/{file}" for file in files] for name, files in of.items()}
+        for module, of in chosen.items()
+    }
 
 
 SOURCE = '''

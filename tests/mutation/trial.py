@@ -26,7 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from mutants import REPOSITORY, Mutant
-from rooms import changes_to_try, modules, room_of
+from rooms import changes_to_try, files_for, modules
 
 HEAVY = (
     *(
@@ -155,7 +155,7 @@ def main() -> None:
         pairs = [(item["mutant"] and Mutant(**item["mutant"]), item["tests"]) for item in request]
     else:
         mutants = [drawn(seed, chosen.below) for seed in range(chosen.seed, chosen.seed + chosen.count)]
-        pairs = [(mutant, room_of(mutant.module)) for mutant in mutants]
+        pairs = [(mutant, files_for(mutant)) for mutant in mutants]
     prepare()
     for mutant, tests in pairs:
         begin = time.monotonic()

@@ -6,7 +6,6 @@ texts, lists, tuples and dicts can result.
 
 from __future__ import annotations
 
-import gzip
 import re
 import zlib
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from msgspec import Struct
 
 from converters.recordings.flight.pickle_values import plain_values
 from et_sim.basics.errors import InputError, unreadable
+from et_sim.documents.reading import opened
 
 MOST_BYTES = 1 << 28  # of a dump
 MOST_FRAMES = 3  # of a message
@@ -150,9 +150,7 @@ def rank_of(path: Path) -> int:
 def read_dump(path: Path, rank: int) -> Dump:
     """Read the dump of a rank."""
     try:
-        with path.open("rb") as plain:
-            is_packed = plain.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if is_packed else path.open("rb") as file:
+        with opened(path) as file:
             raw = file.read(MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read: {unreadable(error)}", place=str(path), remedy=_REMEDY) from None

@@ -47,6 +47,16 @@ def test_queues_stand_in_the_order_of_their_depth_which_is_that_of_the_ports(
     assert {port["link"] for port in ports} >= {name for name, row in known.items() if row["deepest_bytes"]}
 
 
+def test_a_port_counts_packets_acknowledgements_and_pauses(crowd: Path) -> None:
+    ports = {row["link"]: row for row in open_run(crowd).table("ports").to_pylist()}
+    for link, senders in (("npu0->leaf0", 1), ("leaf0->spine0", 3), ("leaf1->npu4", len(SENDERS))):
+        assert (ports[link]["packets"], ports[link]["bytes"]) == (200 * senders, 200 * senders * 1036)
+        assert ports[link]["busy_ns"] == ports[link]["bytes"] * 8 // 100
+    assert ports["npu4->leaf1"]["packets"] == 200 * len(SENDERS)
+    paused = ports["npu0->leaf0"]["pauses"]
+    assert ports["leaf0->npu0"]["packets"] == 200 + 2 * paused  # each pause has an end
+
+
 def test_a_window_shows_the_queues_in_it(crowd: Path) -> None:
     run = open_run(crowd)
     end = run.summary["makespan_ns"]

@@ -1,0 +1,226 @@
+"""Choice of the test files for changes of each function, by the lines that each test runs: `rooms.json`.
+
+`pip install coverage`, then `python tests/mutation/choice.py FOLDER`: it runs the short suite in one process
+without machine code, for about half an hour, keeps the lines of each test file in the folder, and writes the
+choice. Files that the folder holds already are not run again.
+"""
+
+from __future__ import annotations
+
+import ast
+import heapq
+import importlib
+import json
+import os
+import pickle
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from mutants import REPOSITORY
+from rooms import CHOICE, MOST_FILES, REST, ROOMS, functions_of, modules
+
+TESTS = REPOSITORY / "tests"
+PACKAGE = f"{REPOSITORY / 'et_sim'}/"
+# Folders whose tests run other processes or other packages, or read texts.
+LEFT_OUT = {"compiled", "converters", "docs", "golden", "language", "mutation", "recorder"}
+LONG_SECONDS = 25  # a test that takes longer, with its lines noted, is not chosen
+MOST_SECONDS = 12.0  # of processor time, for the files of a function together
+LOADING_SECONDS = 0.3  # of a file
+SLOWER = 2.0  # a test whose lines are noted, than the test alone
+# A test that runs few lines is near to each of them. What the tests of a function add to each other falls.
+FEW_LINES, FALLS = 50, 0.3
+ONE_TEST = 0.002 / 4
+OWN = 4  # times nearer to a module is a test file that imports it
+OUTSIDE = 0  # the row of a module that stands for all outside of its functions: importing it runs them
+
+
+class Ran(NamedTuple):
+    """A test with the lines that it ran, as bits by module."""
+
+    seconds: float
+    lines: dict[str, int]
+    failures: int
+
+
+class LinesRun:
+    """A plugin of pytest that notes the lines of each test, and writes them by test file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._coverage = importlib.import_module("coverage").Coverage(
+            data_file=None, source=[PACKAGE], config_file=False
+        )
+        self._rooms = tuple(f"{PACKAGE}{room}/" for room in ROOMS)
+        self._path = Path()
+        self._found: dict[str, Ran] = {}
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        if item.path != self._path:
+            self.pytest_sessionfinish()
+            self._path, self._found = item.path, {}
+        self._coverage.erase()
+        self._coverage.start()
+        begin = time.process_time()
+        yield
+        seconds = time.process_time() - begin
+        self._coverage.stop()
+        test = item.name.partition("[")[0]
+        before = self._found.get(test, Ran(0.0, {}, 0))
+        lines = dict(before.lines)
+        data = self._coverage.get_data()
+        for path in data.measured_files():
+            if path.startswith(self._rooms):
+                module = f"et_sim/{path.removeprefix(PACKAGE)}"
+                lines[module] = lines.get(module, 0) | sum(1 << line for line in data.lines(path))
+        self._found[test] = Ran(before.seconds + seconds, lines, before.failures)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        def end(*_: object) -> None:
+            raise TimeoutError(f"{item.name} takes more than {LONG_SECONDS} s")
+
+        signal.signal(signal.SIGVTALRM, end)
+        signal.setitimer(signal.ITIMER_VIRTUAL, LONG_SECONDS)
+        yield
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            test = report.nodeid.rpartition("::")[2].partition("[")[0]
+            before = self._found.get(test, Ran(0.0, {}, 0))
+            self._found[test] = before._replace(failures=before.failures + 1)
+
+    def pytest_sessionfinish(self) -> None:
+        if self._found:
+            kept_at(self._folder, self._path).write_bytes(pickle.dumps(self._found))
+
+
+def kept_at(folder: Path, file: Path) -> Path:
+    """Return where the lines of a test file are kept."""
+    return folder / f"{str(file.relative_to(TESTS)).replace('/', '__')}.pickle"
+
+
+def measure(folder: Path) -> None:
+    """Run the test files whose lines the folder lacks."""
+    found = sorted(path for path in TESTS.rglob("test_*.py") if path.parent.name not in LEFT_OUT)
+    if missing := [str(path) for path in found if not kept_at(folder, path).is_file()]:
+        os.environ["ET_SIM_COMPILE"] = "never"
+        pytest.main(["-q", "--tb=no", "-p", "no:cacheprovider", *missing], plugins=[LinesRun(folder)])
+
+
+class Runs(NamedTuple):
+    """A test that runs a module: its file, how near it is to its lines, and these as bits."""
+
+    file: str
+    weight: float
+    lines: int
+
+
+def imported(file: str) -> set[str]:
+    """Return the modules that a test file imports by name."""
+    names = set()
+    for node in ast.walk(ast.parse((TESTS / file).read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {f"{name.replace('.', '/')}.py" for name in names}
+
+
+def read(folder: Path) -> tuple[dict[str, float], dict[str, list[Runs]]]:
+    """Return the seconds of each test file, and the tests that run or import each module."""
+    seconds, by_module = {}, defaultdict(list)
+    for path in sorted(folder.glob("*.pickle")):
+        file = path.stem.replace("__", "/")
+        tests = {test: Ran(*ran) for test, ran in pickle.loads(path.read_bytes()).items()}
+        seconds[file] = LOADING_SECONDS + sum(ran.seconds for ran in tests.values()) / SLOWER
+        by_name = imported(file)
+        for module in by_name:
+            by_module[module].append(Runs(file, OWN / FEW_LINES, 1 << OUTSIDE))
+        for ran in tests.values():
+            weight = 1 / (FEW_LINES + sum(bits.bit_count() for bits in ran.lines.values()))
+            for module, lines in ran.lines.items() if not ran.failures else ():
+                near = OWN if module in by_name else 1
+                by_module[module].append(Runs(file, near * weight, lines & ~(1 << OUTSIDE)))
+    return seconds, by_module
+
+
+def chosen_files(
+    runs: list[Runs], rows: int, seconds: Mapping[str, float], most_seconds: float = MOST_SECONDS
+) -> list[str]:
+    """Return files, the best first, whose tests run the given rows of a module."""
+    near: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for file, weight, lines in runs:
+        for row in _bits(lines & rows):
+            near[file][row] += weight
+    so_far: dict[int, float] = defaultdict(float)
+
+    def worth(file: str) -> float:
+        added = ((so_far[row] + ONE_TEST, weight) for row, weight in near[file].items())
+        return sum((now + weight) ** FALLS - now**FALLS for now, weight in added) / (0.5 + seconds[file])
+
+    chosen: list[str] = []
+    left = most_seconds
+    while len(chosen) < MOST_FILES:
+        fitting = (file for file in near if file not in chosen and (seconds[file] <= left or not chosen))
+        best = heapq.nlargest(1, fitting, key=lambda file: (worth(file), file))
+        if not best:
+            break
+        chosen += best
+        left -= seconds[best[0]]
+        for row, weight in near[best[0]].items():
+            so_far[row] += weight
+    return chosen
+
+
+def _bits(number: int) -> Iterator[int]:
+    while number:
+        lowest = number & -number
+        yield lowest.bit_length() - 1
+        number ^= lowest
+
+
+def choice(folder: Path) -> dict[str, dict[str, list[str]]]:
+    """Return test files by module and function; `*` stands for the rest of a module."""
+    seconds, by_module = read(folder)
+    result = {}
+    for module in modules():
+        functions = {name: (1 << last + 1) - (1 << first + 1) for name, first, last in functions_of(module)}
+        runs = by_module[module]
+        found = {name: chosen_files(runs, rows, seconds) for name, rows in functions.items()}
+        importing = chosen_files(runs, 1 << OUTSIDE, seconds, MOST_SECONDS / 2)
+        found[REST] = list(dict.fromkeys([*importing, *chosen_files(runs, -1, seconds, MOST_SECONDS / 2)]))
+        result[module] = {name: files for name, files in found.items() if files}
+    return {module: found for module, found in result.items() if found}
+
+
+def text_of(chosen: Mapping[str, Mapping[str, list[str]]]) -> str:
+    """Return the choice as JSON: files once, and their numbers by function, a module on a line."""
+    files = sorted({file for found in chosen.values() for of in found.values() for file in of})
+    numbers = {file: number for number, file in enumerate(files)}
+    lines = []
+    for module, found in chosen.items():
+        alike: dict[str, list[str]] = defaultdict(list)
+        for name, of in found.items():
+            alike[" ".join(str(numbers[file]) for file in of)].append(name)
+        by_functions = {" ".join(names): of for of, names in alike.items()}
+        lines.append(f"  {json.dumps(module)}: {json.dumps(by_functions)}")
+    listed = ",\n".join(f"  {json.dumps(file)}" for file in files)
+    return f'{{\n "files": [\n{listed}\n ],\n "functions": {{\n' + ",\n".join(lines) + "\n }\n}\n"
+
+
+def main() -> None:
+    """Measure what the folder lacks, and write the choice."""
+    [folder] = map(Path, sys.argv[1:])
+    folder.mkdir(parents=True, exist_ok=True)
+    measure(folder)
+    CHOICE.write_text(text_of(choice(folder)))
+
+
+if __name__ == "__main__":
+    main()
