@@ -5,6 +5,9 @@ Not here: predictions (`et_sim.validation`), bands (`fit_bands`), and the page (
 
 from __future__ import annotations
 
+import json
+import re
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -57,10 +60,25 @@ class Line(Struct, frozen=True):
 
 def public_rows() -> list[Row]:
     """Return all public measurements: those that travel with et-sim, and those that tests cite."""
+    return [row for path in _paths() for row in measured_rows(path)]
+
+
+def _paths() -> list[Path]:
     whole = {"kernels.csv"}  # of which a part travels
-    paths = [path for path in shipped() if path.name not in whole]
     names = ("steps_today.csv", "vtrain_single.json", "several_nodes.json", "kernels.csv", "kernels_2.csv")
-    return [row for path in (*paths, *(CITED / name for name in names)) for row in measured_rows(path)]
+    return [*(path for path in shipped() if path.name not in whole), *(CITED / name for name in names)]
+
+
+def lab_of(row: Row) -> str:
+    """Return who measured a table of collectives: the repository or issue of its source."""
+    return _labs()[row.table]
+
+
+@cache
+def _labs() -> dict[str, str]:
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in _paths() if path.suffix == ".json"]
+    tables = [table for file in files if isinstance(file, list) for table in file if "collective" in table]
+    return {table["id"]: re.split("[@:]", table["source"])[0] for table in tables}
 
 
 def line_of(row: Row) -> Line | None:

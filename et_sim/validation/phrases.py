@@ -67,6 +67,13 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     source: str
 
 
+class MeasuringProgram(Struct, frozen=True, forbid_unknown_fields=True):
+    """A program whose collectives are launched by one process for a node."""
+
+    words: str  # in the text of a source
+    source: str
+
+
 class Phrases(Struct, frozen=True, forbid_unknown_fields=True):
     """The content of the file."""
 
@@ -74,6 +81,7 @@ class Phrases(Struct, frozen=True, forbid_unknown_fields=True):
     software: list[NamedProduct]
     notes: list[Phrase]
     hardware: list[Site]
+    process_per_node: list[MeasuringProgram]
     precisions: dict[str, str]  # `products` of a plan
 
 
@@ -100,6 +108,11 @@ def software_of(text: str, source: str) -> NamedProduct | None:
     lowered = text.lower().replace("_", " ")
     year = year_of(text) or year_of(source)
     return next((product for product in phrases().software if product.holds(lowered, year)), None)
+
+
+def has_process_per_node(source: str) -> bool:
+    """Check whether a source is of a program with one process for the GPUs of a node."""
+    return any(program.words in source for program in phrases().process_per_node)
 
 
 def unknown_software(text: str) -> str:

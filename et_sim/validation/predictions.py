@@ -25,6 +25,7 @@ from et_sim.machine.presets import known_as, preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.run.workers import in_order
 from et_sim.trace import TraceBuilder
+from et_sim.validation.launching import launches_us
 from et_sim.validation.networks import machine_measured
 from et_sim.validation.other_machine import on_machine
 from et_sim.validation.row import Collective, KernelRow, Row, TrainingStep
@@ -233,7 +234,10 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
         # Unnamed software is an assumption, even if a description replaces it.
         traits = _accuracy(name).traits(workload.step.kinds, job.software)
         composition = structs.replace(composition, traits=traits)
-    return _banded(row, name, result.makespan_ns, f"simulated on {known.text}", composition)
+    time_ns = result.makespan_ns
+    if isinstance(job, Collective):
+        time_ns = max(time_ns, round(1000 * launches_us(job.kind, job.gpus, job.gpus_per_process)))
+    return _banded(row, name, time_ns, f"simulated on {known.text}", composition)
 
 
 def _exchanges_of(job: Collective) -> dict[str, Any]:

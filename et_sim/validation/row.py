@@ -51,6 +51,7 @@ class Collective(Struct, frozen=True):
     eager: bool = False  # it launches them outside a graph
     expert_exchange: str = ""  # kernels by which tokens reach their experts
     processors: int = 0  # of a collective; 0: as many as it uses
+    gpus_per_process: int = 1
 
 
 class TrainingStep(Struct, frozen=True):

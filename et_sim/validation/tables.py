@@ -22,7 +22,14 @@ from et_sim.basics.errors import EtSimError, InputError
 from et_sim.basics.units import plural
 from et_sim.documents.keys import show
 from et_sim.documents.reading import parse_json
-from et_sim.validation.phrases import fitting, power_of, read_note, software_of, unknown_software
+from et_sim.validation.phrases import (
+    fitting,
+    has_process_per_node,
+    power_of,
+    read_note,
+    software_of,
+    unknown_software,
+)
 from et_sim.validation.row import (
     DEGRADED,
     MIB,
@@ -47,7 +54,19 @@ TEXTS = (
     *("recompute", "tp_comm", "sharding", "framework"),
 )
 COUNTS = (
-    *("nodes", "gpus", "hidden", "ffn", "heads", "layers", "vocab", "seq_len", "sequence", "bytes"),
+    *(
+        "nodes",
+        "gpus",
+        "gpus_per_process",
+        "hidden",
+        "ffn",
+        "heads",
+        "layers",
+        "vocab",
+        "seq_len",
+        "sequence",
+        "bytes",
+    ),
     *(
         "tp",
         "pp",
@@ -126,8 +145,25 @@ def _collective(table: dict[str, Any], name: str, number: int, row: Any) -> Row:
         size_class,
         f"{kind} of {size:,} B on {gpus}",
         microseconds(time),
-        Collective(kind, int(size), gpus, nodes, str(table.get("dtype") or ""), forced),
+        Collective(
+            kind,
+            int(size),
+            gpus,
+            nodes,
+            str(table.get("dtype") or ""),
+            forced,
+            gpus_per_process=_gpus_per_process(table, gpus, nodes or 1),
+        ),
     )
+
+
+def _gpus_per_process(table: dict[str, Any], gpus: int, nodes: int) -> int:
+    """Return the GPUs that a process of the measuring program has, as the table or its program states."""
+    node = gpus // nodes
+    given = int(table.get("gpus_per_process") or 0)
+    if given and node % given:
+        raise ValueError(f"gpus_per_process is {given}, which does not divide the {node} GPUs of a node")
+    return given or (node if has_process_per_node(str(table.get("source") or "")) else 1)
 
 
 def _timed_iteration(table: dict[str, Any], name: str, number: int, row: Any) -> Row:

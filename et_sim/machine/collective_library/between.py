@@ -23,7 +23,7 @@ from et_sim.documents.kinds import choice, choices, number, size, time
 from et_sim.machine.collective_library.constants import PROTOCOL_NAMES, LibraryProtocol, protocols_named
 
 KINDS = ("infiniband", "roce", "efa", "efa-1", "slingshot", "tcpx", "unknown")
-_FIGURES = ("latency", "told-latency", "share", "fill", "fill-size", "protocols")
+_FIGURES = ("latency", "told-latency", "share", "fill", "fill-size", "fill-rate", "protocols")
 
 
 @cache
@@ -50,6 +50,9 @@ class Between(Struct, frozen=True):
     )
     fill: float = number("Extra time of the first bytes, as a multiple of their time.", 0.0, maximum=1000)
     fill_size: int = size("Bytes of a collective that count as first ones.", 0)
+    fill_rate: float = number(
+        "The least rate in GB/s that `fill` is a multiple of: slower cards of a node are soon filled.", 0.0
+    )
     protocols: tuple[LibraryProtocol, ...] = choices(
         "The only protocols that are used between nodes.",
         (),
@@ -76,7 +79,7 @@ class Between(Struct, frozen=True):
 
     def fill_us(self, size: int, full: float) -> float:
         """Return the extra time of the first bytes, given the full rate in GB/s."""
-        return self.fill * min(size, self.fill_size) / 1000 / full
+        return self.fill * min(size, self.fill_size) / 1000 / max(full, self.fill_rate)
 
 
 def _in_units(name: str, value: Any) -> Any:

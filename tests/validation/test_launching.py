@@ -1,0 +1,63 @@
+"""Collectives that one process launches on all GPUs of a node: repetitions wait for the host."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from et_sim.validation.launching import LAUNCH_US, PAIR_US, launches_us
+from et_sim.validation.predictions import predictions
+from et_sim.validation.row import Collective
+from et_sim.validation.tables import read_tables
+
+TABLE: dict[str, Any] = {
+    "id": "t",
+    "hardware": "8xA100-SXM4-40GB",
+    "nodes": 1,
+    "gpus": 8,
+    "collective": "all_reduce",
+    "rows": [[8, 30.0], [1 << 30, 8000.0]],
+}
+
+
+def rows(**changes: Any) -> list[Any]:
+    return list(read_tables(Path("t.json"), json.dumps([{**TABLE, **changes}])))
+
+
+def test_launches_of_one_process_follow_each_other() -> None:
+    """Check against a published run on 2 to 8 GPUs (NVIDIA/nccl-tests issue 123), within a tenth."""
+    measured = {2: 10.0, 3: 13.76, 4: 16.88, 5: 20.8, 6: 25.2, 7: 29.5, 8: 33.7}
+    for gpus, time_us in measured.items():
+        assert launches_us("all_reduce", gpus, gpus) == pytest.approx(time_us, rel=0.2 if gpus < 4 else 0.1)
+    assert launches_us("all_reduce", 8, 1) == launches_us("all_to_all", 8, 1) == 0
+    assert launches_us("all_to_all", 8, 8) == pytest.approx(8 * (LAUNCH_US + 16 * PAIR_US))
+    assert launches_us("all_to_all", 16, 8) == pytest.approx(8 * (LAUNCH_US + 32 * PAIR_US))
+
+
+def test_a_table_or_its_program_states_the_gpus_of_a_process() -> None:
+    def per_process(**changes: Any) -> list[int]:
+        return [row.job.gpus_per_process for row in rows(**changes) if isinstance(row.job, Collective)]
+
+    assert per_process() == per_process(source="VIA-Research/vTrain@f8dda8473a") == [1, 1]
+    assert per_process(gpus_per_process=4) == [4, 4]
+    log = "microsoft/superbenchmark@700d6501f1:tests/data/nccl_allreduce.log"
+    assert per_process(source=log) == [8, 8]
+    assert per_process(source=log, nodes=2, gpus=8) == [4, 4]
+    assert per_process(source=log, gpus_per_process=1) == [1, 1]
+
+
+@pytest.mark.parametrize(("given", "part"), [(3, "does not divide the 8 GPUs"), (0, "is 0"), ("8", 'is "8"')])
+def test_a_wrong_number_of_gpus_of_a_process_is_a_reason(given: Any, part: str) -> None:
+    read = rows(gpus_per_process=given)
+    assert [row.job for row in read] == [None, None]
+    assert all("gpus_per_process" in row.why and part in row.why for row in read)
+
+
+def test_short_collectives_wait_for_launches_and_long_ones_do_not() -> None:
+    own, shared = (list(predictions(rows(gpus_per_process=count))) for count in (1, 8))
+    assert own[0].predicted_us is not None
+    assert own[0].predicted_us < shared[0].predicted_us == pytest.approx(8 * LAUNCH_US)
+    assert own[1].predicted_us == shared[1].predicted_us
