@@ -141,11 +141,7 @@ def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: 
     board = _OF_BOARD.search(hardware)
     size = size or (int(board[1]) if board else 0)
     if nodes > 1 and per_node < ranks and machine["node"] != per_node:
-        is_board = (
-            "dimensions" not in machine
-            or not machine["dimensions"]
-            or size == per_node
-        )
+        is_board = "dimensions" not in machine or not machine["dimensions"] or size == per_node
         name = (_board(machine, per_node) if is_board else None) or name
         machine = as_one_file(name)
     if per_node >= ranks or len(machine.get("dimensions", ())) != 2:

@@ -118,8 +118,8 @@ def _check_context(model: Model, plan: Plan) -> None:
     window = max((model.window(layer) for layer in range(model.layers)), default=0) if model.windows else 0
     if plan.context_attention == RING and 0 < window < model.sequence:
         raise FieldError(
-            f"{model.name} has layers that see {window} tokens only, which `context_attention` {RING} does not"
-            " support",
+            f"{model.name} has layers that see {window} tokens only, which `context_attention` {RING} does"
+            " not support",
             remedy=f"choose `context_attention` {ALL_GATHER} or {ALL_TO_ALL}",
         )
     if plan.context_attention == ALL_TO_ALL:
