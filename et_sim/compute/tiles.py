@@ -5,7 +5,7 @@ and a wave takes the same time for any number of tiles. A tile of a product goes
 steps, with some more to begin and to end; with few tiles, that side may be split among several. A tile of
 attention is a part of the queries of one head, and goes through the keys that they see; kernels for fewer
 queries than a tile has work differently, and are not cut. The exponentials of scores are further operations
-of attention, which its shape does not count.
+of attention, which its shape does not count; units of their own compute them beside the products, or not.
 
 Attention of few queries, of single tokens or with a compressed cache, is cut into tiles of rows: queries of
 all heads that share keys. Each wave of tiles takes some time more, and so does each doubling of the keys,
@@ -114,7 +114,7 @@ def _of_attention(device: RooflineDevice, operation: Operation) -> float:
     queries = scores.rows * scores.count
     of_pair = sum(product.operations for product in operation.products) / (queries * scores.columns)
     keys = operation.operations / of_pair / queries  # keys that a query sees
-    each = of_pair + device.score_operations
+    each = max(of_pair, device.exponential_operations) + device.score_operations
     if not 0 < rows <= scores.rows:
         return float(queries * keys * each)
     tiles = -(-scores.rows // rows) * scores.count

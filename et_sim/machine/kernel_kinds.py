@@ -50,6 +50,7 @@ class KernelKind(Struct, frozen=True):
     split_ns: float | None = time("Overrides `split-time`.", None, name="split-time")
     query_tile: int | None = count("Overrides `query-tile`.", None, minimum=1, maximum=LARGEST)
     query_prologue: float | None = number("Overrides `query-prologue`.", None, maximum=LARGEST)
+    score_operations: float | None = number("Overrides `score-operations`.", None, maximum=LARGEST)
     row_tile: int | None = count("Overrides `row-tile`.", None, minimum=1, maximum=LARGEST)
     tile_ns: float | None = time("Overrides `tile-time`.", None, name="tile-time")
     doubling_ns: float | None = time("Overrides `doubling-time`.", None, name="doubling-time")

@@ -194,6 +194,12 @@ class RooflineDevice(Struct, frozen=True):
         0.0,
         maximum=LARGEST,
     )
+    exponential_operations: float = number(
+        "Time of the exponential of a score, in operations of a processor, on units that work beside those "
+        "of products: each pair of attention takes the longer of both.",
+        0.0,
+        maximum=LARGEST,
+    )
     kinds: Mapping[str, KernelKind] = key(
         KINDS,
         'Constants of kinds of kernels that override those above, by operation and datatype: `{"gemm fp8": '

@@ -44,6 +44,7 @@ _RATES = (  # Gb/s of a card, by its name
     (r"\bEDR\b|ConnectX-?5|CX-?5", 100),
 )
 _OF_BOARD = re.compile(r"(?<![\dA-Z.])(\d+)\s?[x\u00d7]\s?(?:NVIDIA |AMD )?[A-Z]{1,2}\d{2,3}", re.IGNORECASE)
+_NODES_OF = re.compile(r"\bnodes? of (\d+)\b(?! ?(?:Gb|GB|x))|\b(\d+) (?:GPUs )?per node\b", re.IGNORECASE)
 FIRST_EFA = ("volta", "ampere")  # generations of GPUs with the first generation of EFA
 UNKNOWN = "unknown"
 
@@ -132,14 +133,15 @@ def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: 
     possible.
     """
     machine = as_one_file(name)
+    words = _NODES_OF.search(hardware)
+    size = int(words[1] or words[2]) if words else 0
+    if size and not nodes and ranks % size == 0:
+        nodes = ranks // size
     per_node = _per_node(machine, ranks, nodes)
     board = _OF_BOARD.search(hardware)
+    size = size or (int(board[1]) if board else 0)
     if nodes > 1 and per_node < ranks and machine["node"] != per_node:
-        is_board = (
-            "dimensions" not in machine
-            or not machine["dimensions"]
-            or (board is not None and int(board[1]) == per_node)
-        )
+        is_board = "dimensions" not in machine or not machine["dimensions"] or size == per_node
         name = (_board(machine, per_node) if is_board else None) or name
         machine = as_one_file(name)
     if per_node >= ranks or len(machine.get("dimensions", ())) != 2:
@@ -147,7 +149,7 @@ def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: 
     described = stated(network, hardware)
     options = {NODE: str(per_node)} if per_node != machine["node"] else {}
     if described.cards is not None:
-        whole = max(int(board[1]) if board else machine["node"], per_node)
+        whole = max(size or machine["node"], per_node)
         options[CARDS] = described.cards.option(per_node, Fraction(per_node, whole))
     if "library" in machine:
         kind = (

@@ -115,3 +115,10 @@ def test_nodes_of_four_gpus_are_boards_of_four_where_that_is_stated(
     name: str, hardware: str, board: str
 ) -> None:
     assert machine_measured(name, 16, 4, hardware, "4x200 Gb/s IB").text.partition(":")[0] == board
+
+
+@pytest.mark.parametrize("words", ["nodes of 4", "in nodes of 4", "4 per node", "4 GPUs per node"])
+def test_words_state_the_size_of_nodes_where_their_number_is_not_stated(words: str) -> None:
+    measured = machine_measured("v100-dgx-1", 16, 0, f"V100-SXM2 {words}", "2x100 Gb/s IB")
+    assert measured.text == "v100-quad:16,cards=2x100Gbps,network=infiniband"
+    assert machine_measured("v100-dgx-1", 16, 0, "V100-SXM2", "").text.startswith("v100-dgx-1:16")

@@ -57,6 +57,20 @@ def test_exponentials_of_scores_take_the_same_time_at_any_width(width: int) -> N
     assert ns(node, device(**{"score-operations": 200})) == (4 * width + 200) * scores // 100_000
 
 
+@pytest.mark.parametrize("width", [64, 96, 128])
+def test_exponentials_beside_products_take_time_only_where_they_are_longer(width: int) -> None:
+    node = {"layer_shape": shapes.attention(1, 8, 1024, 1024, width)}
+    scores = 8 * 1024 * 1024
+    machine = device(**{"exponential-operations": 400, "score-operations": 10})
+    assert ns(node, machine) == (max(4 * width, 400) + 10) * scores // 100_000
+
+
+def test_backward_passes_may_have_score_operations_of_their_own() -> None:
+    node = {"layer_shape": shapes.attention(1, 8, 1024, 1024, 64, backward=True)}
+    machine = device(kinds={"attention_backward": {"score-operations": 300}}, **{"score-operations": 100})
+    assert ns(node, machine) == (10 * 64 + 300) * 8 * 1024 * 1024 // 100_000
+
+
 def test_the_last_tiles_of_causal_attention_see_all_keys() -> None:
     cut = {"processors": 100, "query-tile": 128}
     few = {"layer_shape": shapes.attention(1, 1, 1024, 1024, 128, causal=True)}

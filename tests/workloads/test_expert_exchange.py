@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import algorithms, network
 from msgspec.structs import replace
-from training_jobs import moved, with_experts
+from training_jobs import moved, rows_named, with_experts
 
 from et_sim.api import run
 from et_sim.basics.errors import UsageError
@@ -125,6 +125,22 @@ def test_tokens_are_dispatched_in_fewer_bits_and_combined_in_values() -> None:
         assert fewer[over, "all_to_all"] * 2 * row == values[over, "all_to_all"] * (row + sent)
 
 
+@pytest.mark.parametrize("products", ["", "fp8", "fp4"])
+def test_tokens_in_fewer_bits_are_cast_back_where_products_have_other_numbers(products: str) -> None:
+    plan = layout(products=products, dispatch="fp8", expert_exchange="deepep")
+    trace = make_training(model(), plan).templates[0]
+    of_experts = model().experts
+    assert of_experts is not None
+    experts = ModelLayers(model(), plan).routed(of_experts)
+    moved_bytes = {
+        tensor: set(trace.tensor_bytes[rows_named(trace, f" sent {tensor} widened")].tolist())
+        for tensor in ("tokens", "gradients")
+    }
+    each = {experts.here * (64 + 2 + 2 * 64)} if products != "fp8" else set()
+    assert moved_bytes == {"tokens": each, "gradients": each}
+    assert rows_named(trace, " experts up inputs cast").any() == bool(products)
+
+
 def sent_and_got(plan: Plan, of: Model) -> tuple[Counter[tuple[int, int]], int]:
     """Return the bytes between pairs of ranks, and the bytes in all."""
     workload, pairs = make_training(of, plan), Counter[tuple[int, int]]()
@@ -220,7 +236,7 @@ def test_a_layer_that_predicts_a_further_token_costs_a_layer_a_head_and_their_jo
             {"expert_exchange": "all-to-all", "expert_nodes": 2},
             "(give expert_exchange, hierarchical or deepep",
         ),
-        ({"dispatch": "fp8"}, "dispatch is fp8, but experts compute with values (give products fp8"),
+        ({"expert_exchange": "all-to-all", "expert": 1, "dispatch": "fp8"}, "dispatch requires expert"),
         ({"capacity_factor": 1.0}, "(leave it out, or take expert_exchange all-to-all)"),
         ({"overlap_experts": True, "zero": 3}, "zero is 3, but two passes at the same time"),
         ({"overlap_experts": True, "schedule": "gpipe"}, "(leave overlap_experts out, or take the schedule"),

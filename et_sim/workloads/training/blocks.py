@@ -5,12 +5,14 @@ zigzag there are twice as many pieces, and each rank has one from the front and 
 so that all have the same number of pairs under a causal mask.
 
 In a ring, a rank gets the keys of one rank at each step. With gathered keys, each of its pieces uses all keys
-up to its queries.
+up to its queries. Where a ring has several documents, each of them is cut into pieces of its own, as
+Transformer Engine does with packed sequences: a rank has a share of every document.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class AttentionBlock(Struct, frozen=True):
@@ -32,6 +34,10 @@ class AttentionBlock(Struct, frozen=True):
     def keys_read(self) -> int:
         """Return the keys that are read, of all documents."""
         return self.read or self.keys * self.documents
+
+    def times(self, documents: int) -> AttentionBlock:
+        """Return the same block of several equal documents."""
+        return replace(self, pairs=self.pairs * documents, documents=documents)
 
 
 class QuerySight(Struct, frozen=True):
@@ -76,6 +82,10 @@ def ring_blocks(
     sight: QuerySight, ranks: int, place: int, *, is_balanced: bool
 ) -> tuple[AttentionBlock | None, ...]:
     """Return the blocks of the rank at a place, step by step; None: no query sees a key of the step."""
+    if 0 < sight.document < sight.sequence:
+        alone = replace(sight, sequence=sight.document, document=0)
+        blocks = ring_blocks(alone, ranks, place, is_balanced=is_balanced)
+        return tuple(block and block.times(sight.sequence // sight.document) for block in blocks)
     tokens = sight.sequence // ranks
     if not sight.is_causal:
         return (AttentionBlock(tokens, tokens, tokens * tokens, is_causal=False),) * ranks

@@ -223,6 +223,19 @@ def shared_by(routed: Routed, ranks: int) -> tuple[tuple[Shared, ...], tuple[Sha
     )
 
 
+def widened(routed: Routed, ranks: int, products: str) -> tuple[tuple[Passing, ...], tuple[Passing, ...]]:
+    """Return the casts of tokens, and of gradients, back to values, where products have another datatype."""
+    if routed.dispatch in ("", products):
+        return (), ()
+    rows = routed.here * ranks
+    values, moved = rows * routed.hidden, rows * (routed.sent_row_bytes + routed.row_bytes)
+    tokens, gradients = (
+        Kernel(f"sent {tensor} widened", values, moved, shapes.elementwise(values, 1, 1))
+        for tensor in ("tokens", "gradients")
+    )
+    return (Passing((tokens,), ()),), (Passing((), (gradients,)),)
+
+
 def _cast(routed: Routed, tensor: str) -> Kernel:
     values = routed.tokens * routed.hidden
     return cast(f"sent {tensor} cast", values, routed.value_bytes, routed.dispatch, 1)

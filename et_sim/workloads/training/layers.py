@@ -16,7 +16,7 @@ from et_sim.workloads.kernels import MASK_BYTES, Kernel, norm, passing
 from et_sim.workloads.models.model import EXPERTS, RECURRENCE, Experts, FeedForward, LayerKind, Recurrence
 from et_sim.workloads.recurrence import SequenceChunks
 from et_sim.workloads.training.attention import Core
-from et_sim.workloads.training.exchanges import from_experts, shared_by, to_experts
+from et_sim.workloads.training.exchanges import from_experts, shared_by, to_experts, widened
 from et_sim.workloads.training.parts import Leave, LowRank, ModelPart, Passing, Products
 from et_sim.workloads.training.rank_tokens import ROWS_OF_CAST
 from et_sim.workloads.training.shared_parts import HEAD, ROUTER, SharedParts
@@ -210,19 +210,22 @@ class ModelLayers(SharedParts, frozen=True):
         gathered, added = shared_by(routed, sharers)
         up = self._product("experts up", inner, hidden, rows=each, copies=local, groups=groups)
         down = self._product("experts down", hidden, width, rows=each, copies=local, groups=groups)
-        if routed.dispatch:
+        there, back = widened(routed, sharers, plan.cast_to)
+        if routed.dispatch and not there:
             up, down = replace(up, arrives="inputs"), replace(down, arrives="gradients")
         return (
             *(shared or (self._norm("expert norm"),)),
             self._product(ROUTER, experts.count, hidden, rows=self.kept_tokens),
             *to_experts(routed, plan.expert),
             *gathered,
+            *there,
             *self._expert_padding("padding", rows),
             up,
             *self._expert_activation(part, max(sum(rows), 1) * width),
             down,
             *self._expert_bias(part, sum(rows), local),
             *self._expert_padding("unpadding", rows),
+            *back,
             *added,
             *from_experts(routed, plan.expert),
             self._sum("experts sum", has_bias=False),

@@ -248,11 +248,6 @@ class Plan(PlanOptions, frozen=True):
         self.places_of_experts.check(self.expert_nodes)
         if self.dispatch != AS_VALUES and self.expert == 1:
             raise FieldError("`dispatch` requires `expert`, 2 or more", remedy="give `expert`, 2 or more")
-        if self.products and self.dispatch not in (AS_VALUES, self.products):
-            raise FieldError(
-                f"`dispatch` is {self.dispatch}, but experts compute with {self.products or AS_VALUES}",
-                remedy=f"give `products` {self.dispatch}, or leave `dispatch` out",
-            )
         if self.capacity_factor and self.expert_exchange != exchange_names.ALL_TO_ALL:
             raise FieldError(
                 f"`capacity_factor` is not supported by `expert_exchange` {self.expert_exchange}",

@@ -23,7 +23,7 @@ from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.operations import step_of
 from et_sim.workloads.training.parts import Enter, ModelPart, ToExperts
 from et_sim.workloads.training.plan import CONTEXT, DATA, PIPELINE, TENSOR, Piece, Plan
-from et_sim.workloads.training.plan_options import ALL_GATHER, ALL_TO_ALL, AS_VALUES, RING, ZIGZAG
+from et_sim.workloads.training.plan_options import ALL_GATHER, ALL_TO_ALL, RING, ZIGZAG
 from et_sim.workloads.training.replicas import LOSS_BYTES, Replicas
 from et_sim.workloads.training.uneven import UnevenSteps
 from et_sim.workloads.training.units import Unit, units_of
@@ -44,11 +44,6 @@ def _check_numbers(plan: Plan) -> None:
         raise FieldError(
             f"`products` is {plan.products}, which is for inference",
             remedy=f"give {' or '.join(CAST_IN_TRAINING)}, or leave it out",
-        )
-    if plan.dispatch != AS_VALUES and not plan.cast_to:
-        raise FieldError(
-            f"`dispatch` is {plan.dispatch}, but experts compute with {AS_VALUES}",
-            remedy=f"give `products` {plan.dispatch}, or leave `dispatch` out",
         )
     for name in OF_INFERENCE:
         if getattr(plan, name):
@@ -120,20 +115,23 @@ def _check_context(model: Model, plan: Plan) -> None:
             " state of the tokens before its own",
             remedy="leave `context` out",
         )
-    windows = [model.window(layer) for layer in range(model.layers)] if model.windows else []
-    seen = max(windows, default=0) or plan.document_tokens
-    if plan.context_attention == RING and seen and seen < model.sequence:
-        limit = f"{model.name} has layers that see {seen} tokens only" if windows else ""
+    window = max((model.window(layer) for layer in range(model.layers)), default=0) if model.windows else 0
+    if plan.context_attention == RING and 0 < window < model.sequence:
         raise FieldError(
-            f"{limit or f'`document_tokens` is {seen}'}, which `context_attention` {RING} does not support",
+            f"{model.name} has layers that see {window} tokens only, which `context_attention` {RING} does"
+            " not support",
             remedy=f"choose `context_attention` {ALL_GATHER} or {ALL_TO_ALL}",
         )
     if plan.context_attention == ALL_TO_ALL:
         heads = model.attention.heads // plan.tensor
         _check_share("heads of a tensor-parallel rank", heads, plan.context, "context-parallel ranks")
-    elif plan.context_balance == ZIGZAG and plan.causal and not model.is_encoder:
-        pieces = 2 * plan.context
-        _check_share("tokens of a sequence", model.sequence, pieces, "pieces of a zigzag")
+        return
+    pieces, of = plan.context, "context-parallel ranks"
+    if plan.context_balance == ZIGZAG and plan.causal and not model.is_encoder:
+        pieces, of = 2 * plan.context, "pieces of a zigzag"
+    if plan.document_tokens and plan.context_attention == RING:  # each document is cut
+        _check_share("tokens of a document", plan.document_tokens, pieces, of)
+    _check_share("tokens of a sequence", model.sequence, pieces, of)
 
 
 def _check_share(quantity: str, total: int, share: int, by: str) -> None:
