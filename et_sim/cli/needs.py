@@ -65,9 +65,8 @@ class Case(NamedTuple):
     def has_choice_of_replica(self) -> bool:
         """Return whether a request may go to several groups of ranks."""
         options, plan = self.options, self.plans[0]
-        return (options.prefill_replicas or options.replicas or 1) * plan.data > 1 or (
-            (options.decode_replicas or 1) * self.plans[-1].data > 1
-        )
+        most = options.prefill_replicas or options.most_replicas or options.replicas or 1
+        return most * plan.data > 1 or ((options.decode_replicas or 1) * self.plans[-1].data > 1)
 
     @property
     def has_formats(self) -> bool:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 Time = Annotated[float | None, Option(parse=parse_time_ns, least=1)]
+TimeFrom0 = Annotated[float | None, Option(parse=parse_time_ns)]
 DECODE_OPTIONS = {"decode_tp": "tensor", "decode_dp": "data", "decode_ep": "expert", "decode_pp": "pipeline"}
 REPLICA = OptionGroup("the model, and a replica of it")
 SERVING = OptionGroup("how requests are served")
@@ -102,6 +103,28 @@ class Options(ReplicaOptions):
     decode_dp: Annotated[int | None, "--dp of a decode replica, likewise", SERVING] = None
     decode_ep: Annotated[int | None, "--ep of a decode replica, likewise", SERVING] = None
     decode_pp: Annotated[int | None, "--pp of a decode replica, likewise", SERVING] = None
+    autoscale: Annotated[
+        str | None,
+        "start and stop replicas by a target of each: requests:N that it has, queue:N that wait, or"
+        " busy:SHARE of the time; --replicas is the least",
+        SERVING,
+    ] = None
+    most_replicas: Annotated[Count, "with --autoscale: replicas at most", SERVING] = None
+    start_time: Annotated[
+        TimeFrom0, "with --autoscale: start of an engine after its weights are there, such as 60s", SERVING
+    ] = None
+    scale_every: Annotated[
+        Time, "with --autoscale: time from one decision to the next (default: 15s)", SERVING
+    ] = None
+    scale_down_after: Annotated[
+        TimeFrom0, "with --autoscale: replicas stop if fewer are wanted for so long (default: 300s)", SERVING
+    ] = None
+    weights_from: Annotated[
+        str | None,
+        "weights of a replica that starts: of a peer that serves, or a store on ranks behind the replicas"
+        " (default: peer)",
+        SERVING,
+    ] = None
     transfer: Annotated[
         str | None,
         "caches to decode replicas: whole after the prompt, or layers while it is computed (default: whole)",

@@ -7,8 +7,10 @@ A request goes to the replica with the fewest tokens still to be processed, the 
 separate pools, that is a replica for prompts; the request's cache then goes to the replica for further tokens
 with the fewest left to do, which must have blocks for it. Passes go on while caches are sent (`transfers`).
 
-Events of the same time have this order: arrivals, ends of passes, ends of transfers, ends of loads; then all
-idle replicas begin.
+With autoscaling, only replicas that serve get requests (`scaling`).
+
+Events of the same time have this order: arrivals, ends of passes, ends of transfers, ends of loads, replicas
+that have started, measurements of the load; then all idle replicas begin.
 """
 
 from __future__ import annotations
@@ -31,14 +33,15 @@ from et_sim.serving.images import Encoding
 from et_sim.serving.prefixes import HeldBlocks
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import NONE, Request
+from et_sim.serving.scaling import ReplicaOfPass, Scaler
 from et_sim.serving.sequences import ServedSequence as Served
 from et_sim.serving.speculation import Speculation
 from et_sim.serving.steady import SteadyPasses, is_steady
-from et_sim.serving.transfers import Transfer, Transfers, Window
+from et_sim.serving.transfers import Transfer, Transfers, WeightTransfer, Window
 from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
 from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache
 
-ARRIVES, PASS_ENDS, CACHE_ARRIVES, CACHE_IS_LOADED = range(4)
+ARRIVES, PASS_ENDS, CACHE_ARRIVES, CACHE_IS_LOADED, HAS_STARTED, IS_MEASURED = range(6)
 REPORTED = 64  # passes from one report to the next
 
 
@@ -97,6 +100,7 @@ class ServingCluster(Struct):
     encoding: Encoding | None = None
     by_layers: bool = False  # caches are sent while their prompts are computed
     weights_ns: Callable[[], int] = lambda: 0  # until replicas have new weights
+    scaler: Scaler | None = None
     replicas: list[Replica] = field(default_factory=list)
     iterations: list[ReplicaPass] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)  # in the order of the requests' numbers
@@ -107,6 +111,8 @@ class ServingCluster(Struct):
     _turns: dict[int, Request] = field(default_factory=dict)  # that follow an answer, by its request
     _count: int = 0
     _done: int = 0
+    _sent: int = 0  # requests of the parts so far
+    _measured: int = 0  # passes at the last measurement of the load
     _reported: int = 0  # passes at the last report
 
     def __post_init__(self) -> None:
@@ -119,6 +125,9 @@ class ServingCluster(Struct):
                 caches = choice.new(block), common or choice.new_remote(block)
                 batcher = Batcher(self.policy, pool.blocks, pool.units, *caches, speculation)
                 self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
+        if self.scaler is not None:
+            self.scaler.use([replica.batcher for replica in self.replicas], self._forget)
+            self._push(self.scaler.next_ns(0), IS_MEASURED)
 
     def serve(
         self, requests: Sequence[Request], concurrency: int = 0, ends_first: int = 0, batch: int = 0
@@ -139,6 +148,7 @@ class ServingCluster(Struct):
         for number, part in enumerate(filter(None, parts)):
             if batch and number:
                 now += self.weights_ns()
+            self._sent += len(part)
             self._coming = (request for request in part if request.after == NONE)
             for request in islice(self._coming, concurrency or None):
                 self._send_request(replace(request, arrival_ns=now) if concurrency or now else request)
@@ -147,7 +157,7 @@ class ServingCluster(Struct):
 
     def _go_on(self, now: int) -> int:
         """Serve the requests that are sent until each has its tokens; return when the client has the last."""
-        while self._events:
+        while self._events and (self.scaler is None or self._done < self._sent):
             now = self._events[0][0]
             while self._events and self._events[0][0] == now:
                 _, kind, _, *arguments = heapq.heappop(self._events)
@@ -157,12 +167,35 @@ class ServingCluster(Struct):
                     self._end_pass(now, *arguments)
                 elif kind == CACHE_ARRIVES:
                     self._end_transfer(now, *arguments)
-                else:
+                elif kind == CACHE_IS_LOADED:
                     replica, sequence, tokens = arguments
                     replica.batcher.cache_loaded(sequence, tokens)
+                elif self.scaler is not None:
+                    self._scale(now, self.scaler, *arguments)
+            if self.scaler is not None:
+                self.scaler.stop_drained(now)
             self._begin(now)
             self._report(now)
         return now + round(self.engine.host.after_ns)
+
+    def _scale(self, now: int, scaler: Scaler, started: int = NONE) -> None:
+        """Let a replica serve that has started; without one, let the load start or stop replicas."""
+        if started != NONE:
+            scaler.serve(now, started)
+            return
+        data, new = scaler.pool.plan.data, self.iterations[self._measured :]
+        self._measured = len(self.iterations)
+        passes = [ReplicaOfPass(each.replica // data, each.start_ns, each.end_ns) for each in new]
+        for transfer in scaler.measure(now, passes):
+            self._transfers.add_weights(transfer)
+        self._push(scaler.next_ns(now), IS_MEASURED)
+        self._begin_transfers(now)
+
+    def _forget(self, batcher: Batcher) -> None:
+        """Empty the cache of a replica that starts."""
+        batcher.prefixes = self.caching.new(self.policy.block)
+        if not self.has_common_memory:
+            batcher.remote = self.caching.new_remote(self.policy.block)
 
     def _report(self, now: int, more: int = 0) -> None:
         """Report the time, and the tokens of all sequences; `more` are those that are not added yet."""
@@ -182,7 +215,10 @@ class ServingCluster(Struct):
                 done = batcher.found(sequence).blocks * self.policy.block
             return batcher.left - done, replica.number
 
-        return min((replica for replica in self.replicas if replica.pool.work in works), key=left)
+        able = (replica for replica in self.replicas if replica.pool.work in works)
+        if self.scaler is not None:
+            able = (replica for replica in able if self.scaler.serves(replica.place))
+        return min(able, key=left)
 
     def _send_request(self, request: Request) -> None:
         host = self.engine.host
@@ -245,8 +281,13 @@ class ServingCluster(Struct):
     def _place(replica: Replica) -> ReplicaPlace:
         return replica.pool.place(replica.place)
 
-    def _end_transfer(self, now: int, transfer: Transfer) -> None:
+    def _end_transfer(self, now: int, transfer: Transfer | WeightTransfer) -> None:
         if not self._transfers.end(transfer, now):
+            return
+        if isinstance(transfer, WeightTransfer):
+            assert self.scaler is not None
+            self.scaler.has_weights(now, transfer.place)
+            self._push(now + self.scaler.rule.start_ns, HAS_STARTED, transfer.place)
             return
         sequence, held = transfer.sequence, self._held.pop(transfer.sequence.request.number)
         sequence.transfer_ns, held.source.sent_ns = now - transfer.begin_ns, now

@@ -17,6 +17,7 @@ from et_sim.serving.engines import DEFAULT
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
 from et_sim.serving.results import Objectives
+from et_sim.serving.scaling import Autoscaling, read_autoscaling
 from et_sim.serving.serve import CONTEXT_STEP, Setup
 from et_sim.serving.speculation import Speculation, read_speculation
 from et_sim.serving.transfers import WHOLE
@@ -52,6 +53,12 @@ class ServingChoices(Struct, frozen=True, kw_only=True):
     rate: float | None = None
     spread: bool = False
     send_weights: bool = False
+    autoscale: str | None = None
+    most_replicas: int | None = None
+    start_time: float | None = None
+    scale_every: float | None = None
+    scale_down_after: float | None = None
+    weights_from: str | None = None
     speculate: str | None = None
     acceptance: float | None = None
     ttft: float | None = None
@@ -79,6 +86,7 @@ def setup_of(choices: ServingChoices, plan: Plan, model: Model) -> Setup:
         transfer=choices.transfer or WHOLE,
         speculation=speculation,
         sends_weights=choices.send_weights,
+        autoscaling=_autoscaling(choices, replicas),
         objectives=Objectives(int(choices.ttft or 0), int(choices.tpot or 0)),
     )
 
@@ -92,6 +100,22 @@ def _speculation(choices: ServingChoices, model: Model) -> Speculation | None:
     if choices.speculate is None or choices.acceptance is None:
         return None
     return read_speculation(choices.speculate, choices.acceptance, model)
+
+
+def _autoscaling(choices: ServingChoices, replicas: int) -> Autoscaling | None:
+    times = choices.start_time, choices.scale_every, choices.scale_down_after
+    if choices.autoscale is not None:
+        return read_autoscaling(
+            choices.autoscale, replicas, choices.most_replicas, *times, choices.weights_from
+        )
+    names = ("most_replicas", "start_time", "scale_every", "scale_down_after", "weights_from")
+    for name in names:
+        if getattr(choices, name) is not None:
+            raise UsageError(
+                f"--{name.replace('_', '-')} requires --autoscale",
+                remedy="give both, as in --autoscale requests:16, or leave it out",
+            )
+    return None
 
 
 def _client(choices: ServingChoices) -> Client:

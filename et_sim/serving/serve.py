@@ -36,7 +36,8 @@ from et_sim.serving.replicas import (
 )
 from et_sim.serving.requests import NONE, RULES, Request
 from et_sim.serving.results import Objectives, Serving
-from et_sim.serving.rollouts import rollout_of, sending_weights
+from et_sim.serving.rollouts import place_behind, rollout_of, sending_weights
+from et_sim.serving.scaling import STORE, Autoscaling, Scaler
 from et_sim.serving.speculation import TEXT, Speculation
 from et_sim.serving.transfers import LAYERS, TRANSFERS, WHOLE
 from et_sim.tables.summary import Scope
@@ -82,6 +83,7 @@ class Setup(Struct, frozen=True):
     speculation: Speculation | None = None
     images: Images | None = None  # of every request
     sends_weights: bool = False  # to all replicas, before each further batch of a rollout
+    autoscaling: Autoscaling | None = None  # of replicas that compute prompts and tokens
 
     def __post_init__(self) -> None:
         if self.memory_share is not None and not 0 < self.memory_share <= 1:
@@ -105,6 +107,11 @@ class Setup(Struct, frozen=True):
             raise UsageError(
                 "--transfer layers requires separate prefill and decode replicas",
                 remedy="give --prefill-replicas and --decode-replicas, too",
+            )
+        if self.autoscaling is not None and self.prefill_replicas:
+            raise UsageError(
+                "--autoscale changes the number of replicas for prompts and tokens, and these are apart",
+                remedy="leave out --autoscale, or give --replicas in place of both",
             )
         if self.speculation is not None:
             self._check_speculation(self.speculation)
@@ -155,6 +162,11 @@ def serve(
             "--send-weights has no effect: no batch follows another one",
             remedy="give rollout:PROMPT,OUTPUT,COUNT,BATCHES with 2 batches or more, or leave it out",
         )
+    if setup.autoscaling is not None and traffic.batch:
+        raise UsageError(
+            "--autoscale is for requests that are served as they arrive, and these are batches of a rollout",
+            remedy="leave out --autoscale",
+        )
     requests = traffic.requests if setup.images is None else setup.images.prompts(traffic.requests)
     machine = read_machine(**options.parts, profile=options.profile)
     if machine.network.failures or machine.slow:
@@ -198,6 +210,7 @@ def serve(
         drafting,
         encoding,
         setup.transfer == LAYERS,
+        scaler=_scaler(setup, pools, npus),
     )
     if setup.sends_weights:
         cluster.weights_ns = sending_weights(times, pools, npus)
@@ -235,7 +248,22 @@ def serve(
         setup.caching,
         setup.engine.errors,
         rollout_of(traffic, cluster.weights_ns),
+        cluster.scaler,
     )
+
+
+def _scaler(setup: Setup, pools: Sequence[CachePool], npus: int) -> Scaler | None:
+    """Return the replicas over time, if a rule changes their number."""
+    if (rule := setup.autoscaling) is None:
+        return None
+    behind = place_behind(pools, npus, "--weights-from store") if rule.source == STORE else None
+    return Scaler(rule, pools[0], behind, _more_bytes(setup))
+
+
+def _more_bytes(setup: Setup) -> int:
+    """Return the bytes of weights on a rank of a replica, besides those of the model."""
+    tower = 0 if setup.images is None else setup.images.weight_bytes(setup.plan)
+    return tower + (0 if setup.speculation is None else setup.speculation.weight_bytes(setup.plan))
 
 
 def pools_of(
@@ -329,7 +357,8 @@ def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[CachePool, ...
         setup.images.check(setup.plan)
         tower = setup.images.weight_bytes(setup.plan)
     if not setup.prefill_replicas:
-        return (make_pool(model, setup.plan, BOTH, setup.replicas, 0, *more, tower),)
+        most = setup.replicas if setup.autoscaling is None else setup.autoscaling.most
+        return (make_pool(model, setup.plan, BOTH, most, 0, *more, tower),)
     first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, 0, *more, tower)
     plan = setup.decode_plan or setup.plan
     second = make_pool(model, plan, DECODE, setup.replicas, first.end, *more)

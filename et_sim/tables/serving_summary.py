@@ -49,6 +49,11 @@ RolloutTimes = TypedDict("RolloutTimes", {
     "batches": int, "batch_requests": int, "batch_ns": int, "tail_share": float, "idle_share": float,
     "weights_ns": int, "weights_share": float,
 })
+Scaling = TypedDict("Scaling", {
+    "rule": str, "least": int, "most": int, "source": str, "every_ns": int, "down_after_ns": int,
+    "start_ns": int, "started": int, "stopped": int, "weights_ns": Spread | None, "mean_npus": float,
+    "npu_hours": float, "replicas": list[list[int]],
+})
 ServingSummary = TypedDict("ServingSummary", {
     "requests": int, "duration_ns": int, "prompt_tokens": NotRequired[int],
     "output_tokens": NotRequired[int], "requests_per_s": float, "output_tokens_per_s": float,
@@ -62,6 +67,6 @@ ServingSummary = TypedDict("ServingSummary", {
     "bands": NotRequired[dict[str, list[int]] | None], "largest_rate": NotRequired[LargestRate],
     "speculation": NotRequired[Drafts], "transfer": NotRequired[str], "sessions": NotRequired[int],
     "prefixes": NotRequired[Prefixes | None], "image_tokens": NotRequired[int],
-    "rollout": NotRequired[RolloutTimes],
+    "rollout": NotRequired[RolloutTimes], "scaling": NotRequired[Scaling],
 })
 # fmt: on

@@ -40,6 +40,8 @@ class Slice(Struct, frozen=True):
     under_way: int  # at its end
     ttft_ns: int | None  # median of the requests that arrived in it; None: none arrived
     tpot_ns: int | None
+    replicas: int | None = None  # that serve at its end, if a rule changes their number
+    others: int | None = None  # that start, or end their last requests
 
 
 def summary_lines(summary: ServingSummary, width: int) -> list[str]:
@@ -126,6 +128,8 @@ SLICE_SHEET = Sheet(
         SheetColumn("under way", "under_way"),
         SheetColumn("p50 to first token", "ttft_ns"),
         SheetColumn("p50 per token", "tpot_ns"),
+        SheetColumn("replicas", "replicas", is_optional=True),
+        SheetColumn("start or end", "others", is_optional=True),
     )
 )
 
@@ -225,6 +229,23 @@ def _rollout(summary: ServingSummary) -> list[tuple[str, str]]:
     ]
 
 
+def _scaling(summary: ServingSummary) -> list[tuple[str, str]]:
+    """Return the rule by which replicas start and stop, and what it did."""
+    if not (of := summary.get("scaling")):
+        return []
+    after = f"fewer after {format_ns(of['down_after_ns'])}"
+    came = f"{of['started']} started and {of['stopped']} stopped"
+    cold = (
+        f"; weights from a {of['source']} took {format_ns(weights['p50'])} in half of the cases, the engine"
+        f" {format_ns(of['start_ns'])}"
+        if (weights := of["weights_ns"])
+        else ""
+    )
+    hours = f"{of['npu_hours']:,.4g} hours of NPUs are paid, of {of['mean_npus']:,.4g} NPUs on average"
+    rule = f"{of['rule']} of a replica, every {format_ns(of['every_ns'])}, {after}: {came}{cold}"
+    return [("autoscaling", rule), ("paid", hours)]
+
+
 def _costs(costs: ServingCosts | None) -> list[tuple[str, str]]:
     if costs is None:
         return []
@@ -262,7 +283,8 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
         each = f"each {summary['model']} on {plural(pool['ranks_of_replica'], 'NPU')} ({spread})"
         cache = f"with a cache of {pool['cache_tokens']:,} tokens"
         cache += f" in each of {sizes['data']} groups" if sizes["data"] > 1 else ""
-        setting.append(("replicas", f"{pool['replicas']} for {_WORKS[pool['work']]}, {each}, {cache}"))
+        count = f"{of['least']} to {of['most']}" if (of := summary.get("scaling")) else f"{pool['replicas']}"
+        setting.append(("replicas", f"{count} for {_WORKS[pool['work']]}, {each}, {cache}"))
     used = sum(pool["replicas"] * pool["ranks_of_replica"] for pool in summary["pools"])
     if used < summary["npus"]:
         idle = summary["npus"] - used
@@ -301,6 +323,7 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
         ("cache", f"{format_bytes(summary['peak_cache_bytes'])} of an NPU at most"),
         *_prefixes(summary),
         *_rollout(summary),
+        *_scaling(summary),
         ("simulated", f"{distinct}{also}, {summary['network_model']} network, {rounding}"),
         *_costs(summary["costs"]),
     ]
@@ -319,9 +342,22 @@ def slices_of(run: RunDirectory, count: int = SLICES) -> tuple[Slice, ...]:
         came = (arrival >= start) & (arrival < end)
         done = (finish >= start) & (finish < end)
         left = int((arrival < end).sum() - (finish < end).sum())
-        medians = (_median(column[came]) for column in (ttft, tpot))
-        slices.append(Slice(start - first, end - first, int(came.sum()), int(done.sum()), left, *medians))
+        others = (
+            *(_median(column[came]) for column in (ttft, tpot)),
+            *_replicas_at(end, run.serving_summary),
+        )
+        slices.append(Slice(start - first, end - first, int(came.sum()), int(done.sum()), left, *others))
     return tuple(slices)
+
+
+def _replicas_at(end_ns: int, summary: ServingSummary) -> tuple[int | None, int | None]:
+    """Return the replicas that serve just before a time, and those that start or end their last requests."""
+    if not (of := summary.get("scaling")):
+        return None, None
+    serving, starting, draining = next(
+        state for time_ns, *state in reversed(of["replicas"]) if time_ns < end_ns
+    )
+    return serving, starting + draining
 
 
 def _median(values: Any) -> int | None:
