@@ -57,8 +57,8 @@ class Options(ReplicaOptions):
 
     requests: Annotated[
         str,
-        "CSV file with the columns arrival_s, prompt_tokens, output_tokens (and session, think_s), or a"
-        " trace of Mooncake, Azure or BurstGPT; or poisson:RATE,COUNT,PROMPT,OUTPUT; constant: likewise;"
+        "CSV file with the columns arrival_s, prompt_tokens, output_tokens (and session, think_s, model), or"
+        " a trace of Mooncake, Azure or BurstGPT; or poisson:RATE,COUNT,PROMPT,OUTPUT; constant: likewise;"
         " gamma:RATE,CV,COUNT,PROMPT,OUTPUT; sessions:RATE,COUNT,TURNS,PROMPT,OUTPUT,THINK_S; or"
         " closed:PROMPT,OUTPUT[,COUNT] with --concurrency; or rollout:PROMPT,OUTPUT,COUNT,BATCHES",
         "REQUESTS",
@@ -123,6 +123,13 @@ class Options(ReplicaOptions):
         str | None,
         "weights of a replica that starts: of a peer that serves, or a store on ranks behind the replicas"
         " (default: peer)",
+        SERVING,
+    ] = None
+    second_model: Annotated[
+        str | None,
+        "another model with replicas of its own behind the others, as in llama3-8b,share=0.3,tp=2,replicas=2:"
+        " the share of requests for it (default: by the column model of the file), its ranks (tp, dp, ep,"
+        " pp), and its replicas (or prefill-replicas and decode-replicas)",
         SERVING,
     ] = None
     transfer: Annotated[

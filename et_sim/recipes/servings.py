@@ -76,6 +76,11 @@ class ServingRecipe(Struct, frozen=True):
     scale_every: float | None = time("The time from one decision of `autoscale` to the next.", None)
     scale_down_after: float | None = time("Replicas stop if fewer are wanted for so long.", None)
     weights_from: str | None = text("The source of weights of a replica that starts.", None)
+    second_model: str | None = text(
+        "A second model on the same machine, the share of requests for it, and its replicas.",
+        None,
+        form="llama3-8b,share=0.3,tp=2,replicas=2",
+    )
     seed: int | None = count("The seed of arrivals and lengths.", None)
     rate: float | None = number("Requests per second, to which arrivals are stretched.", None)
     find_rate: bool = flag("Serve at the largest rate at which enough requests are good.", False)
@@ -125,6 +130,9 @@ def setup_of_recipe(recipe: ServingRecipe, folder: Path, model: Model) -> Setup:
     names = {field.name for field in fields(ServingChoices)} - {"decode"}
     given = {name: getattr(recipe, name) for name in names}
     given["engine"] = beside(recipe.engine, folder)
+    if recipe.second_model is not None:
+        name, sign, values = recipe.second_model.partition(",")
+        given["second_model"] = beside(name, folder) + sign + values
     setup = setup_of(ServingChoices(**given, decode=recipe.decode_plan), plan_of(recipe.plan), model)
     return replace(setup, images=images_of(recipe.image_tokens, beside(recipe.model, folder)))
 

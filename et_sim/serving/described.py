@@ -18,6 +18,7 @@ from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
 from et_sim.serving.results import Objectives
 from et_sim.serving.scaling import Autoscaling, read_autoscaling
+from et_sim.serving.second import SecondModel, second_of, words_of
 from et_sim.serving.serve import CONTEXT_STEP, Setup
 from et_sim.serving.speculation import Speculation, read_speculation
 from et_sim.serving.transfers import WHOLE
@@ -59,6 +60,7 @@ class ServingChoices(Struct, frozen=True, kw_only=True):
     scale_every: float | None = None
     scale_down_after: float | None = None
     weights_from: str | None = None
+    second_model: str | None = None
     speculate: str | None = None
     acceptance: float | None = None
     ttft: float | None = None
@@ -87,6 +89,7 @@ def setup_of(choices: ServingChoices, plan: Plan, model: Model) -> Setup:
         speculation=speculation,
         sends_weights=choices.send_weights,
         autoscaling=_autoscaling(choices, replicas),
+        second=_second(choices),
         objectives=Objectives(int(choices.ttft or 0), int(choices.tpot or 0)),
     )
 
@@ -100,6 +103,15 @@ def _speculation(choices: ServingChoices, model: Model) -> Speculation | None:
     if choices.speculate is None or choices.acceptance is None:
         return None
     return read_speculation(choices.speculate, choices.acceptance, model)
+
+
+def _second(choices: ServingChoices) -> SecondModel | None:
+    if choices.second_model is None:
+        return None
+    from et_sim.workloads.models.configuration import read_model
+
+    name, values = words_of(choices.second_model)
+    return second_of(read_model(name), values)
 
 
 def _autoscaling(choices: ServingChoices, replicas: int) -> Autoscaling | None:

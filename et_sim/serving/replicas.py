@@ -46,7 +46,7 @@ from et_sim.workloads.inference.transfers import (
     Sent,
     SentCache,
     make_load,
-    make_transfers,
+    make_transfers_of,
     make_weights,
 )
 from et_sim.workloads.models.model import Model
@@ -410,18 +410,22 @@ class SimulatedTimes(Struct):
         """Return when each of some caches or weights has arrived, simulated the first time."""
         key = tuple(caches)
         if key not in self.transfers:
-            known, named = self.shared.transfers, (self.model, *key)
-            if named not in known:
-                sent = [each for each in caches if _has_content(each)]
-                ends = iter(self._arrivals(sent) if sent else ())
-                known[named] = tuple(next(ends) if _has_content(each) else each.begin_ns for each in caches)
-            self.transfers[key] = known[named]
+            self.transfers[key] = self.ends_of_models([(self.model, each) for each in caches])
         return self.transfers[key]
 
-    def _arrivals(self, caches: Sequence[Sent]) -> list[int]:
+    def ends_of_models(self, sent: Sequence[tuple[Model, Sent]]) -> tuple[int, ...]:
+        """Return when each of some caches or weights of models has arrived, simulated the first time."""
+        key, known = tuple(sent), self.shared.transfers
+        if key not in known:
+            moved = [each for each in sent if _has_content(each[1])]
+            ends = iter(self._arrivals(moved) if moved else ())
+            known[key] = tuple(next(ends) if _has_content(each) else each.begin_ns for _, each in sent)
+        return known[key]
+
+    def _arrivals(self, sent: Sequence[tuple[Model, Sent]]) -> list[int]:
         """Return when each of some caches or weights has arrived, whose messages are simulated together."""
-        workload, received = make_transfers(self.model, caches, self.npus)
-        if len(caches) == 1 and not caches[0].begin_ns:
+        workload, received = make_transfers_of(sent, self.npus)
+        if len(sent) == 1 and not sent[0][1].begin_ns:
             return [self._simulated(workload)]
         outcome = self._outcome(self._task(workload), workload, may_fold=False)
         actors = outcome.plan.actor_of_rank

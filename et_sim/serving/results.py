@@ -145,6 +145,10 @@ def bands_of(of: Mapping[str, Any], errors: EngineErrors | None) -> dict[str, An
 
 PERCENTILES = (50, 90, 99)
 TTFT, TPOT, E2E = "ttft_ns", "tpot_ns", "e2e_ns"
+OF_MODELS = (
+    *("requests", "output_tokens", "output_tokens_per_s", TTFT, TPOT, E2E, "transfer_ns", "goodput"),
+    "busy_share",
+)
 
 
 class Objectives(Struct, frozen=True):
@@ -169,6 +173,8 @@ class Serving(Struct, frozen=True, eq=False):
     errors: EngineErrors | None = None  # of rows that the engine's figures are not fitted to
     rollout: Rollout | None = None
     scaler: Scaler | None = None
+    models: tuple[Serving, ...] = ()  # the results of each, if there are several
+    first_replica: int = 0  # its number
 
     def requests(self) -> dict[str, Any]:
         """Return columns of the table of requests."""
@@ -195,12 +201,18 @@ class Serving(Struct, frozen=True, eq=False):
             table[name] = Nullable(table[name], table[name] < 0)
         return table
 
+    def _named_requests(self) -> dict[str, Any]:
+        """Return columns of the table of requests with the names of their models."""
+        names = tuple(each.facts["model"] for each in self.models or (self,))
+        place = [max(sequence.request.model, 0) if self.models else 0 for sequence in self.served]
+        return {**self.requests(), "model": Texts(np.array(place, np.int64), names)}
+
     def passes(self) -> dict[str, Any]:
         """Return columns of the table of passes."""
         rows = np.array(self.iterations, np.int64).reshape(-1, len(ReplicaPass._fields))
         table: dict[str, Any] = dict(zip(ReplicaPass._fields, rows.T, strict=True))
         number = np.repeat(np.arange(len(self.pools)), [pool.groups for pool in self.pools])
-        pool = number[table["replica"]]
+        pool = number[table["replica"] - self.first_replica]
         sizes = np.array([pool.block_bytes(self.policy.block) for pool in self.pools])
         table["cache_bytes"] = table.pop("used_blocks") * sizes[pool]
         table["pool"] = Texts(pool, tuple(pool.work for pool in self.pools))
@@ -243,10 +255,25 @@ class Serving(Struct, frozen=True, eq=False):
             **({} if self.rollout is None else {"rollout": self.rollout.summary(of, rows, self._replicas)}),
             **({} if self.scaler is None else {"scaling": self._scaling(self.scaler, first, first + span)}),
             "peak_cache_bytes": int(rows["cache_bytes"].max()),
-            "pools": [self._pool(pool) for pool in self.pools],
+            "pools": self._pools(),
+            **({"models": [each.of_model() for each in self.models]} if self.models else {}),
             "policy": asdict(self.policy),
         }
         return cast(ServingSummary, {**summary, **self.facts})
+
+    def of_model(self) -> dict[str, Any]:
+        """Return the figures of one of several models."""
+        name = self.facts["model"]
+        if not self.served:
+            return {"model": name, "requests": 0}
+        summary: Mapping[str, Any] = self.summary()
+        return {"model": name, **{figure: summary[figure] for figure in OF_MODELS}}
+
+    def _pools(self) -> list[dict[str, Any]]:
+        """Return the replicas, with their model if there are several."""
+        if not self.models:
+            return [self._pool(pool) for pool in self.pools]
+        return [{"model": each.facts["model"], **pool} for each in self.models for pool in each._pools()]
 
     @property
     def _replicas(self) -> int:
@@ -325,7 +352,7 @@ class Serving(Struct, frozen=True, eq=False):
         text = json.dumps(self.manifest, ensure_ascii=False)
         with new_folder(target) as (draft, _):
             for table in SERVING_TABLES:
-                columns = self.requests() if table.name == "requests" else self.passes()
+                columns = self._named_requests() if table.name == "requests" else self.passes()
                 filled = FilledTable(table, whole(columns), text)
                 write_table(draft / table.file, filled.schema, filled.batches())
             write_json(self.summary(), draft / SUMMARY)

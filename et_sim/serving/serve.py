@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +19,11 @@ from et_sim.machine.system import peaks_of
 from et_sim.run.options import RunOptions
 from et_sim.serving.batcher import Policy
 from et_sim.serving.caching import Caching
-from et_sim.serving.clients import Client, read_traffic
-from et_sim.serving.cluster import ServingCluster
-from et_sim.serving.drafting import Drafting
+from et_sim.serving.clients import Client, Traffic, read_traffic
+from et_sim.serving.course import Course
 from et_sim.serving.engines.description import FREE_OF_COST, Engine
-from et_sim.serving.images import Encoding, Images
+from et_sim.serving.images import Images
+from et_sim.serving.parts import ServedModel, results_of, served_model
 from et_sim.serving.replicas import (
     BOTH,
     DECODE,
@@ -36,21 +37,21 @@ from et_sim.serving.replicas import (
 )
 from et_sim.serving.requests import NONE, RULES, Request
 from et_sim.serving.results import Objectives, Serving
-from et_sim.serving.rollouts import place_behind, rollout_of, sending_weights
-from et_sim.serving.scaling import STORE, Autoscaling, Scaler
+from et_sim.serving.rollouts import rollout_of, sending_weights
+from et_sim.serving.scaling import Autoscaling
+from et_sim.serving.second import SecondModel
 from et_sim.serving.speculation import TEXT, Speculation
 from et_sim.serving.transfers import LAYERS, TRANSFERS, WHOLE
 from et_sim.tables.summary import Scope
 from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
-from et_sim.workloads.inference.batch import check, check_length, sights
+from et_sim.workloads.inference.batch import check, check_length
 from et_sim.workloads.inference.memory import SequenceCache
-from et_sim.workloads.inference.numbers import check_cache_type, unpacks_weights
+from et_sim.workloads.inference.numbers import check_cache_type
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 
 CONTEXT_STEP = 64
-SHARED_MEMORIES = (MemoryKind.POOL, MemoryKind.HIERARCHICAL_POOL)
 
 
 class Reached(NamedTuple):
@@ -84,6 +85,7 @@ class Setup(Struct, frozen=True):
     images: Images | None = None  # of every request
     sends_weights: bool = False  # to all replicas, before each further batch of a rollout
     autoscaling: Autoscaling | None = None  # of replicas that compute prompts and tokens
+    second: SecondModel | None = None
 
     def __post_init__(self) -> None:
         if self.memory_share is not None and not 0 < self.memory_share <= 1:
@@ -156,7 +158,11 @@ def serve(
     `times_of` makes the times of passes and transfers; `shared` holds those of kernels and exchanges that
     were found on the machine before.
     """
-    traffic = read_traffic(given, setup.client)
+    second = setup.second
+    models = (model, *(() if second is None else (second.model,)))
+    share = None if second is None else second.share
+    names = tuple(each.name for each in models)
+    traffic = read_traffic(given, replace(setup.client, models=names, share=share))
     if setup.sends_weights and not 0 < traffic.batch < len(traffic.requests):
         raise UsageError(
             "--send-weights has no effect: no batch follows another one",
@@ -174,57 +180,52 @@ def serve(
             'the machine has "failures" at times of a run, and passes of a server are simulated one by one',
             remedy='leave the key out, or give slower "links" or "stragglers"',
         )
-    setup, pools = pools_of(requests, model, setup, machine, options)
-    npus = machine.network.ranks
-    _check_caching(setup, model, machine)
-    shared = shared or MachineTimes()
-    times = times_of(model, options, npus, exchanges=setup.engine.exchanges, shared=shared)
-
-    drafting, drafts = None, times
-    if setup.speculation is not None:
-        if (drafting_model := setup.speculation.model) is not None:
-            drafts = times_of(drafting_model, options, npus, exchanges=setup.engine.exchanges, shared=shared)
-        drafting = Drafting(setup.speculation, drafts)
-
-    encoding, encoded = None, times
-    if setup.images is not None:
-        encoded = times_of(setup.images.tower, options, npus, exchanges=setup.engine.exchanges, shared=shared)
-        encoding = Encoding(setup.images, encoded)
+    setups = [setup] if second is None else [replace(setup, second=None), second.setup(setup)]
+    shared, npus, parts = shared or MachineTimes(), machine.network.ranks, list[ServedModel]()
+    course = Course(
+        lambda sent: parts[0].times.ends_of_models([(models[place], each) for place, each in sent])
+    )
     tokens = sum(request.output for request in requests)
 
     def report_progress(now_ns: int, done: int, produced: int) -> None:
-        report(Reached(now_ns, done, len(requests), produced / tokens, len(times.passes)))
+        passes = sum(len(part.times.passes) for part in parts)
+        report(Reached(now_ns, done, len(requests), produced / tokens, passes))
 
-    cluster = ServingCluster(
-        pools,
-        setup.policy,
-        times,
-        setup.context_step,
-        report_progress,
-        sights(model),
-        setup.engine.unpacking() if unpacks_weights(model, setup.plan) else setup.engine,
-        setup.caching,
-        machine.memory.kind in SHARED_MEMORIES,
-        model.layers,
-        sum(map(model.has_experts, range(model.layers))),
-        drafting,
-        encoding,
-        setup.transfer == LAYERS,
-        scaler=_scaler(setup, pools, npus),
-    )
+    for place, (each, own) in enumerate(zip(models, setups, strict=True)):
+        asked = [request for request in requests if max(request.model, 0) == place]
+        after = parts[-1].pools[-1].end if parts else 0
+        own, pools = pools_of(asked, each, own, machine, options, after)
+        _check_caching(own, each, machine)
+        made = partial(times_of, options=options, npus=npus, exchanges=own.engine.exchanges, shared=shared)
+        parts.append(served_model(each, own, pools, machine, made, course, parts))
+        parts[-1].cluster.check_requests(asked)
+    cluster = parts[0].cluster
+    cluster.report = report_progress
     if setup.sends_weights:
-        cluster.weights_ns = sending_weights(times, pools, npus)
+        cluster.weights_ns = sending_weights(parts[0].times, parts[0].pools, npus)
     cluster.serve(requests, traffic.concurrency, traffic.ends_first, traffic.batch)
+    return _results(given, parts, traffic, machine, options)
+
+
+def _results(
+    given: str | Sequence[Request],
+    parts: Sequence[ServedModel],
+    traffic: Traffic,
+    machine: Machine,
+    options: RunOptions,
+) -> Serving:
+    """Return the results of all models, and of each if there are several."""
+    setup, counted = parts[0].setup, {request.number for request in traffic.requests[traffic.warm_up :]}
+    first = next(part.times for part in parts if part.times.manifest)  # whose passes were simulated
+    own = [results_of(part, counted, machine) for part in parts]
     facts = {
-        "model": model.name,
+        "model": " and ".join(part.model.name for part in parts),
         "machine": options.machine,
-        "npus": npus,
-        "network_model": times.manifest["model"],
-        "scope": _scope(times.scope, setup),
-        "simulated_passes": sum(
-            len(each.passes) for each in (times, *(of for of in (drafts, encoded) if of is not times))
-        ),
-        "simulated_transfers": len(times.transfers),
+        "npus": machine.network.ranks,
+        "network_model": first.manifest["model"],
+        "scope": _scope(first.scope, setup),
+        "simulated_passes": sum(len(of.passes) for part in parts for of in (part.times, *part.others)),
+        "simulated_transfers": sum(len(part.times.transfers) for part in parts),
         "context_step": setup.context_step,
         "engine": setup.engine.name,
         "concurrency": traffic.concurrency,
@@ -232,44 +233,34 @@ def serve(
         **_facts_of(setup.speculation),
         **({"image_tokens": setup.images.tokens} if setup.images is not None else {}),
         "transfer": setup.transfer,
-        "sessions": len({request.session for request in requests} - {NONE}),
-        "kernels": "machine" if not times.replayed else "tflops and memory-gbps",
+        "sessions": len({request.session for request in traffic.requests} - {NONE}),
+        "kernels": "machine" if not first.replayed else "tflops and memory-gbps",
     }
-    counted = {request.number for request in requests[traffic.warm_up :]}
-    return Serving(
-        [sequence for sequence in cluster.served if sequence.request.number in counted],
-        cluster.iterations,
-        pools,
-        setup.policy,
-        setup.objectives,
-        facts,
-        _manifest(given, model, setup, times),
-        machine.system.costs,
-        setup.caching,
-        setup.engine.errors,
-        rollout_of(traffic, cluster.weights_ns),
-        cluster.scaler,
+    return replace(
+        own[0],
+        served=sorted((of for each in own for of in each.served), key=lambda of: of.request.number),
+        iterations=sorted((of for each in own for of in each.iterations), key=lambda of: of.start_ns)
+        if len(own) > 1
+        else own[0].iterations,
+        pools=tuple(pool for part in parts for pool in part.pools),
+        facts=facts,
+        manifest=_manifest(given, [part.model for part in parts], setup, first),
+        rollout=rollout_of(traffic, parts[0].cluster.weights_ns),
+        models=tuple(own) if len(own) > 1 else (),
     )
 
 
-def _scaler(setup: Setup, pools: Sequence[CachePool], npus: int) -> Scaler | None:
-    """Return the replicas over time, if a rule changes their number."""
-    if (rule := setup.autoscaling) is None:
-        return None
-    behind = place_behind(pools, npus, "--weights-from store") if rule.source == STORE else None
-    return Scaler(rule, pools[0], behind, _more_bytes(setup))
-
-
-def _more_bytes(setup: Setup) -> int:
-    """Return the bytes of weights on a rank of a replica, besides those of the model."""
-    tower = 0 if setup.images is None else setup.images.weight_bytes(setup.plan)
-    return tower + (0 if setup.speculation is None else setup.speculation.weight_bytes(setup.plan))
-
-
 def pools_of(
-    requests: Sequence[Request], model: Model, setup: Setup, machine: Machine, options: RunOptions
+    requests: Sequence[Request],
+    model: Model,
+    setup: Setup,
+    machine: Machine,
+    options: RunOptions,
+    after: int = 0,
 ) -> tuple[Setup, tuple[CachePool, ...]]:
-    """Return the setup on a machine, and its replicas; refuse those that do not fit the model, or memory."""
+    """Return the setup on a machine, and its replicas behind the ranks before `after`; refuse those that do
+    not fit the model, or memory.
+    """
     check(model, setup.plan)
     for request in requests:
         check_length(model, request.prompt + request.output, f"request {request.number}")
@@ -278,7 +269,7 @@ def pools_of(
         plan=_on_machine(model, setup.plan, machine, options),
         decode_plan=setup.decode_plan and _on_machine(model, setup.decode_plan, machine, options),
     )
-    pools = _pools(model, setup, machine)
+    pools = _pools(model, setup, machine, after)
     check_pools(pools, machine.network.ranks)
     return setup, pools
 
@@ -339,7 +330,7 @@ def _scope(of_pass: Scope, setup: Setup) -> Scope:
     }
 
 
-def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[CachePool, ...]:
+def _pools(model: Model, setup: Setup, machine: Machine, after: int) -> tuple[CachePool, ...]:
     memory = machine.system.local_memory
     whole = setup.capacity_bytes or (memory.total_bytes if memory else 0)
     reserved = 0 if setup.capacity_bytes or memory is None else memory.reserved_bytes
@@ -358,15 +349,15 @@ def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[CachePool, ...
         tower = setup.images.weight_bytes(setup.plan)
     if not setup.prefill_replicas:
         most = setup.replicas if setup.autoscaling is None else setup.autoscaling.most
-        return (make_pool(model, setup.plan, BOTH, most, 0, *more, tower),)
-    first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, 0, *more, tower)
+        return (make_pool(model, setup.plan, BOTH, most, after, *more, tower),)
+    first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, after, *more, tower)
     plan = setup.decode_plan or setup.plan
     second = make_pool(model, plan, DECODE, setup.replicas, first.end, *more)
     return (first, second)
 
 
 def _manifest(
-    given: str | Sequence[Request], model: Model, setup: Setup, times: SimulatedTimes
+    given: str | Sequence[Request], models: Sequence[Model], setup: Setup, times: SimulatedTimes
 ) -> dict[str, Any]:
     """Return the inputs: enough to repeat the run, and nothing that depends on the host."""
     inputs = list(times.manifest.get("inputs", []))
@@ -380,7 +371,8 @@ def _manifest(
     return {
         "et_sim": __version__,
         "serving": requests,
-        "model": to_builtins(model),
+        "model": to_builtins(models[0]),
+        **({"second_model": to_builtins(models[1])} if len(models) > 1 else {}),
         "setup": to_builtins(setup),
         "network_model": times.manifest["model"],
         "machine": times.options.machine,

@@ -22,15 +22,20 @@ TRANSFERS = (WHOLE, LAYERS)
 
 
 class Transfer:
-    """The transfer of a sequence's cache between two replicas, by their numbers."""
+    """The transfer of a sequence's cache between two replicas, by their numbers; `owner`: of its model."""
 
-    def __init__(self, sequence: ServedSequence, source: int, target: int, sent: SentCache) -> None:
+    def __init__(
+        self, sequence: ServedSequence, source: int, target: int, sent: SentCache, owner: int = 0
+    ) -> None:
         self.sequence, self.source, self.target, self.sent = sequence, source, target, sent
+        self.owner = owner
         self.begin_ns = self.end_ns = NEVER
 
 
 class WeightTransfer:
     """The transfer of weights to the replica at a place of its pool, which starts."""
+
+    owner = 0
 
     def __init__(self, place: int, sent: SentWeights) -> None:
         self.place, self.sent = place, sent
@@ -40,8 +45,8 @@ class WeightTransfer:
 class Transfers:
     """The transfers under way, and those that wait."""
 
-    def __init__(self, ends: Callable[[Sequence[Sent]], Sequence[int]]) -> None:
-        self._ends = ends  # of what is sent together; times count from the first begin
+    def __init__(self, ends: Callable[[Sequence[Sent], Sequence[int]], Sequence[int]]) -> None:
+        self._ends = ends  # of what is sent together, with owners; times count from the first begin
         self._waiting: list[Transfer] = []
         self._new_weights: list[WeightTransfer] = []
         self._under_way: list[Transfer | WeightTransfer] = []
@@ -99,7 +104,8 @@ class Transfers:
     def _timed(self, now: int) -> Iterator[Transfer | WeightTransfer]:
         """Set the ends of all that are under way; yield those with another one."""
         first = self._together[0].begin_ns
-        ends = self._ends([of.sent._replace(begin_ns=of.begin_ns - first) for of in self._together])
+        sent = [of.sent._replace(begin_ns=of.begin_ns - first) for of in self._together]
+        ends = self._ends(sent, [of.owner for of in self._together])
         for transfer, end in zip(self._together, ends, strict=True):
             until = max(first + end, now)
             if transfer in self._under_way and transfer.end_ns != until:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
-from et_sim.tables.serving_summary import Load, RatePoint, ServingCosts, ServingSummary, Spread
+from et_sim.tables.serving_summary import Load, OfModel, RatePoint, ServingCosts, ServingSummary, Spread
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.sentences import scope_text
@@ -73,8 +73,9 @@ def facts(summary: ServingSummary) -> list[tuple[str, str]]:
 
 def latencies(summary: ServingSummary) -> list[tuple[str, Spread]]:
     """Return (name, times) of latencies of requests."""
-    spreads: Mapping[str, Any] = summary
-    return [(text, spreads[name]) for name, text in _TIMES if spreads[name] is not None]
+    parts: list[tuple[str, Mapping[str, Any]]] = [("", summary)]
+    parts += [(f", {of['model']}", of) for of in summary.get("models", ()) if of["requests"]]
+    return [(text + whose, of[name]) for whose, of in parts for name, text in _TIMES if of[name] is not None]
 
 
 def rate_lines(summary: ServingSummary) -> list[str]:
@@ -151,7 +152,19 @@ def _outcome(summary: ServingSummary) -> list[tuple[str, str]]:
     if good := summary["goodput"]:
         kept = f"{good['share']:.1%} keep {_limits(good)}"
         outcome.append(("goodput", f"{good['requests_per_s']:,.2f} requests/s: {kept}"))
-    return outcome
+    return [*outcome, *map(_of_model, summary.get("models", ()))]
+
+
+def _of_model(of: OfModel) -> tuple[str, str]:
+    """Return the line of one of several models."""
+    text = plural(of["requests"], "request")
+    if of["requests"]:
+        text += (
+            f", {of['output_tokens_per_s']:,.1f} output tokens/s; replicas are busy {of['busy_share']:.0%}"
+        )
+    if good := of.get("goodput"):
+        text += f"; {good['share']:.1%} keep {_limits(good)}"
+    return (of["model"], text)
 
 
 def in_short(summary: ServingSummary) -> str:
@@ -280,7 +293,8 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
         if pool["expert"] > 1:
             own = " of their own" if pool.get("experts_apart") else ""
             spread += f", experts over {pool['expert']}{own}"
-        each = f"each {summary['model']} on {plural(pool['ranks_of_replica'], 'NPU')} ({spread})"
+        name = pool.get("model", summary["model"])
+        each = f"each {name} on {plural(pool['ranks_of_replica'], 'NPU')} ({spread})"
         cache = f"with a cache of {pool['cache_tokens']:,} tokens"
         cache += f" in each of {sizes['data']} groups" if sizes["data"] > 1 else ""
         count = f"{of['least']} to {of['most']}" if (of := summary.get("scaling")) else f"{pool['replicas']}"

@@ -47,6 +47,7 @@ EFFECTS: dict[str, tuple[list[str], list[str]]] = {
     "scale_every": (SCALES, ["--scale-every", "30ms"]),
     "scale_down_after": (SCALES, ["--scale-down-after", "60ms"]),
     "weights_from": (SCALES, ["--weights-from", "store"]),
+    "second_model": (DENSE, ["--second-model", "gpt2,share=0.5"]),
     "seed": (DENSE, ["--seed", "1"]),
     "rate": (DENSE, ["--rate", "50"]),
     "find_rate": (WAITS, ["--find-rate"]),
