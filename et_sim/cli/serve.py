@@ -29,7 +29,7 @@ from et_sim.serving.engines import DEFAULT
 if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
     from et_sim.serving.results import Serving
-    from et_sim.serving.serve import Setup
+    from et_sim.serving.setups import Setup
 
 
 Time = Annotated[float | None, Option(parse=parse_time_ns, least=1)]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
     from et_sim.serving.replicas import MachineTimes
     from et_sim.serving.results import Serving
-    from et_sim.serving.serve import Setup
+    from et_sim.serving.setups import Setup
     from et_sim.workloads.models.model import Model
 
 SERVING, PLAN, DECODE_PLAN = "serving", "plan", "decode-plan"

@@ -19,7 +19,7 @@ from et_sim.serving.engines.reading import read_engine
 from et_sim.serving.results import Objectives
 from et_sim.serving.scaling import Autoscaling, read_autoscaling
 from et_sim.serving.second import SecondModel, second_of, words_of
-from et_sim.serving.serve import CONTEXT_STEP, Setup
+from et_sim.serving.setups import CONTEXT_STEP, Setup
 from et_sim.serving.speculation import Speculation, read_speculation
 from et_sim.serving.transfers import WHOLE
 from et_sim.workloads.models.model import Model

@@ -21,7 +21,7 @@ from et_sim.workloads.inference.numbers import unpacks_weights
 from et_sim.workloads.models.model import Model
 
 if TYPE_CHECKING:
-    from et_sim.serving.serve import Setup
+    from et_sim.serving.setups import Setup
 
 SHARED_MEMORIES = (MemoryKind.POOL, MemoryKind.HIERARCHICAL_POOL)
 

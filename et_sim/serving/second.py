@@ -6,16 +6,10 @@ of them, drawn at random, is for the second one. Options of engine, batching and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
-from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.workloads.models.model import Model
-
-if TYPE_CHECKING:
-    from et_sim.serving.serve import Setup
 
 SHARE, REPLICAS, PREFILL, DECODE = "share", "replicas", "prefill-replicas", "decode-replicas"
 PLANNED = {"tp": "tensor", "dp": "data", "ep": "expert", "pp": "pipeline"}  # fields of the plan
@@ -34,32 +28,6 @@ class SecondModel(Struct, frozen=True):
     data: int = 1
     expert: int = 1
     pipeline: int = 1
-
-    def setup(self, first: Setup) -> Setup:
-        """Return the setup of this model beside that of the first one."""
-        of_one = {
-            "--speculate": first.speculation,
-            "--image-tokens": first.images,
-            "--autoscale": first.autoscaling,
-            "--send-weights": first.sends_weights,
-            "--cache-tokens": first.cache_tokens,
-            "--transfer layers": first.transfer == "layers" and not self.prefill_replicas,
-        }
-        for option, is_given in of_one.items():
-            if is_given:
-                raise UsageError(
-                    f"{option} is for replicas of one model, and there are two",
-                    remedy=f"leave out {option}, or --second-model",
-                )
-        own = {field: getattr(self, field) for field in PLANNED.values()}
-        return replace(
-            first,
-            plan=replace(first.plan, **own, stage_layers=()),
-            replicas=self.replicas,
-            prefill_replicas=self.prefill_replicas,
-            decode_plan=None,
-            second=None,
-        )
 
 
 def words_of(given: str) -> tuple[str, dict[str, str]]:

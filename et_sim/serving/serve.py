@@ -8,21 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec import Struct, field, to_builtins
+from msgspec import to_builtins
 from msgspec.structs import replace
 
-from et_sim.basics.errors import FieldError, UsageError, did_you_mean
+from et_sim.basics.errors import FieldError, UsageError
 from et_sim.machine import Machine, read_machine
 from et_sim.machine.remote_memory import MemoryKind
 from et_sim.machine.roofline import ANY
 from et_sim.machine.system import peaks_of
 from et_sim.run.options import RunOptions
-from et_sim.serving.batcher import Policy
-from et_sim.serving.caching import Caching
-from et_sim.serving.clients import Client, Traffic, read_traffic
+from et_sim.serving.clients import Traffic, read_traffic
 from et_sim.serving.course import Course
-from et_sim.serving.engines.description import FREE_OF_COST, Engine
-from et_sim.serving.images import Images
 from et_sim.serving.parts import ServedModel, results_of, served_model
 from et_sim.serving.replicas import (
     BOTH,
@@ -36,12 +32,10 @@ from et_sim.serving.replicas import (
     make_pool,
 )
 from et_sim.serving.requests import NONE, RULES, Request
-from et_sim.serving.results import Objectives, Serving
+from et_sim.serving.results import Serving
 from et_sim.serving.rollouts import rollout_of, sending_weights
-from et_sim.serving.scaling import Autoscaling
-from et_sim.serving.second import SecondModel
-from et_sim.serving.speculation import TEXT, Speculation
-from et_sim.serving.transfers import LAYERS, TRANSFERS, WHOLE
+from et_sim.serving.setups import Setup
+from et_sim.serving.speculation import Speculation
 from et_sim.tables.summary import Scope
 from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
@@ -50,8 +44,6 @@ from et_sim.workloads.inference.memory import SequenceCache
 from et_sim.workloads.inference.numbers import check_cache_type
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
-
-CONTEXT_STEP = 64
 
 
 class Reached(NamedTuple):
@@ -62,85 +54,6 @@ class Reached(NamedTuple):
     requests: int
     share: float  # of all output tokens
     passes: int  # that differ
-
-
-class Setup(Struct, frozen=True):
-    """The setup of serving."""
-
-    plan: Plan  # of a replica
-    replicas: int = 1
-    prefill_replicas: int = 0  # 0: all replicas do both
-    decode_plan: Plan | None = None  # None: as those for prompts
-    policy: Policy = field(default_factory=Policy)
-    context_step: int = CONTEXT_STEP
-    memory_share: float | None = None  # of each NPU, in the engine's rule; None: that of the engine
-    capacity_bytes: int = 0  # of each NPU; 0: from the machine
-    cache_tokens: int = 0  # of a replica, as its log states them; 0: by the engine's rule of memory
-    client: Client = field(default_factory=Client)
-    engine: Engine = FREE_OF_COST
-    caching: Caching = field(default_factory=Caching)
-    transfer: str = WHOLE  # of caches between replicas
-    objectives: Objectives = field(default_factory=Objectives)
-    speculation: Speculation | None = None
-    images: Images | None = None  # of every request
-    sends_weights: bool = False  # to all replicas, before each further batch of a rollout
-    autoscaling: Autoscaling | None = None  # of replicas that compute prompts and tokens
-    second: SecondModel | None = None
-
-    def __post_init__(self) -> None:
-        if self.memory_share is not None and not 0 < self.memory_share <= 1:
-            raise UsageError(
-                f"--memory-share is {self.memory_share}",
-                remedy="give a share above 0 and up to 1, such as 0.9",
-            )
-        for option, is_given in (
-            ("--memory-share", self.memory_share is not None),
-            ("--capacity", self.capacity_bytes > 0),
-        ):
-            if is_given and self.cache_tokens:
-                raise UsageError(
-                    f"{option} and --cache-tokens each give the size of the cache",
-                    remedy="leave one of them out",
-                )
-        if self.transfer not in TRANSFERS:
-            remedy = did_you_mean(self.transfer, TRANSFERS) or f"known: {', '.join(TRANSFERS)}"
-            raise UsageError(f"there is no transfer {self.transfer!r}", remedy=remedy)
-        if self.transfer == LAYERS and not self.prefill_replicas:
-            raise UsageError(
-                "--transfer layers requires separate prefill and decode replicas",
-                remedy="give --prefill-replicas and --decode-replicas, too",
-            )
-        if self.autoscaling is not None and self.prefill_replicas:
-            raise UsageError(
-                "--autoscale changes the number of replicas for prompts and tokens, and these are apart",
-                remedy="leave out --autoscale, or give --replicas in place of both",
-            )
-        if self.speculation is not None:
-            self._check_speculation(self.speculation)
-        if not 1 <= self.context_step <= 10**9:
-            raise UsageError(
-                f"--context-step is {self.context_step}", remedy="give a number from 1 (exact) up"
-            )
-
-    def _check_speculation(self, speculation: Speculation) -> None:
-        tokens, batch, budget = 1 + speculation.tokens, self.policy.max_batch, self.policy.token_budget
-        if tokens * batch > budget:
-            raise UsageError(
-                f"{batch} sequences of {tokens} tokens exceed the {budget} of a pass",
-                remedy=f"give --max-batch {max(budget // tokens, 1)}, or a --token-budget",
-            )
-        if speculation.model is None:
-            return
-        for option, is_given in (
-            ("--offload", self.caching.remote_tokens > 0),
-            (f"--transfer {LAYERS}", self.transfer == LAYERS),
-        ):
-            if is_given:
-                raise UsageError(
-                    f"{option} moves only the cache of the model that is served, and drafts come from"
-                    f" {speculation.model.name}, which has a cache of its own",
-                    remedy=f"leave out {option}, or speculate with {TEXT}",
-                )
 
 
 def serve(
@@ -180,7 +93,7 @@ def serve(
             'the machine has "failures" at times of a run, and passes of a server are simulated one by one',
             remedy='leave the key out, or give slower "links" or "stragglers"',
         )
-    setups = [setup] if second is None else [replace(setup, second=None), second.setup(setup)]
+    setups = [setup] if second is None else [replace(setup, second=None), setup.of_second(second)]
     shared, npus, parts = shared or MachineTimes(), machine.network.ranks, list[ServedModel]()
     course = Course(
         lambda sent: parts[0].times.ends_of_models([(models[place], each) for place, each in sent])
