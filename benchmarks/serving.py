@@ -23,7 +23,8 @@ from et_sim.serving.batcher import CHUNKED, PREFILL_FIRST, Policy
 from et_sim.serving.caching import Caching
 from et_sim.serving.prefixes import ENDLESS
 from et_sim.serving.requests import Request
-from et_sim.serving.serve import Setup, serve
+from et_sim.serving.serve import serve
+from et_sim.serving.setups import Setup
 from et_sim.workloads import Plan, read_model
 
 REQUESTS, RATE = 1000, 40

@@ -16,7 +16,8 @@ from et_sim.serving.batcher import CHUNKED, PREFILL_FIRST_CHUNKED, Policy
 from et_sim.serving.clients import Client
 from et_sim.serving.engines.description import EngineHost
 from et_sim.serving.engines.reading import read_engine
-from et_sim.serving.serve import Setup, serve
+from et_sim.serving.serve import serve
+from et_sim.serving.setups import Setup
 from et_sim.workloads import Plan, read_model
 
 CACHE_TOKENS = 371_587  # of TP 1

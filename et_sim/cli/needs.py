@@ -59,15 +59,24 @@ class Case(NamedTuple):
         """Return whether times of arrival or lengths of a rule are drawn; those of files are not a rule's."""
         from et_sim.serving.rules import is_drawn
 
-        return self.options.lengths < 1 or is_drawn(self.options.requests)
+        share = float(self.second.get("share", 0))
+        return self.options.lengths < 1 or is_drawn(self.options.requests) or 0 < share < 1
+
+    @property
+    def second(self) -> dict[str, str]:
+        """Return the values of the second model."""
+        from et_sim.serving.second import words_of
+
+        given = self.options.second_model
+        return {} if given is None else words_of(given)[1]
 
     @property
     def has_choice_of_replica(self) -> bool:
         """Return whether a request may go to several groups of ranks."""
         options, plan = self.options, self.plans[0]
-        return (options.prefill_replicas or options.replicas or 1) * plan.data > 1 or (
-            (options.decode_replicas or 1) * self.plans[-1].data > 1
-        )
+        most = options.prefill_replicas or options.most_replicas or options.replicas or 1
+        own = [int(count) for name, count in self.second.items() if name.endswith("replicas") or name == "dp"]
+        return max(most * plan.data, (options.decode_replicas or 1) * self.plans[-1].data, *own) > 1
 
     @property
     def has_formats(self) -> bool:

@@ -29,10 +29,11 @@ from et_sim.serving.engines import DEFAULT
 if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
     from et_sim.serving.results import Serving
-    from et_sim.serving.serve import Setup
+    from et_sim.serving.setups import Setup
 
 
 Time = Annotated[float | None, Option(parse=parse_time_ns, least=1)]
+TimeFrom0 = Annotated[float | None, Option(parse=parse_time_ns)]
 DECODE_OPTIONS = {"decode_tp": "tensor", "decode_dp": "data", "decode_ep": "expert", "decode_pp": "pipeline"}
 REPLICA = OptionGroup("the model, and a replica of it")
 SERVING = OptionGroup("how requests are served")
@@ -56,8 +57,8 @@ class Options(ReplicaOptions):
 
     requests: Annotated[
         str,
-        "CSV file with the columns arrival_s, prompt_tokens, output_tokens (and session, think_s), or a"
-        " trace of Mooncake, Azure or BurstGPT; or poisson:RATE,COUNT,PROMPT,OUTPUT; constant: likewise;"
+        "CSV file with the columns arrival_s, prompt_tokens, output_tokens (and session, think_s, model), or"
+        " a trace of Mooncake, Azure or BurstGPT; or poisson:RATE,COUNT,PROMPT,OUTPUT; constant: likewise;"
         " gamma:RATE,CV,COUNT,PROMPT,OUTPUT; sessions:RATE,COUNT,TURNS,PROMPT,OUTPUT,THINK_S; or"
         " closed:PROMPT,OUTPUT[,COUNT] with --concurrency; or rollout:PROMPT,OUTPUT,COUNT,BATCHES",
         "REQUESTS",
@@ -102,6 +103,35 @@ class Options(ReplicaOptions):
     decode_dp: Annotated[int | None, "--dp of a decode replica, likewise", SERVING] = None
     decode_ep: Annotated[int | None, "--ep of a decode replica, likewise", SERVING] = None
     decode_pp: Annotated[int | None, "--pp of a decode replica, likewise", SERVING] = None
+    autoscale: Annotated[
+        str | None,
+        "start and stop replicas by a target of each: requests:N that it has, queue:N that wait, or"
+        " busy:SHARE of the time; --replicas is the least",
+        SERVING,
+    ] = None
+    most_replicas: Annotated[Count, "with --autoscale: replicas at most", SERVING] = None
+    start_time: Annotated[
+        TimeFrom0, "with --autoscale: start of an engine after its weights are there, such as 60s", SERVING
+    ] = None
+    scale_every: Annotated[
+        Time, "with --autoscale: time from one decision to the next (default: 15s)", SERVING
+    ] = None
+    scale_down_after: Annotated[
+        TimeFrom0, "with --autoscale: replicas stop if fewer are wanted for so long (default: 300s)", SERVING
+    ] = None
+    weights_from: Annotated[
+        str | None,
+        "weights of a replica that starts: of a peer that serves, or a store on ranks behind the replicas"
+        " (default: peer)",
+        SERVING,
+    ] = None
+    second_model: Annotated[
+        str | None,
+        "another model with replicas of its own behind the others, as in llama3-8b,share=0.3,tp=2,replicas=2:"
+        " the share of requests for it (default: by the column model of the file), its ranks (tp, dp, ep,"
+        " pp), and its replicas (or prefill-replicas and decode-replicas)",
+        SERVING,
+    ] = None
     transfer: Annotated[
         str | None,
         "caches to decode replicas: whole after the prompt, or layers while it is computed (default: whole)",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
     from et_sim.serving.replicas import MachineTimes
     from et_sim.serving.results import Serving
-    from et_sim.serving.serve import Setup
+    from et_sim.serving.setups import Setup
     from et_sim.workloads.models.model import Model
 
 SERVING, PLAN, DECODE_PLAN = "serving", "plan", "decode-plan"
@@ -70,6 +70,17 @@ class ServingRecipe(Struct, frozen=True):
     warm_up: int | None = count("First requests that are not counted.", None)
     spread: bool = flag("The first requests of a closed loop end at different times.", False)
     send_weights: bool = flag("New weights are sent before each further batch of a rollout.", False)
+    autoscale: str | None = text("The target by which replicas start and stop.", None, form="requests:16")
+    most_replicas: int | None = count("Replicas at most, with `autoscale`.", None, minimum=1)
+    start_time: float | None = time("The start of an engine after its weights are there.", None)
+    scale_every: float | None = time("The time from one decision of `autoscale` to the next.", None)
+    scale_down_after: float | None = time("Replicas stop if fewer are wanted for so long.", None)
+    weights_from: str | None = text("The source of weights of a replica that starts.", None)
+    second_model: str | None = text(
+        "A second model on the same machine, the share of requests for it, and its replicas.",
+        None,
+        form="llama3-8b,share=0.3,tp=2,replicas=2",
+    )
     seed: int | None = count("The seed of arrivals and lengths.", None)
     rate: float | None = number("Requests per second, to which arrivals are stretched.", None)
     find_rate: bool = flag("Serve at the largest rate at which enough requests are good.", False)
@@ -119,6 +130,9 @@ def setup_of_recipe(recipe: ServingRecipe, folder: Path, model: Model) -> Setup:
     names = {field.name for field in fields(ServingChoices)} - {"decode"}
     given = {name: getattr(recipe, name) for name in names}
     given["engine"] = beside(recipe.engine, folder)
+    if recipe.second_model is not None:
+        name, sign, values = recipe.second_model.partition(",")
+        given["second_model"] = beside(name, folder) + sign + values
     setup = setup_of(ServingChoices(**given, decode=recipe.decode_plan), plan_of(recipe.plan), model)
     return replace(setup, images=images_of(recipe.image_tokens, beside(recipe.model, folder)))
 
@@ -138,6 +152,7 @@ def serving_figures(serving: Serving) -> dict[str, Any]:
     summary: Mapping[str, Any] = of
     costs, each = summary["costs"] or {}, summary["tpot_ns"]
     npus = sum(pool["replicas"] * pool["ranks_of_replica"] for pool in summary["pools"])
+    on = summary["scaling"]["mean_npus"] if "scaling" in summary else npus
     joules = costs.get("most_joules_per_million_output_tokens")
     price = costs.get("price_per_million_output_tokens")
     good = summary["goodput"]
@@ -154,7 +169,7 @@ def serving_figures(serving: Serving) -> dict[str, Any]:
         "makespan_ns": summary["duration_ns"],
         "bottleneck": "passes" if is_busy else "waiting for requests",
         "bottleneck_share": summary["busy_share"] if is_busy else round(1 - summary["busy_share"], 6),
-        "output_tokens_per_s_per_rank": summary["output_tokens_per_s"] / npus,
+        "output_tokens_per_s_per_rank": summary["output_tokens_per_s"] / on,
         "tokens_per_s_per_user": None if each is None else SECOND / each["mean"],
         "requests_per_s": summary["requests_per_s"],
         "good_share": None if good is None else good["share"],

@@ -153,6 +153,16 @@ class Batcher:
         """Return the number of blocks in use."""
         return self.blocks - self.free
 
+    @property
+    def requests(self) -> int:
+        """Return the number of sequences that wait, run, or have their cache on its way here."""
+        return len(self.waiting) + len(self.running) + len(self.coming) + len(self.loaded)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there is no sequence."""
+        return not self.requests
+
     def fits(self, tokens: int) -> bool:
         """Return whether a sequence with this number of cached tokens could ever run."""
         return self._needed(tokens + self.drafts) <= self.blocks

@@ -45,6 +45,8 @@ class Client(Struct, frozen=True):
     seed: int | None = None  # of arrivals and lengths; None: 0
     rate: float = 0.0  # requests per second to which times of arrival are stretched; 0: as given
     is_spread: bool = False  # the first requests of a closed loop have parts of outputs, and warm up
+    models: tuple[str, ...] = ()  # that requests may name; (): not known
+    share: float | None = None  # of requests or sessions for the second model; None: they name their models
 
     def __post_init__(self) -> None:
         if not 0 < self.lengths <= 1:
@@ -68,6 +70,38 @@ class Traffic(Struct, frozen=True):
 
 def read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
     """Return the requests of a file, of a rule, or given ones, as the client sends them."""
+    traffic = _read_traffic(given, client)
+    if len(client.models) < 2:
+        return traffic
+    named = [request for request in traffic.requests if request.model != NONE]
+    if client.share is None:
+        if len(named) < len(traffic.requests):
+            raise UsageError(
+                "there are two models, and requests do not name theirs",
+                remedy="give the share of the second one, as in --second-model NAME,share=0.3, or a CSV file"
+                " with a column model",
+            )
+        return traffic
+    if named:
+        raise UsageError(
+            "requests name their models, and --second-model has a share of them",
+            remedy="leave out share, or the column model",
+        )
+    return replace(traffic, requests=_shared(traffic.requests, client.share, checked_seed(client.seed)))
+
+
+def _shared(requests: tuple[Request, ...], share: float, seed: int) -> tuple[Request, ...]:
+    """Return the requests, a share of which is for the second model: those of a session all or none."""
+    import numpy as np
+
+    chance = np.random.default_rng([seed, 2])  # other numbers than arrivals and lengths have
+    streams = dict.fromkeys(request.stream for request in requests)
+    second = dict(zip(streams, (chance.random(len(streams)) < share).tolist(), strict=True))
+    return tuple(replace(request, model=int(second[request.stream])) for request in requests)
+
+
+def _read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
+    """Return the requests as the client sends them, with the models that they name."""
     is_rule = isinstance(given, str) and given.startswith(RULES)
     is_session = isinstance(given, str) and given.startswith(SESSIONS)
     if client.lengths != 1 and (not is_rule or is_session):
@@ -88,7 +122,7 @@ def read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
         return _closed(given, client)
     if isinstance(given, str) and given.startswith(ROLLOUT):
         return _rollout(given, client)
-    requests = read_requests(given, client.seed) if isinstance(given, str) else tuple(given)
+    requests = read_requests(given, client.seed, client.models) if isinstance(given, str) else tuple(given)
     if not requests:
         raise UsageError("there are no requests", remedy="give one at least")
     if client.concurrency:

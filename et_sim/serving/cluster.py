@@ -1,4 +1,5 @@
-"""Replicas over time: requests arrive, passes end, caches arrive, and idle replicas begin their next pass.
+"""Replicas of a model over time: requests arrive, passes end, caches arrive, and idle replicas begin their
+next pass.
 
 With data-parallel attention, a replica has several groups of ranks with sequences of their own. Each counts
 as a replica for requests, but all groups of a replica begin and end their passes together.
@@ -7,39 +8,46 @@ A request goes to the replica with the fewest tokens still to be processed, the 
 separate pools, that is a replica for prompts; the request's cache then goes to the replica for further tokens
 with the fewest left to do, which must have blocks for it. Passes go on while caches are sent (`transfers`).
 
-Events of the same time have this order: arrivals, ends of passes, ends of transfers, ends of loads; then all
-idle replicas begin.
+With autoscaling, only replicas that serve get requests (`scaling`).
+
+Events of the same time have this order: arrivals, ends of passes, ends of transfers, ends of loads, replicas
+that have started, measurements of the load; then all idle replicas begin.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.serving.batcher import Batcher, Policy, Share
 from et_sim.serving.caching import BY_PREFIX, Caching
+from et_sim.serving.course import (
+    ARRIVES,
+    CACHE_ARRIVES,
+    CACHE_IS_LOADED,
+    HAS_STARTED,
+    IS_MEASURED,
+    PASS_ENDS,
+    Begun,
+    Course,
+)
 from et_sim.serving.drafting import Drafting, by_work
 from et_sim.serving.engines.description import FREE_OF_COST, Engine
 from et_sim.serving.images import Encoding
 from et_sim.serving.prefixes import HeldBlocks
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import NONE, Request
+from et_sim.serving.scaling import ReplicaOfPass, Scaler
 from et_sim.serving.sequences import ServedSequence as Served
 from et_sim.serving.speculation import Speculation
 from et_sim.serving.steady import SteadyPasses, is_steady
-from et_sim.serving.transfers import Transfer, Transfers, Window
+from et_sim.serving.transfers import Transfer, WeightTransfer, Window
 from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
-from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache
-
-ARRIVES, PASS_ENDS, CACHE_ARRIVES, CACHE_IS_LOADED = range(4)
-REPORTED = 64  # passes from one report to the next
+from et_sim.workloads.inference.transfers import ReplicaPlace, Sent, SentCache
 
 
 class ReplicaPass(NamedTuple):
@@ -97,20 +105,18 @@ class ServingCluster(Struct):
     encoding: Encoding | None = None
     by_layers: bool = False  # caches are sent while their prompts are computed
     weights_ns: Callable[[], int] = lambda: 0  # until replicas have new weights
+    scaler: Scaler | None = None
     replicas: list[Replica] = field(default_factory=list)
     iterations: list[ReplicaPass] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)  # in the order of the requests' numbers
-    _events: list[tuple[Any, ...]] = field(default_factory=list)
     _held: dict[int, HeldCache] = field(default_factory=dict)  # caches to be sent, by request
-    _transfers: Transfers = field(default_factory=lambda: Transfers(lambda _: ()))
-    _coming: Iterator[Request] = field(default_factory=lambda: iter(()))  # of a closed loop
-    _turns: dict[int, Request] = field(default_factory=dict)  # that follow an answer, by its request
-    _count: int = 0
-    _done: int = 0
-    _reported: int = 0  # passes at the last report
+    course: Course = field(default_factory=Course)
+    first_replica: int = 0  # its number
+    _place: int = 0  # of this model in the course
+    _measured: int = 0  # passes at the last measurement of the load
 
     def __post_init__(self) -> None:
-        self._transfers = Transfers(self.times.ends_ns)
+        self._place = self.course.add(self)
         block, choice = self.policy.block, self.caching
         common = choice.new_remote(block) if self.has_common_memory else None
         for pool in self.pools:
@@ -118,7 +124,11 @@ class ServingCluster(Struct):
                 speculation = self.drafting.speculation if self.drafting and pool.work != PREFILL else None
                 caches = choice.new(block), common or choice.new_remote(block)
                 batcher = Batcher(self.policy, pool.blocks, pool.units, *caches, speculation)
-                self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
+                number = self.first_replica + len(self.replicas)
+                self.replicas.append(Replica(number, pool, place, batcher))
+        if self.scaler is not None:
+            self.scaler.use([replica.batcher for replica in self.replicas], self._forget)
+            self._push(self.scaler.next_ns(0), IS_MEASURED)
 
     def serve(
         self, requests: Sequence[Request], concurrency: int = 0, ends_first: int = 0, batch: int = 0
@@ -129,46 +139,66 @@ class ServingCluster(Struct):
         So many of the first ones end before the others are sent. Batches of a rollout are sent when the one
         before has ended, and replicas have new weights.
         """
+        self.check_requests(requests)
+        after_ns = round(self.engine.host.after_ns)
+        sent = concurrency, ends_first, batch, self.weights_ns, self.report
+        self.course.serve(requests, after_ns, *sent)
+        self.sort()
+
+    def check_requests(self, requests: Sequence[Request]) -> None:
+        """Refuse a request that would never fit the cache of a replica."""
         speculation = None if self.drafting is None else self.drafting.speculation
         check_requests(requests, self.pools, self.policy, speculation)
-        self._turns = {request.after: request for request in requests if request.after != NONE}
-        now = 0
-        parts = [requests[:ends_first], requests[ends_first:]] if concurrency else [requests]
-        if batch:
-            parts = [requests[at : at + batch] for at in range(0, len(requests), batch)]
-        for number, part in enumerate(filter(None, parts)):
-            if batch and number:
-                now += self.weights_ns()
-            self._coming = (request for request in part if request.after == NONE)
-            for request in islice(self._coming, concurrency or None):
-                self._send_request(replace(request, arrival_ns=now) if concurrency or now else request)
-            now = self._go_on(now)
+
+    def sort(self) -> None:
+        """Bring the served requests into the order of their numbers."""
         self.served.sort(key=lambda sequence: sequence.request.number)
 
-    def _go_on(self, now: int) -> int:
-        """Serve the requests that are sent until each has its tokens; return when the client has the last."""
-        while self._events:
-            now = self._events[0][0]
-            while self._events and self._events[0][0] == now:
-                _, kind, _, *arguments = heapq.heappop(self._events)
-                if kind == ARRIVES:
-                    self._arrive(*arguments)
-                elif kind == PASS_ENDS:
-                    self._end_pass(now, *arguments)
-                elif kind == CACHE_ARRIVES:
-                    self._end_transfer(now, *arguments)
-                else:
-                    replica, sequence, tokens = arguments
-                    replica.batcher.cache_loaded(sequence, tokens)
-            self._begin(now)
-            self._report(now)
-        return now + round(self.engine.host.after_ns)
+    @property
+    def is_scaled(self) -> bool:
+        """Return whether a rule changes the number of replicas."""
+        return self.scaler is not None
 
-    def _report(self, now: int, more: int = 0) -> None:
-        """Report the time, and the tokens of all sequences; `more` are those that are not added yet."""
-        if self._reported + REPORTED <= (passes := len(self.iterations)):
-            self._reported = passes
-            self.report(now, self._done, more + sum(replica.batcher.produced for replica in self.replicas))
+    @property
+    def produced(self) -> int:
+        """Return the tokens of all sequences so far."""
+        return sum(replica.batcher.produced for replica in self.replicas)
+
+    def ends_ns(self, sent: Sequence[Sent]) -> Sequence[int]:
+        """Return when each of what is sent has arrived."""
+        return self.times.ends_ns(sent)
+
+    def happen(self, now: int, kind: int, *arguments: Any) -> None:
+        """Let an event happen."""
+        if kind == ARRIVES:
+            self._arrive(*arguments)
+        elif kind == PASS_ENDS:
+            self._end_pass(now, *arguments)
+        elif kind == CACHE_ARRIVES:
+            self._end_transfer(now, *arguments)
+        elif kind == CACHE_IS_LOADED:
+            replica, sequence, tokens = arguments
+            replica.batcher.cache_loaded(sequence, tokens)
+        elif self.scaler is not None:
+            self._scale(now, self.scaler, *arguments)
+
+    def _scale(self, now: int, scaler: Scaler, started: int = NONE) -> None:
+        """Let a replica serve that has started; without one, let the load start or stop replicas."""
+        if started != NONE:
+            scaler.serve(now, started)
+            return
+        data, new = scaler.pool.plan.data, self.iterations[self._measured :]
+        self._measured = len(self.iterations)
+        passes = [ReplicaOfPass(each.replica // data, each.start_ns, each.end_ns) for each in new]
+        for transfer in scaler.measure(now, passes):
+            self.course.transfers.add_weights(transfer)
+        self._push(scaler.next_ns(now), IS_MEASURED)
+
+    def _forget(self, batcher: Batcher) -> None:
+        """Empty the cache of a replica that starts."""
+        batcher.prefixes = self.caching.new(self.policy.block)
+        if not self.has_common_memory:
+            batcher.remote = self.caching.new_remote(self.policy.block)
 
     def _least(self, sequence: Served, *works: str) -> Replica:
         """Return the replica with the least left to do of pools for these works.
@@ -182,9 +212,13 @@ class ServingCluster(Struct):
                 done = batcher.found(sequence).blocks * self.policy.block
             return batcher.left - done, replica.number
 
-        return min((replica for replica in self.replicas if replica.pool.work in works), key=left)
+        able = (replica for replica in self.replicas if replica.pool.work in works)
+        if self.scaler is not None:
+            able = (replica for replica in able if self.scaler.serves(replica.place))
+        return min(able, key=left)
 
-    def _send_request(self, request: Request) -> None:
+    def send_request(self, request: Request) -> None:
+        """Let a request arrive."""
         host = self.engine.host
         before = round(host.before_ns + self.layers * host.before_layer_ns)
         self._push(request.arrival_ns + before, ARRIVES, Served(request))
@@ -210,11 +244,7 @@ class ServingCluster(Struct):
             if sequence.is_done:
                 sequence.finish_ns = received
                 replica.batcher.finish(sequence)
-                self._done += 1
-                for request in islice(self._coming, 1):
-                    self._send_request(replace(request, arrival_ns=received))
-                if turn := self._turns.get(sequence.request.number):
-                    self._send_request(replace(turn, arrival_ns=received + turn.think_ns))
+                self.course.answered(sequence.request, received)
             elif replica.pool.work == PREFILL:
                 moved.append(Share(sequence, tokens[sequence.request.number]))
         self._move_to_decode(now, replica, moved)
@@ -236,47 +266,50 @@ class ServingCluster(Struct):
         layer_ns = 0
         for sequence, tokens in moved:
             new = tokens if sequence.scheduled_ns < replica.begun_ns else sequence.cached
-            places = self._place(replica), self._place(self.replicas[sequence.decode_replica])
+            places = self._place_of(replica), self._place_of(self._replica(sequence.decode_replica))
             layer_ns += self.times.ends_ns([SentCache(*places, new, 1)])[0]
-        free = now if self._transfers.is_sending(replica.number) else replica.sent_ns
+        free = now if self.course.transfers.is_sending(replica.number) else replica.sent_ns
         return Window(replica.begun_ns, now, free, self.layers).left(layer_ns)
 
+    def _replica(self, number: int) -> Replica:
+        return self.replicas[number - self.first_replica]
+
     @staticmethod
-    def _place(replica: Replica) -> ReplicaPlace:
+    def _place_of(replica: Replica) -> ReplicaPlace:
         return replica.pool.place(replica.place)
 
-    def _end_transfer(self, now: int, transfer: Transfer) -> None:
-        if not self._transfers.end(transfer, now):
+    def _end_transfer(self, now: int, transfer: Transfer | WeightTransfer) -> None:
+        if not self.course.transfers.end(transfer, now):
+            return
+        if isinstance(transfer, WeightTransfer):
+            assert self.scaler is not None
+            self.scaler.has_weights(now, transfer.place)
+            self._push(now + self.scaler.rule.start_ns, HAS_STARTED, transfer.place)
             return
         sequence, held = transfer.sequence, self._held.pop(transfer.sequence.request.number)
         sequence.transfer_ns, held.source.sent_ns = now - transfer.begin_ns, now
         held.source.batcher.release(held.blocks)
-        self.replicas[transfer.target].batcher.cache_arrived(sequence)
-        self._begin_transfers(now)
+        self._replica(transfer.target).batcher.cache_arrived(sequence)
+        self.course.begin_transfers(now)
 
-    def _begin_transfers(self, now: int) -> None:
-        for transfer in self._transfers.begin(now):
-            self._push(transfer.end_ns, CACHE_ARRIVES, transfer)
-
-    def _begin(self, now: int) -> None:
+    def begin(self, now: int) -> list[Begun]:
+        """Begin passes on idle replicas; return them."""
+        if self.scaler is not None:
+            self.scaler.stop_drained(now)
         for replica in self.replicas:
             replica.batcher.admit_caches(partial(self._send, now, replica))
-        self._begin_transfers(now)
+        self.course.begin_transfers(now)
         begun = []
-        for replica in self.replicas:
+        for at, replica in enumerate(self.replicas):
             if replica.is_busy or replica.place % replica.pool.plan.data:
                 continue
-            groups = self.replicas[replica.number : replica.number + replica.pool.plan.data]
+            groups = self.replicas[at : at + replica.pool.plan.data]
             batches = [group.batcher.next_batch() for group in groups]
             for group in groups:
                 self._load(now, group)
             if any(batches):
-                begun.append((self._run(now, groups, batches), groups, batches))
-        if len(begun) == 1:
-            ((end, groups, batches),) = begun
-            begun = [(self._repeated(end, groups, batches), groups, batches)]
-        for end, groups, batches in begun:
-            self._push(end, PASS_ENDS, groups, batches)
+                begun.append(Begun(self._run(now, groups, batches), groups, batches))
+        return begun
 
     def _load(self, now: int, replica: Replica) -> None:
         """Begin to load the caches of sequences from remote memory, one after the other."""
@@ -292,8 +325,9 @@ class ServingCluster(Struct):
         tokens, layers = sequence.cached - there, 0
         if held.pass_end_ns == now and held.layers < self.layers:
             tokens, layers = min(tokens, held.tokens), held.layers
-        sent = SentCache(self._place(held.source), self._place(target), tokens, layers)
-        self._transfers.add(Transfer(sequence, held.source.number, target.number, sent))
+        sent = SentCache(self._place_of(held.source), self._place_of(target), tokens, layers)
+        transfer = Transfer(sequence, held.source.number, target.number, sent, self._place)
+        self.course.transfers.add(transfer)
 
     def _run(self, now: int, groups: Sequence[Replica], batches: Sequence[list[Share]]) -> int:
         """Begin a pass of all groups of a replica; return its end, which is the same for all of them."""
@@ -330,8 +364,9 @@ class ServingCluster(Struct):
     def _pass_ns(self, device_ns: int, batch: Batch) -> int:
         return self.engine.pass_ns(device_ns, batch, self.layers, self.expert_layers)
 
-    def _repeated(self, end: int, groups: Sequence[Replica], batches: Sequence[list[Share]]) -> int:
+    def repeated(self, begun: Begun) -> int:
         """Run further passes of the same sequences before the next event; return the end of the last one."""
+        end, groups, batches = begun
         (replica, *others), (shares, *_) = groups, batches
         pool, batcher, count = replica.pool, replica.batcher, len(shares)
         if others or pool.work == PREFILL or pool.units or self.sights or not batcher.repeats:
@@ -344,19 +379,18 @@ class ServingCluster(Struct):
             sum(segment.context for segment in padded),
             sum(each.is_sampled for each in padded),
         )
-        while (not self._events or end < self._events[0][0]) and passes.begin():
+        while (not self.course.events or end < self.course.events[0][0]) and passes.begin():
             now, more = end, passes.passes * count
             batch = Batch.of_singles(len(padded), contexts + more, sampled, self.context_step)
             end = now + self._pass_ns(self.times.pass_ns(pool, batch), batch)
             state = batcher.used, len(batcher.waiting)
             self.iterations.append(ReplicaPass(replica.number, now, end, count, 0, count, own + more, *state))
-            self._report(now, more)
+            self.course.report(now, more)
         passes.end()
         return end
 
     def _push(self, time_ns: int, kind: int, *arguments: Any) -> None:
-        self._count += 1
-        heapq.heappush(self._events, (time_ns, kind, self._count, *arguments))
+        self.course.push(time_ns, kind, self._place, *arguments)
 
 
 def check_requests(

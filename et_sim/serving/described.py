@@ -17,7 +17,9 @@ from et_sim.serving.engines import DEFAULT
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
 from et_sim.serving.results import Objectives
-from et_sim.serving.serve import CONTEXT_STEP, Setup
+from et_sim.serving.scaling import Autoscaling, read_autoscaling
+from et_sim.serving.second import SecondModel, second_of, words_of
+from et_sim.serving.setups import CONTEXT_STEP, Setup
 from et_sim.serving.speculation import Speculation, read_speculation
 from et_sim.serving.transfers import WHOLE
 from et_sim.workloads.models.model import Model
@@ -52,6 +54,13 @@ class ServingChoices(Struct, frozen=True, kw_only=True):
     rate: float | None = None
     spread: bool = False
     send_weights: bool = False
+    autoscale: str | None = None
+    most_replicas: int | None = None
+    start_time: float | None = None
+    scale_every: float | None = None
+    scale_down_after: float | None = None
+    weights_from: str | None = None
+    second_model: str | None = None
     speculate: str | None = None
     acceptance: float | None = None
     ttft: float | None = None
@@ -79,6 +88,8 @@ def setup_of(choices: ServingChoices, plan: Plan, model: Model) -> Setup:
         transfer=choices.transfer or WHOLE,
         speculation=speculation,
         sends_weights=choices.send_weights,
+        autoscaling=_autoscaling(choices, replicas),
+        second=_second(choices),
         objectives=Objectives(int(choices.ttft or 0), int(choices.tpot or 0)),
     )
 
@@ -92,6 +103,31 @@ def _speculation(choices: ServingChoices, model: Model) -> Speculation | None:
     if choices.speculate is None or choices.acceptance is None:
         return None
     return read_speculation(choices.speculate, choices.acceptance, model)
+
+
+def _second(choices: ServingChoices) -> SecondModel | None:
+    if choices.second_model is None:
+        return None
+    from et_sim.workloads.models.configuration import read_model
+
+    name, values = words_of(choices.second_model)
+    return second_of(read_model(name), values)
+
+
+def _autoscaling(choices: ServingChoices, replicas: int) -> Autoscaling | None:
+    times = choices.start_time, choices.scale_every, choices.scale_down_after
+    if choices.autoscale is not None:
+        return read_autoscaling(
+            choices.autoscale, replicas, choices.most_replicas, *times, choices.weights_from
+        )
+    names = ("most_replicas", "start_time", "scale_every", "scale_down_after", "weights_from")
+    for name in names:
+        if getattr(choices, name) is not None:
+            raise UsageError(
+                f"--{name.replace('_', '-')} requires --autoscale",
+                remedy="give both, as in --autoscale requests:16, or leave it out",
+            )
+    return None
 
 
 def _client(choices: ServingChoices) -> Client:

@@ -19,7 +19,8 @@ from et_sim.serving.replicas import MachineTimes
 from et_sim.serving.requests import Request
 from et_sim.serving.results import Serving, load_of
 from et_sim.serving.rules import HIGHEST_RATE
-from et_sim.serving.serve import Reached, Setup, serve
+from et_sim.serving.serve import Reached, serve
+from et_sim.serving.setups import Setup
 from et_sim.serving.stretching import lowest_rate, rate_of
 from et_sim.tables.serving_summary import RatePoint, ServingSummary
 from et_sim.workloads.models.model import Model

@@ -43,9 +43,10 @@ from et_sim.workloads.inference.memory import (
 )
 from et_sim.workloads.inference.transfers import (
     ReplicaPlace,
+    Sent,
     SentCache,
     make_load,
-    make_transfers,
+    make_transfers_of,
     make_weights,
 )
 from et_sim.workloads.models.model import Model
@@ -236,8 +237,8 @@ class Times(Protocol):
     def pass_ns(self, pool: CachePool, batch: GroupBatches) -> int:
         """Return the time of a replica of a pool for a batch, or for one of each of its groups."""
 
-    def ends_ns(self, caches: Sequence[SentCache]) -> Sequence[int]:
-        """Return when each of some caches that are sent together has arrived."""
+    def ends_ns(self, caches: Sequence[Sent]) -> Sequence[int]:
+        """Return when each of some caches or weights that are sent together has arrived."""
 
     def load_ns(self, pool: CachePool, tokens: int) -> int:
         """Return the time in which a group of a pool loads the cache of these tokens from remote memory."""
@@ -249,6 +250,10 @@ def _runs_in_turn(pool: CachePool) -> bool:
     Halves of a batch do not, and neither do ranks with experts alone.
     """
     return not (pool.plan.overlap_experts or pool.plan.experts_apart)
+
+
+def _has_content(sent: Sent) -> bool:
+    return not isinstance(sent, SentCache) or sent.tokens > 0
 
 
 class FirstPass(Struct, frozen=True):
@@ -298,7 +303,7 @@ class SimulatedTimes(Struct):
     npus: int
     manifest: Mapping[str, Any] = field(default_factory=dict)  # of the first pass
     passes: dict[tuple[int, GroupBatches], int] = field(default_factory=dict)
-    transfers: dict[tuple[SentCache, ...], tuple[int, ...]] = field(default_factory=dict)
+    transfers: dict[tuple[Sent, ...], tuple[int, ...]] = field(default_factory=dict)
     scope: Scope = field(default_factory=lambda: Scope(includes=[], leaves_out=[]))  # of the first pass
     replayed: int = 0  # kernels of the first pass with recorded times
     exchanges: str = ""  # the engine whose own all-reduces run; empty: those of the machine's library
@@ -401,22 +406,26 @@ class SimulatedTimes(Struct):
         ranks = range(pool.first_rank, pool.first_rank + pool.ranks)
         return ShortenedPasses(program, labels, ranks, simulate)
 
-    def ends_ns(self, caches: Sequence[SentCache]) -> Sequence[int]:
-        """Return when each of some caches has arrived, simulated the first time."""
+    def ends_ns(self, caches: Sequence[Sent]) -> Sequence[int]:
+        """Return when each of some caches or weights has arrived, simulated the first time."""
         key = tuple(caches)
         if key not in self.transfers:
-            known, named = self.shared.transfers, (self.model, *key)
-            if named not in known:
-                sent = [cache for cache in caches if cache.tokens]
-                ends = iter(self._arrivals(sent) if sent else ())
-                known[named] = tuple(next(ends) if cache.tokens else cache.begin_ns for cache in caches)
-            self.transfers[key] = known[named]
+            self.transfers[key] = self.ends_of_models([(self.model, each) for each in caches])
         return self.transfers[key]
 
-    def _arrivals(self, caches: Sequence[SentCache]) -> list[int]:
-        """Return when each of some caches has arrived, whose messages are simulated together."""
-        workload, received = make_transfers(self.model, caches, self.npus)
-        if len(caches) == 1 and not caches[0].begin_ns:
+    def ends_of_models(self, sent: Sequence[tuple[Model, Sent]]) -> tuple[int, ...]:
+        """Return when each of some caches or weights of models has arrived, simulated the first time."""
+        key, known = tuple(sent), self.shared.transfers
+        if key not in known:
+            moved = [each for each in sent if _has_content(each[1])]
+            ends = iter(self._arrivals(moved) if moved else ())
+            known[key] = tuple(next(ends) if _has_content(each) else each.begin_ns for _, each in sent)
+        return known[key]
+
+    def _arrivals(self, sent: Sequence[tuple[Model, Sent]]) -> list[int]:
+        """Return when each of some caches or weights has arrived, whose messages are simulated together."""
+        workload, received = make_transfers_of(sent, self.npus)
+        if len(sent) == 1 and not sent[0][1].begin_ns:
             return [self._simulated(workload)]
         outcome = self._outcome(self._task(workload), workload, may_fold=False)
         actors = outcome.plan.actor_of_rank

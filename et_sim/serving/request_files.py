@@ -2,7 +2,7 @@
 
 | columns or keys | of |
 |---|---|
-| arrival_s, prompt_tokens, output_tokens, and session, think_s | et-sim |
+| arrival_s, prompt_tokens, output_tokens, and session, think_s, model | et-sim |
 | TIMESTAMP, ContextTokens, GeneratedTokens | traces of LLM inference in Azure |
 | Timestamp, Model, Request tokens, Response tokens, Total tokens, Log Type | BurstGPT |
 | timestamp, input_length, output_length, hash_ids | Mooncake |
@@ -32,11 +32,13 @@ from et_sim.serving.requests import (
     LATEST_NS,
     MOST_REQUESTS,
     MOST_TOKENS,
+    NONE,
     POISSON_FORM,
     Request,
 )
 
 ARRIVAL, PROMPT, OUTPUT, SESSION, THINK = "arrival_s", "prompt_tokens", "output_tokens", "session", "think_s"
+MODEL = "model"
 COLUMNS = (ARRIVAL, PROMPT, OUTPUT)
 NS_OF = {"s": 10**9, "ms": 10**6}
 _LONGEST_SHOWN = 20
@@ -52,6 +54,7 @@ class FileRow(NamedTuple):
     session: str = ""
     think_ns: int = 0
     hashes: tuple[int, ...] = ()
+    model: str = ""
 
 
 class _Format(Struct, frozen=True):
@@ -75,8 +78,8 @@ class _Format(Struct, frozen=True):
         return (*self.needed, *self.unused, *self.optional)
 
 
-def requests_of_file(path: Path) -> list[Request]:
-    """Return the requests of a file, in its order."""
+def requests_of_file(path: Path, models: Sequence[str] = ()) -> list[Request]:
+    """Return the requests of a file, in its order; they may name some of the models."""
     text = _text(path)
     if text.lstrip().startswith("["):
         raise InputError("is a JSON list", place=str(path), remedy=f"give an object a line, as in {EXAMPLE}")
@@ -86,7 +89,7 @@ def requests_of_file(path: Path) -> list[Request]:
         raise InputError(
             "holds no requests", place=str(path), remedy=f"give a header, {','.join(COLUMNS)}, and rows"
         )
-    return list(_requests(rows))
+    return list(_requests(rows, models))
 
 
 def _text(path: Path) -> str:
@@ -101,10 +104,29 @@ def _text(path: Path) -> str:
         ) from None
 
 
-def _requests(rows: Sequence[FileRow]) -> Iterator[Request]:
+def _model_of(row: FileRow, models: Sequence[str]) -> int:
+    """Return the place of the model that a row names."""
+    if not row.model or not models:
+        return NONE
+    if models.count(row.model) > 1:
+        raise InputError(
+            f"{MODEL} is {_brief(row.model)}, which both models are named",
+            place=row.place,
+            remedy=f"leave out the column, and give a share with --second-model {row.model},share=0.3",
+        )
+    if row.model not in models:
+        remedy = did_you_mean(row.model, tuple(models)) or f"served: {', '.join(models)}; see --second-model"
+        raise InputError(
+            f"{MODEL} is {_brief(row.model)}, which is not served", place=row.place, remedy=remedy
+        )
+    return models.index(row.model)
+
+
+def _requests(rows: Sequence[FileRow], models: Sequence[str]) -> Iterator[Request]:
     """Yield the requests of rows, each behind the turn before it."""
     last: dict[str, Request] = {}
-    for number, (place, arrival, prompt, output, session, think, hashes) in enumerate(rows):
+    for number, row in enumerate(rows):
+        place, arrival, prompt, output, session, think, hashes, _ = row
         if number >= MOST_REQUESTS:
             raise InputError("too many requests", place=place, remedy=f"give at most {MOST_REQUESTS:,}")
         before = last.get(session) if session else None
@@ -124,7 +146,14 @@ def _requests(rows: Sequence[FileRow]) -> Iterator[Request]:
                 place=place,
                 remedy="give more, since a prompt begins with the prompts and answers of earlier turns",
             )
-        request = Request(number, arrival or 0, prompt, output, hashes=hashes)
+        model = _model_of(row, models)
+        if before is not None and before.model != model:
+            raise InputError(
+                f"{MODEL} differs from that of the turn before in session {session!r}",
+                place=place,
+                remedy="give all turns of a session to one model",
+            )
+        request = Request(number, arrival or 0, prompt, output, hashes=hashes, model=model)
         if before is not None:
             request = msgspec.structs.replace(
                 request, after=before.number, think_ns=think, session=before.session
@@ -188,7 +217,7 @@ def _brief(word: str) -> str:
 
 # CSV.
 
-OWN = _Format(ARRIVAL, PROMPT, OUTPUT, _time("s"), optional=(SESSION, THINK))
+OWN = _Format(ARRIVAL, PROMPT, OUTPUT, _time("s"), optional=(SESSION, THINK, MODEL))
 AZURE = _Format(
     "TIMESTAMP",
     "ContextTokens",
@@ -273,7 +302,9 @@ def _format_of(header: list[str], place: str) -> _Format:
 
 
 def _csv_row(of: _Format, words: Mapping[str, str], place: str) -> FileRow:
-    session, think = (words.get(name, "") if of is OWN else "" for name in (SESSION, THINK))
+    session, think, model = (words.get(name, "") if of is OWN else "" for name in (SESSION, THINK, MODEL))
+    if of is OWN and MODEL in words and not model:
+        raise InputError(f"{MODEL} is empty", place=place, remedy="give the model of each request")
     if think and not session:
         raise InputError(f"{THINK} is given without a session", place=place, remedy=f"give {SESSION}, too")
     if think and words[of.time]:
@@ -289,6 +320,7 @@ def _csv_row(of: _Format, words: Mapping[str, str], place: str) -> FileRow:
         _tokens(of.output, words[of.output], place, of.without_answer),
         session,
         _time("s")(THINK, think, place) if think else 0,
+        model=model,
     )
 
 

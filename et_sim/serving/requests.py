@@ -43,6 +43,7 @@ class Request(Struct, frozen=True):
     think_ns: int = 0  # from the answer of that one
     session: int = NONE  # the number of the session's first request
     hashes: tuple[int, ...] = ()  # of blocks of the prompt; equal ones stand for equal tokens up to there
+    model: int = NONE  # its place among those that are served; NONE: not named, the first one
 
     @property
     def stream(self) -> int:

@@ -28,6 +28,7 @@ from et_sim.serving.engines.description import EngineErrors
 from et_sim.serving.prefixes import ENDLESS
 from et_sim.serving.replicas import CachePool
 from et_sim.serving.rollouts import Rollout
+from et_sim.serving.scaling import OnTime, Scaler
 from et_sim.serving.sequences import ServedSequence as Served
 from et_sim.tables.registry import MANIFEST, SERVING_TABLES, SUMMARY
 from et_sim.tables.serving_summary import ServingSummary
@@ -79,7 +80,9 @@ def load_of(arrival_ns: Any, finish_ns: Any, output_tokens: Any) -> ServedLoad:
     )
 
 
-def costs_of(rates: Costs | None, npus: int, busy_share: float, tokens_per_s: float) -> dict[str, Any] | None:
+def costs_of(
+    rates: Costs | None, npus: float, busy_share: float, tokens_per_s: float
+) -> dict[str, Any] | None:
     """Return the cost of a million output tokens; None without costs of the machine, or without tokens.
 
     All NPUs of a replica count as computing during a pass: this is an upper bound of the energy.
@@ -99,6 +102,15 @@ def costs_of(rates: Costs | None, npus: int, busy_share: float, tokens_per_s: fl
         "most_joules_per_million_output_tokens": joules,
         "currency": rates.currency,
     }
+
+
+def on_share(scaler: Scaler, first: int, end: int) -> float:
+    """Return the share of all replicas that have their NPUs between two times, on average."""
+
+    def within(of: OnTime) -> int:
+        return max(min(of.end_ns, end) - max(of.begin_ns, first), 0)
+
+    return sum(map(within, scaler.on_times(end))) / ((end - first) * scaler.rule.most)
 
 
 def _per_second(count: int, span_ns: int) -> float:
@@ -133,6 +145,10 @@ def bands_of(of: Mapping[str, Any], errors: EngineErrors | None) -> dict[str, An
 
 PERCENTILES = (50, 90, 99)
 TTFT, TPOT, E2E = "ttft_ns", "tpot_ns", "e2e_ns"
+OF_MODELS = (
+    *("requests", "output_tokens", "output_tokens_per_s", TTFT, TPOT, E2E, "transfer_ns", "goodput"),
+    "busy_share",
+)
 
 
 class Objectives(Struct, frozen=True):
@@ -156,6 +172,9 @@ class Serving(Struct, frozen=True, eq=False):
     caching: Caching = field(default_factory=Caching)
     errors: EngineErrors | None = None  # of rows that the engine's figures are not fitted to
     rollout: Rollout | None = None
+    scaler: Scaler | None = None
+    models: tuple[Serving, ...] = ()  # the results of each, if there are several
+    first_replica: int = 0  # its number
 
     def requests(self) -> dict[str, Any]:
         """Return columns of the table of requests."""
@@ -182,12 +201,18 @@ class Serving(Struct, frozen=True, eq=False):
             table[name] = Nullable(table[name], table[name] < 0)
         return table
 
+    def _named_requests(self) -> dict[str, Any]:
+        """Return columns of the table of requests with the names of their models."""
+        names = tuple(each.facts["model"] for each in self.models or (self,))
+        place = [max(sequence.request.model, 0) if self.models else 0 for sequence in self.served]
+        return {**self.requests(), "model": Texts(np.array(place, np.int64), names)}
+
     def passes(self) -> dict[str, Any]:
         """Return columns of the table of passes."""
         rows = np.array(self.iterations, np.int64).reshape(-1, len(ReplicaPass._fields))
         table: dict[str, Any] = dict(zip(ReplicaPass._fields, rows.T, strict=True))
         number = np.repeat(np.arange(len(self.pools)), [pool.groups for pool in self.pools])
-        pool = number[table["replica"]]
+        pool = number[table["replica"] - self.first_replica]
         sizes = np.array([pool.block_bytes(self.policy.block) for pool in self.pools])
         table["cache_bytes"] = table.pop("used_blocks") * sizes[pool]
         table["pool"] = Texts(pool, tuple(pool.work for pool in self.pools))
@@ -207,7 +232,8 @@ class Serving(Struct, frozen=True, eq=False):
             else ServedLoad(None, None)
         )
         during = np.minimum(rows["end_ns"], last) - np.maximum(rows["start_ns"], first)
-        busy = round(float(np.maximum(during, 0).sum()) / span / self._replicas, 4)
+        on = 1.0 if self.scaler is None else on_share(self.scaler, first, first + span)
+        busy = round(float(np.maximum(during, 0).sum()) / span / (self._replicas * on), 4)
         summary = {
             "requests": len(self.served),
             "duration_ns": last - first,
@@ -216,7 +242,7 @@ class Serving(Struct, frozen=True, eq=False):
             "requests_per_s": _per_second(len(self.served), span),
             "output_tokens_per_s": _per_second(tokens, span),
             "load": to_builtins(load),
-            "costs": costs_of(self.rates, self._npus, busy, _per_second(tokens, span)),
+            "costs": costs_of(self.rates, self._npus * on, busy, _per_second(tokens, span)),
             **{name: _spread(of[name]) for name in (TTFT, TPOT, E2E)},
             "bands": bands_of(of, self.errors),
             "goodput": self._goodput(of, span),
@@ -227,11 +253,27 @@ class Serving(Struct, frozen=True, eq=False):
             "transfer_ns": _spread(of["transfer_ns"]),
             "prefixes": self._prefixes(of),
             **({} if self.rollout is None else {"rollout": self.rollout.summary(of, rows, self._replicas)}),
+            **({} if self.scaler is None else {"scaling": self._scaling(self.scaler, first, first + span)}),
             "peak_cache_bytes": int(rows["cache_bytes"].max()),
-            "pools": [self._pool(pool) for pool in self.pools],
+            "pools": self._pools(),
+            **({"models": [each.of_model() for each in self.models]} if self.models else {}),
             "policy": asdict(self.policy),
         }
         return cast(ServingSummary, {**summary, **self.facts})
+
+    def of_model(self) -> dict[str, Any]:
+        """Return the figures of one of several models."""
+        name = self.facts["model"]
+        if not self.served:
+            return {"model": name, "requests": 0}
+        summary: Mapping[str, Any] = self.summary()
+        return {"model": name, **{figure: summary[figure] for figure in OF_MODELS}}
+
+    def _pools(self) -> list[dict[str, Any]]:
+        """Return the replicas, with their model if there are several."""
+        if not self.models:
+            return [self._pool(pool) for pool in self.pools]
+        return [{"model": each.facts["model"], **pool} for each in self.models for pool in each._pools()]
 
     @property
     def _replicas(self) -> int:
@@ -255,6 +297,22 @@ class Serving(Struct, frozen=True, eq=False):
             "cache_tokens": pool.tokens(self.policy.block),
             "cache_bytes": pool.blocks * pool.block_bytes(self.policy.block),
             "token_bytes": pool.token_bytes,
+        }
+
+    def _scaling(self, scaler: Scaler, first: int, end: int) -> dict[str, Any]:
+        """Return the rule, and what it did from the first arrival to the last token."""
+        rule, npus = scaler.rule, self._npus * on_share(scaler, first, end)
+        known = {name: getattr(rule, name) for name in ("rule", "least", "most", "source")}
+        times = {name: getattr(rule, name) for name in ("every_ns", "down_after_ns", "start_ns")}
+        return {
+            **known,
+            **times,
+            "started": sum(each.begin_ns > 0 for each in scaler.on_times(end)),
+            "stopped": len(scaler.ended),
+            "weights_ns": _spread(np.array(scaler.weights_ns, np.int64)),
+            "mean_npus": round(npus, 3),
+            "npu_hours": _rounded(npus * (end - first) / NS_PER_SECOND / SECONDS_PER_HOUR),
+            "replicas": [list(state) for state in scaler.course if state.time_ns <= end],
         }
 
     def _prefixes(self, of: dict[str, Any]) -> dict[str, Any] | None:
@@ -294,7 +352,7 @@ class Serving(Struct, frozen=True, eq=False):
         text = json.dumps(self.manifest, ensure_ascii=False)
         with new_folder(target) as (draft, _):
             for table in SERVING_TABLES:
-                columns = self.requests() if table.name == "requests" else self.passes()
+                columns = self._named_requests() if table.name == "requests" else self.passes()
                 filled = FilledTable(table, whole(columns), text)
                 write_table(draft / table.file, filled.schema, filled.batches())
             write_json(self.summary(), draft / SUMMARY)

@@ -56,6 +56,19 @@ def rollout_of(traffic: Traffic, weights_ns: Callable[[], int]) -> Rollout | Non
     return Rollout(traffic.batch, weights_ns() if traffic.batch < len(traffic.requests) else 0)
 
 
+def place_behind(pools: Sequence[CachePool], npus: int, option: str) -> ReplicaPlace:
+    """Return the place behind the replicas, for ranks that hold the weights as a replica does."""
+    plan = pools[0].plan
+    source = ReplicaPlace(plan, -(-pools[-1].end // plan.ranks) * plan.ranks)
+    if source.first + plan.ranks > npus:
+        raise UsageError(
+            f"{option} requires {plural(plan.ranks, 'rank')} behind the replicas, which end at rank"
+            f" {pools[-1].end - 1} of {npus}, to send weights",
+            remedy="give fewer replicas, or a machine with more NPUs",
+        )
+    return source
+
+
 def sending_weights(times: SimulatedTimes, pools: Sequence[CachePool], npus: int) -> Callable[[], int]:
     """Return a function to the time in which all replicas receive new weights."""
     plan = pools[0].plan
@@ -64,13 +77,7 @@ def sending_weights(times: SimulatedTimes, pools: Sequence[CachePool], npus: int
             "--send-weights requires replicas of one plan, whose ranks have equal shares of the weights",
             remedy="leave out --decode-tp, --decode-dp, --decode-ep and --decode-pp, or --send-weights",
         )
-    source = ReplicaPlace(plan, -(-pools[-1].end // plan.ranks) * plan.ranks)
-    if source.first + plan.ranks > npus:
-        raise UsageError(
-            f"--send-weights requires {plural(plan.ranks, 'rank')} behind the replicas, which end at rank"
-            f" {pools[-1].end - 1} of {npus}, to send new weights",
-            remedy="give fewer replicas, or a machine with more NPUs",
-        )
+    source = place_behind(pools, npus, "--send-weights")
     targets = [
         ReplicaPlace(plan, pool.first_rank + number * plan.ranks)
         for pool in pools

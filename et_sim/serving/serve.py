@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec import Struct, field, to_builtins
+from msgspec import to_builtins
 from msgspec.structs import replace
 
-from et_sim.basics.errors import FieldError, UsageError, did_you_mean
+from et_sim.basics.errors import FieldError, UsageError
 from et_sim.machine import Machine, read_machine
 from et_sim.machine.remote_memory import MemoryKind
 from et_sim.machine.roofline import ANY
 from et_sim.machine.system import peaks_of
 from et_sim.run.options import RunOptions
-from et_sim.serving.batcher import Policy
-from et_sim.serving.caching import Caching
-from et_sim.serving.clients import Client, read_traffic
-from et_sim.serving.cluster import ServingCluster
-from et_sim.serving.drafting import Drafting
-from et_sim.serving.engines.description import FREE_OF_COST, Engine
-from et_sim.serving.images import Encoding, Images
+from et_sim.serving.clients import Traffic, read_traffic
+from et_sim.serving.course import Course
+from et_sim.serving.parts import ServedModel, results_of, served_model
 from et_sim.serving.replicas import (
     BOTH,
     DECODE,
@@ -35,21 +32,18 @@ from et_sim.serving.replicas import (
     make_pool,
 )
 from et_sim.serving.requests import NONE, RULES, Request
-from et_sim.serving.results import Objectives, Serving
+from et_sim.serving.results import Serving
 from et_sim.serving.rollouts import rollout_of, sending_weights
-from et_sim.serving.speculation import TEXT, Speculation
-from et_sim.serving.transfers import LAYERS, TRANSFERS, WHOLE
+from et_sim.serving.setups import Setup
+from et_sim.serving.speculation import Speculation
 from et_sim.tables.summary import Scope
 from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
-from et_sim.workloads.inference.batch import check, check_length, sights
+from et_sim.workloads.inference.batch import check, check_length
 from et_sim.workloads.inference.memory import SequenceCache
-from et_sim.workloads.inference.numbers import check_cache_type, unpacks_weights
+from et_sim.workloads.inference.numbers import check_cache_type
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
-
-CONTEXT_STEP = 64
-SHARED_MEMORIES = (MemoryKind.POOL, MemoryKind.HIERARCHICAL_POOL)
 
 
 class Reached(NamedTuple):
@@ -60,78 +54,6 @@ class Reached(NamedTuple):
     requests: int
     share: float  # of all output tokens
     passes: int  # that differ
-
-
-class Setup(Struct, frozen=True):
-    """The setup of serving."""
-
-    plan: Plan  # of a replica
-    replicas: int = 1
-    prefill_replicas: int = 0  # 0: all replicas do both
-    decode_plan: Plan | None = None  # None: as those for prompts
-    policy: Policy = field(default_factory=Policy)
-    context_step: int = CONTEXT_STEP
-    memory_share: float | None = None  # of each NPU, in the engine's rule; None: that of the engine
-    capacity_bytes: int = 0  # of each NPU; 0: from the machine
-    cache_tokens: int = 0  # of a replica, as its log states them; 0: by the engine's rule of memory
-    client: Client = field(default_factory=Client)
-    engine: Engine = FREE_OF_COST
-    caching: Caching = field(default_factory=Caching)
-    transfer: str = WHOLE  # of caches between replicas
-    objectives: Objectives = field(default_factory=Objectives)
-    speculation: Speculation | None = None
-    images: Images | None = None  # of every request
-    sends_weights: bool = False  # to all replicas, before each further batch of a rollout
-
-    def __post_init__(self) -> None:
-        if self.memory_share is not None and not 0 < self.memory_share <= 1:
-            raise UsageError(
-                f"--memory-share is {self.memory_share}",
-                remedy="give a share above 0 and up to 1, such as 0.9",
-            )
-        for option, is_given in (
-            ("--memory-share", self.memory_share is not None),
-            ("--capacity", self.capacity_bytes > 0),
-        ):
-            if is_given and self.cache_tokens:
-                raise UsageError(
-                    f"{option} and --cache-tokens each give the size of the cache",
-                    remedy="leave one of them out",
-                )
-        if self.transfer not in TRANSFERS:
-            remedy = did_you_mean(self.transfer, TRANSFERS) or f"known: {', '.join(TRANSFERS)}"
-            raise UsageError(f"there is no transfer {self.transfer!r}", remedy=remedy)
-        if self.transfer == LAYERS and not self.prefill_replicas:
-            raise UsageError(
-                "--transfer layers requires separate prefill and decode replicas",
-                remedy="give --prefill-replicas and --decode-replicas, too",
-            )
-        if self.speculation is not None:
-            self._check_speculation(self.speculation)
-        if not 1 <= self.context_step <= 10**9:
-            raise UsageError(
-                f"--context-step is {self.context_step}", remedy="give a number from 1 (exact) up"
-            )
-
-    def _check_speculation(self, speculation: Speculation) -> None:
-        tokens, batch, budget = 1 + speculation.tokens, self.policy.max_batch, self.policy.token_budget
-        if tokens * batch > budget:
-            raise UsageError(
-                f"{batch} sequences of {tokens} tokens exceed the {budget} of a pass",
-                remedy=f"give --max-batch {max(budget // tokens, 1)}, or a --token-budget",
-            )
-        if speculation.model is None:
-            return
-        for option, is_given in (
-            ("--offload", self.caching.remote_tokens > 0),
-            (f"--transfer {LAYERS}", self.transfer == LAYERS),
-        ):
-            if is_given:
-                raise UsageError(
-                    f"{option} moves only the cache of the model that is served, and drafts come from"
-                    f" {speculation.model.name}, which has a cache of its own",
-                    remedy=f"leave out {option}, or speculate with {TEXT}",
-                )
 
 
 def serve(
@@ -149,11 +71,20 @@ def serve(
     `times_of` makes the times of passes and transfers; `shared` holds those of kernels and exchanges that
     were found on the machine before.
     """
-    traffic = read_traffic(given, setup.client)
+    second = setup.second
+    models = (model, *(() if second is None else (second.model,)))
+    share = None if second is None else second.share
+    names = tuple(each.name for each in models)
+    traffic = read_traffic(given, replace(setup.client, models=names, share=share))
     if setup.sends_weights and not 0 < traffic.batch < len(traffic.requests):
         raise UsageError(
             "--send-weights has no effect: no batch follows another one",
             remedy="give rollout:PROMPT,OUTPUT,COUNT,BATCHES with 2 batches or more, or leave it out",
+        )
+    if setup.autoscaling is not None and traffic.batch:
+        raise UsageError(
+            "--autoscale is for requests that are served as they arrive, and these are batches of a rollout",
+            remedy="leave out --autoscale",
         )
     requests = traffic.requests if setup.images is None else setup.images.prompts(traffic.requests)
     machine = read_machine(**options.parts, profile=options.profile)
@@ -162,56 +93,52 @@ def serve(
             'the machine has "failures" at times of a run, and passes of a server are simulated one by one',
             remedy='leave the key out, or give slower "links" or "stragglers"',
         )
-    setup, pools = pools_of(requests, model, setup, machine, options)
-    npus = machine.network.ranks
-    _check_caching(setup, model, machine)
-    shared = shared or MachineTimes()
-    times = times_of(model, options, npus, exchanges=setup.engine.exchanges, shared=shared)
-
-    drafting, drafts = None, times
-    if setup.speculation is not None:
-        if (drafting_model := setup.speculation.model) is not None:
-            drafts = times_of(drafting_model, options, npus, exchanges=setup.engine.exchanges, shared=shared)
-        drafting = Drafting(setup.speculation, drafts)
-
-    encoding, encoded = None, times
-    if setup.images is not None:
-        encoded = times_of(setup.images.tower, options, npus, exchanges=setup.engine.exchanges, shared=shared)
-        encoding = Encoding(setup.images, encoded)
+    setups = [setup] if second is None else [replace(setup, second=None), setup.of_second(second)]
+    shared, npus, parts = shared or MachineTimes(), machine.network.ranks, list[ServedModel]()
+    course = Course(
+        lambda sent: parts[0].times.ends_of_models([(models[place], each) for place, each in sent])
+    )
     tokens = sum(request.output for request in requests)
 
     def report_progress(now_ns: int, done: int, produced: int) -> None:
-        report(Reached(now_ns, done, len(requests), produced / tokens, len(times.passes)))
+        passes = sum(len(part.times.passes) for part in parts)
+        report(Reached(now_ns, done, len(requests), produced / tokens, passes))
 
-    cluster = ServingCluster(
-        pools,
-        setup.policy,
-        times,
-        setup.context_step,
-        report_progress,
-        sights(model),
-        setup.engine.unpacking() if unpacks_weights(model, setup.plan) else setup.engine,
-        setup.caching,
-        machine.memory.kind in SHARED_MEMORIES,
-        model.layers,
-        sum(map(model.has_experts, range(model.layers))),
-        drafting,
-        encoding,
-        setup.transfer == LAYERS,
-    )
+    for place, (each, own) in enumerate(zip(models, setups, strict=True)):
+        asked = [request for request in requests if max(request.model, 0) == place]
+        after = parts[-1].pools[-1].end if parts else 0
+        own, pools = pools_of(asked, each, own, machine, options, after)
+        _check_caching(own, each, machine)
+        made = partial(times_of, options=options, npus=npus, exchanges=own.engine.exchanges, shared=shared)
+        parts.append(served_model(each, own, pools, machine, made, course, parts))
+        parts[-1].cluster.check_requests(asked)
+    cluster = parts[0].cluster
+    cluster.report = report_progress
     if setup.sends_weights:
-        cluster.weights_ns = sending_weights(times, pools, npus)
+        cluster.weights_ns = sending_weights(parts[0].times, parts[0].pools, npus)
     cluster.serve(requests, traffic.concurrency, traffic.ends_first, traffic.batch)
+    return _results(given, parts, traffic, machine, options)
+
+
+def _results(
+    given: str | Sequence[Request],
+    parts: Sequence[ServedModel],
+    traffic: Traffic,
+    machine: Machine,
+    options: RunOptions,
+) -> Serving:
+    """Return the results of all models, and of each if there are several."""
+    setup, counted = parts[0].setup, {request.number for request in traffic.requests[traffic.warm_up :]}
+    first = next(part.times for part in parts if part.times.manifest)  # whose passes were simulated
+    own = [results_of(part, counted, machine) for part in parts]
     facts = {
-        "model": model.name,
+        "model": " and ".join(part.model.name for part in parts),
         "machine": options.machine,
-        "npus": npus,
-        "network_model": times.manifest["model"],
-        "scope": _scope(times.scope, setup),
-        "simulated_passes": sum(
-            len(each.passes) for each in (times, *(of for of in (drafts, encoded) if of is not times))
-        ),
-        "simulated_transfers": len(times.transfers),
+        "npus": machine.network.ranks,
+        "network_model": first.manifest["model"],
+        "scope": _scope(first.scope, setup),
+        "simulated_passes": sum(len(of.passes) for part in parts for of in (part.times, *part.others)),
+        "simulated_transfers": sum(len(part.times.transfers) for part in parts),
         "context_step": setup.context_step,
         "engine": setup.engine.name,
         "concurrency": traffic.concurrency,
@@ -219,29 +146,34 @@ def serve(
         **_facts_of(setup.speculation),
         **({"image_tokens": setup.images.tokens} if setup.images is not None else {}),
         "transfer": setup.transfer,
-        "sessions": len({request.session for request in requests} - {NONE}),
-        "kernels": "machine" if not times.replayed else "tflops and memory-gbps",
+        "sessions": len({request.session for request in traffic.requests} - {NONE}),
+        "kernels": "machine" if not first.replayed else "tflops and memory-gbps",
     }
-    counted = {request.number for request in requests[traffic.warm_up :]}
-    return Serving(
-        [sequence for sequence in cluster.served if sequence.request.number in counted],
-        cluster.iterations,
-        pools,
-        setup.policy,
-        setup.objectives,
-        facts,
-        _manifest(given, model, setup, times),
-        machine.system.costs,
-        setup.caching,
-        setup.engine.errors,
-        rollout_of(traffic, cluster.weights_ns),
+    return replace(
+        own[0],
+        served=sorted((of for each in own for of in each.served), key=lambda of: of.request.number),
+        iterations=sorted((of for each in own for of in each.iterations), key=lambda of: of.start_ns)
+        if len(own) > 1
+        else own[0].iterations,
+        pools=tuple(pool for part in parts for pool in part.pools),
+        facts=facts,
+        manifest=_manifest(given, [part.model for part in parts], setup, first),
+        rollout=rollout_of(traffic, parts[0].cluster.weights_ns),
+        models=tuple(own) if len(own) > 1 else (),
     )
 
 
 def pools_of(
-    requests: Sequence[Request], model: Model, setup: Setup, machine: Machine, options: RunOptions
+    requests: Sequence[Request],
+    model: Model,
+    setup: Setup,
+    machine: Machine,
+    options: RunOptions,
+    after: int = 0,
 ) -> tuple[Setup, tuple[CachePool, ...]]:
-    """Return the setup on a machine, and its replicas; refuse those that do not fit the model, or memory."""
+    """Return the setup on a machine, and its replicas behind the ranks before `after`; refuse those that do
+    not fit the model, or memory.
+    """
     check(model, setup.plan)
     for request in requests:
         check_length(model, request.prompt + request.output, f"request {request.number}")
@@ -250,7 +182,7 @@ def pools_of(
         plan=_on_machine(model, setup.plan, machine, options),
         decode_plan=setup.decode_plan and _on_machine(model, setup.decode_plan, machine, options),
     )
-    pools = _pools(model, setup, machine)
+    pools = _pools(model, setup, machine, after)
     check_pools(pools, machine.network.ranks)
     return setup, pools
 
@@ -311,7 +243,7 @@ def _scope(of_pass: Scope, setup: Setup) -> Scope:
     }
 
 
-def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[CachePool, ...]:
+def _pools(model: Model, setup: Setup, machine: Machine, after: int) -> tuple[CachePool, ...]:
     memory = machine.system.local_memory
     whole = setup.capacity_bytes or (memory.total_bytes if memory else 0)
     reserved = 0 if setup.capacity_bytes or memory is None else memory.reserved_bytes
@@ -329,15 +261,16 @@ def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[CachePool, ...
         setup.images.check(setup.plan)
         tower = setup.images.weight_bytes(setup.plan)
     if not setup.prefill_replicas:
-        return (make_pool(model, setup.plan, BOTH, setup.replicas, 0, *more, tower),)
-    first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, 0, *more, tower)
+        most = setup.replicas if setup.autoscaling is None else setup.autoscaling.most
+        return (make_pool(model, setup.plan, BOTH, most, after, *more, tower),)
+    first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, after, *more, tower)
     plan = setup.decode_plan or setup.plan
     second = make_pool(model, plan, DECODE, setup.replicas, first.end, *more)
     return (first, second)
 
 
 def _manifest(
-    given: str | Sequence[Request], model: Model, setup: Setup, times: SimulatedTimes
+    given: str | Sequence[Request], models: Sequence[Model], setup: Setup, times: SimulatedTimes
 ) -> dict[str, Any]:
     """Return the inputs: enough to repeat the run, and nothing that depends on the host."""
     inputs = list(times.manifest.get("inputs", []))
@@ -351,7 +284,8 @@ def _manifest(
     return {
         "et_sim": __version__,
         "serving": requests,
-        "model": to_builtins(model),
+        "model": to_builtins(models[0]),
+        **({"second_model": to_builtins(models[1])} if len(models) > 1 else {}),
         "setup": to_builtins(setup),
         "network_model": times.manifest["model"],
         "machine": times.options.machine,

@@ -112,6 +112,7 @@ class Bounder(Struct):
         machine = self._machine(inputs, _machine_key(inputs))
         requests = self._loads[key].requests
         requests = requests if setup.images is None else setup.images.prompts(requests)
+        requests = requests if setup.second is None else ()  # those of the first model are not known here
         setup, pools = pools_of(requests, self._models[name], setup, machine, inputs.options)
         check_requests(requests, pools, setup.policy, setup.speculation)
         return {"ranks": sum(pool.replicas * pool.ranks for pool in pools)}

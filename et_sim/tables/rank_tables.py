@@ -194,6 +194,7 @@ REQUESTS = Table(
         preemptions int32: how often it lost its cache, and was computed again
         hit_tokens int64: tokens of its prompt that were cached when it began
         loaded_tokens int64: its tokens that were loaded from remote memory, each time that it began
+        model word: the model that served it
     """),
 )
 

@@ -34,7 +34,7 @@ Pool = TypedDict("Pool", {
     "work": str, "replicas": int, "ranks_of_replica": int, "tensor": int, "pipeline": int, "expert": int,
     "experts_apart": NotRequired[bool],
     "cache_tokens": int, "cache_bytes": NotRequired[int], "token_bytes": NotRequired[int],
-    "first_rank": NotRequired[int], "data": NotRequired[int],
+    "first_rank": NotRequired[int], "data": NotRequired[int], "model": NotRequired[str],
 })
 Policy = TypedDict("Policy", {
     "name": str, "block": NotRequired[int], "max_batch": NotRequired[int], "token_budget": NotRequired[int],
@@ -49,6 +49,18 @@ RolloutTimes = TypedDict("RolloutTimes", {
     "batches": int, "batch_requests": int, "batch_ns": int, "tail_share": float, "idle_share": float,
     "weights_ns": int, "weights_share": float,
 })
+Scaling = TypedDict("Scaling", {
+    "rule": str, "least": int, "most": int, "source": str, "every_ns": int, "down_after_ns": int,
+    "start_ns": int, "started": int, "stopped": int, "weights_ns": Spread | None, "mean_npus": float,
+    "npu_hours": float, "replicas": list[list[int]],
+})
+OfModel = TypedDict("OfModel", {
+    "model": str, "requests": int, "output_tokens": NotRequired[int],
+    "output_tokens_per_s": NotRequired[float], "ttft_ns": NotRequired[Spread],
+    "tpot_ns": NotRequired[Spread | None], "e2e_ns": NotRequired[Spread],
+    "transfer_ns": NotRequired[Spread | None], "goodput": NotRequired[Goodput | None],
+    "busy_share": NotRequired[float],
+})
 ServingSummary = TypedDict("ServingSummary", {
     "requests": int, "duration_ns": int, "prompt_tokens": NotRequired[int],
     "output_tokens": NotRequired[int], "requests_per_s": float, "output_tokens_per_s": float,
@@ -62,6 +74,7 @@ ServingSummary = TypedDict("ServingSummary", {
     "bands": NotRequired[dict[str, list[int]] | None], "largest_rate": NotRequired[LargestRate],
     "speculation": NotRequired[Drafts], "transfer": NotRequired[str], "sessions": NotRequired[int],
     "prefixes": NotRequired[Prefixes | None], "image_tokens": NotRequired[int],
-    "rollout": NotRequired[RolloutTimes],
+    "rollout": NotRequired[RolloutTimes], "scaling": NotRequired[Scaling],
+    "models": NotRequired[list[OfModel]],
 })
 # fmt: on

@@ -16,7 +16,8 @@ from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
 from et_sim.serving.replicas import MachineTimes, SimulatedTimes
 from et_sim.serving.results import TPOT, TTFT, Serving
-from et_sim.serving.serve import Setup, serve
+from et_sim.serving.serve import serve
+from et_sim.serving.setups import Setup
 from et_sim.validation.serving_rows import Load, ServedRow, ServingCase
 from et_sim.workloads import Model, read_model
 

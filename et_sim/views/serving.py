@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
-from et_sim.tables.serving_summary import Load, RatePoint, ServingCosts, ServingSummary, Spread
+from et_sim.tables.serving_summary import Load, OfModel, RatePoint, ServingCosts, ServingSummary, Spread
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.sentences import scope_text
@@ -40,6 +40,8 @@ class Slice(Struct, frozen=True):
     under_way: int  # at its end
     ttft_ns: int | None  # median of the requests that arrived in it; None: none arrived
     tpot_ns: int | None
+    replicas: int | None = None  # that serve at its end, if a rule changes their number
+    others: int | None = None  # that start, or end their last requests
 
 
 def summary_lines(summary: ServingSummary, width: int) -> list[str]:
@@ -71,8 +73,9 @@ def facts(summary: ServingSummary) -> list[tuple[str, str]]:
 
 def latencies(summary: ServingSummary) -> list[tuple[str, Spread]]:
     """Return (name, times) of latencies of requests."""
-    spreads: Mapping[str, Any] = summary
-    return [(text, spreads[name]) for name, text in _TIMES if spreads[name] is not None]
+    parts: list[tuple[str, Mapping[str, Any]]] = [("", summary)]
+    parts += [(f", {of['model']}", of) for of in summary.get("models", ()) if of["requests"]]
+    return [(text + whose, of[name]) for whose, of in parts for name, text in _TIMES if of[name] is not None]
 
 
 def rate_lines(summary: ServingSummary) -> list[str]:
@@ -126,6 +129,8 @@ SLICE_SHEET = Sheet(
         SheetColumn("under way", "under_way"),
         SheetColumn("p50 to first token", "ttft_ns"),
         SheetColumn("p50 per token", "tpot_ns"),
+        SheetColumn("replicas", "replicas", is_optional=True),
+        SheetColumn("start or end", "others", is_optional=True),
     )
 )
 
@@ -147,7 +152,19 @@ def _outcome(summary: ServingSummary) -> list[tuple[str, str]]:
     if good := summary["goodput"]:
         kept = f"{good['share']:.1%} keep {_limits(good)}"
         outcome.append(("goodput", f"{good['requests_per_s']:,.2f} requests/s: {kept}"))
-    return outcome
+    return [*outcome, *map(_of_model, summary.get("models", ()))]
+
+
+def _of_model(of: OfModel) -> tuple[str, str]:
+    """Return the line of one of several models."""
+    text = plural(of["requests"], "request")
+    if of["requests"]:
+        text += (
+            f", {of['output_tokens_per_s']:,.1f} output tokens/s; replicas are busy {of['busy_share']:.0%}"
+        )
+    if good := of.get("goodput"):
+        text += f"; {good['share']:.1%} keep {_limits(good)}"
+    return (of["model"], text)
 
 
 def in_short(summary: ServingSummary) -> str:
@@ -225,6 +242,23 @@ def _rollout(summary: ServingSummary) -> list[tuple[str, str]]:
     ]
 
 
+def _scaling(summary: ServingSummary) -> list[tuple[str, str]]:
+    """Return the rule by which replicas start and stop, and what it did."""
+    if not (of := summary.get("scaling")):
+        return []
+    after = f"fewer after {format_ns(of['down_after_ns'])}"
+    came = f"{of['started']} started and {of['stopped']} stopped"
+    cold = (
+        f"; weights from a {of['source']} took {format_ns(weights['p50'])} in half of the cases, the engine"
+        f" {format_ns(of['start_ns'])}"
+        if (weights := of["weights_ns"])
+        else ""
+    )
+    hours = f"{of['npu_hours']:,.4g} hours of NPUs are paid, of {of['mean_npus']:,.4g} NPUs on average"
+    rule = f"{of['rule']} of a replica, every {format_ns(of['every_ns'])}, {after}: {came}{cold}"
+    return [("autoscaling", rule), ("paid", hours)]
+
+
 def _costs(costs: ServingCosts | None) -> list[tuple[str, str]]:
     if costs is None:
         return []
@@ -259,10 +293,12 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
         if pool["expert"] > 1:
             own = " of their own" if pool.get("experts_apart") else ""
             spread += f", experts over {pool['expert']}{own}"
-        each = f"each {summary['model']} on {plural(pool['ranks_of_replica'], 'NPU')} ({spread})"
+        name = pool.get("model", summary["model"])
+        each = f"each {name} on {plural(pool['ranks_of_replica'], 'NPU')} ({spread})"
         cache = f"with a cache of {pool['cache_tokens']:,} tokens"
         cache += f" in each of {sizes['data']} groups" if sizes["data"] > 1 else ""
-        setting.append(("replicas", f"{pool['replicas']} for {_WORKS[pool['work']]}, {each}, {cache}"))
+        count = f"{of['least']} to {of['most']}" if (of := summary.get("scaling")) else f"{pool['replicas']}"
+        setting.append(("replicas", f"{count} for {_WORKS[pool['work']]}, {each}, {cache}"))
     used = sum(pool["replicas"] * pool["ranks_of_replica"] for pool in summary["pools"])
     if used < summary["npus"]:
         idle = summary["npus"] - used
@@ -301,6 +337,7 @@ def _setting(summary: ServingSummary) -> list[tuple[str, str]]:
         ("cache", f"{format_bytes(summary['peak_cache_bytes'])} of an NPU at most"),
         *_prefixes(summary),
         *_rollout(summary),
+        *_scaling(summary),
         ("simulated", f"{distinct}{also}, {summary['network_model']} network, {rounding}"),
         *_costs(summary["costs"]),
     ]
@@ -319,9 +356,22 @@ def slices_of(run: RunDirectory, count: int = SLICES) -> tuple[Slice, ...]:
         came = (arrival >= start) & (arrival < end)
         done = (finish >= start) & (finish < end)
         left = int((arrival < end).sum() - (finish < end).sum())
-        medians = (_median(column[came]) for column in (ttft, tpot))
-        slices.append(Slice(start - first, end - first, int(came.sum()), int(done.sum()), left, *medians))
+        others = (
+            *(_median(column[came]) for column in (ttft, tpot)),
+            *_replicas_at(end, run.serving_summary),
+        )
+        slices.append(Slice(start - first, end - first, int(came.sum()), int(done.sum()), left, *others))
     return tuple(slices)
+
+
+def _replicas_at(end_ns: int, summary: ServingSummary) -> tuple[int | None, int | None]:
+    """Return the replicas that serve just before a time, and those that start or end their last requests."""
+    if not (of := summary.get("scaling")):
+        return None, None
+    serving, starting, draining = next(
+        state for time_ns, *state in reversed(of["replicas"]) if time_ns < end_ns
+    )
+    return serving, starting + draining
 
 
 def _median(values: Any) -> int | None:

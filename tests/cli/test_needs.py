@@ -31,6 +31,9 @@ GOOD = [*WAITS, "--find-rate"]
 TURNS = ["sessions:100,2,3,40,24,0.0001", *DENSE[1:]]
 SPECULATES = [*DENSE, "--speculate", "ngram:3", "--acceptance", "2"]
 LONG = ["constant:100,2,1100,2", *DENSE[1:]]
+SCALED = ["poisson:100,40,40,4", *DENSE[1:], "--max-batch", "1", "--most-replicas", "3"]
+SCALED += ["--start-time", "1ms"]
+SCALES = [*SCALED, "--autoscale", "queue:1", "--scale-every", "20ms", "--scale-down-after", "0"]
 # A case of each option in which it has an effect: words without it, and its own.
 EFFECTS: dict[str, tuple[list[str], list[str]]] = {
     "concurrency": (CLOSED, ["--concurrency", "3"]),
@@ -38,6 +41,13 @@ EFFECTS: dict[str, tuple[list[str], list[str]]] = {
     "warm_up": (DENSE, ["--warm-up", "1"]),
     "spread": (CLOSED, ["--spread"]),
     "send_weights": (["rollout:40,4,2,2", *DENSE[1:]], ["--send-weights"]),
+    "autoscale": (SCALES, ["--autoscale", "queue:2"]),
+    "most_replicas": (SCALES, ["--most-replicas", "2"]),
+    "start_time": (SCALES, ["--start-time", "30ms"]),
+    "scale_every": (SCALES, ["--scale-every", "30ms"]),
+    "scale_down_after": (SCALES, ["--scale-down-after", "60ms"]),
+    "weights_from": (SCALES, ["--weights-from", "store"]),
+    "second_model": (DENSE, ["--second-model", "gpt2,share=0.5"]),
     "seed": (DENSE, ["--seed", "1"]),
     "rate": (DENSE, ["--rate", "50"]),
     "find_rate": (WAITS, ["--find-rate"]),

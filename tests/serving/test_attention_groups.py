@@ -13,7 +13,8 @@ from et_sim.basics.errors import UsageError
 from et_sim.run.options import RunOptions
 from et_sim.serving.requests import Request
 from et_sim.serving.results import Serving
-from et_sim.serving.serve import Setup, serve
+from et_sim.serving.serve import serve
+from et_sim.serving.setups import Setup
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference
 from et_sim.workloads.inference.batch import GroupBatches
 from et_sim.workloads.models.model import Attention, LayerKind, Recurrence

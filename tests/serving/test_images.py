@@ -15,7 +15,8 @@ from et_sim.serving.batcher import Policy
 from et_sim.serving.images import Images
 from et_sim.serving.requests import Request
 from et_sim.serving.results import Serving
-from et_sim.serving.serve import Setup, serve
+from et_sim.serving.serve import serve
+from et_sim.serving.setups import Setup
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference
 from et_sim.workloads.models.model import Attention, FeedForward, VisionTower
 

@@ -12,7 +12,8 @@ from et_sim.machine.system_parts import Costs
 from et_sim.run.options import RunOptions
 from et_sim.serving.requests import Request
 from et_sim.serving.results import ServedLoad, costs_of, load_of
-from et_sim.serving.serve import Setup, serve
+from et_sim.serving.serve import serve
+from et_sim.serving.setups import Setup
 from et_sim.workloads import Plan, read_model
 
 SECOND = 10**9

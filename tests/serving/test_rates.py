@@ -18,7 +18,8 @@ from et_sim.serving.prefixes import ENDLESS
 from et_sim.serving.rates import RateGoal, largest, serve_at_largest_rate
 from et_sim.serving.requests import Request
 from et_sim.serving.results import Objectives
-from et_sim.serving.serve import Setup, serve
+from et_sim.serving.serve import serve
+from et_sim.serving.setups import Setup
 from et_sim.serving.stretching import at_rate, rate_of
 from et_sim.workloads import Plan
 

@@ -14,7 +14,8 @@ from et_sim.run.options import RunOptions
 from et_sim.serving.clients import Client
 from et_sim.serving.requests import Request
 from et_sim.serving.results import Serving
-from et_sim.serving.serve import Setup, serve
+from et_sim.serving.serve import serve
+from et_sim.serving.setups import Setup
 from et_sim.workloads import Plan
 from et_sim.workloads.inference.memory import weight_bytes_of_stage
 

@@ -20,7 +20,8 @@ from et_sim.serving.batcher import CHUNKED, PREFILL_FIRST, Policy
 from et_sim.serving.caching import Caching
 from et_sim.serving.requests import Request
 from et_sim.serving.results import Objectives, Serving
-from et_sim.serving.serve import Setup, serve
+from et_sim.serving.serve import serve
+from et_sim.serving.setups import Setup
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, read_model
 from et_sim.workloads.inference.memory import weight_bytes_of_stage
 from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache, make_transfers, messages

@@ -17,7 +17,8 @@ from et_sim.serving.caching import Caching
 from et_sim.serving.prefixes import ENDLESS
 from et_sim.serving.replicas import BOTH, CachePool, MachineTimes, SimulatedTimes
 from et_sim.serving.requests import Request
-from et_sim.serving.serve import Setup, serve
+from et_sim.serving.serve import serve
+from et_sim.serving.setups import Setup
 from et_sim.workloads import Model, Plan
 
 RINGS = SYSTEM | {

@@ -21,7 +21,8 @@ from et_sim.serving.described import ServingChoices, setup_of
 from et_sim.serving.drafting import Drafting
 from et_sim.serving.prefixes import ENDLESS
 from et_sim.serving.requests import Request
-from et_sim.serving.serve import Setup, serve
+from et_sim.serving.serve import serve
+from et_sim.serving.setups import Setup
 from et_sim.serving.speculation import Speculation, read_speculation
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, read_model
 from et_sim.workloads.inference.batch import AttentionSight, BatchLoad

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict, replace
 
-from et_sim.serving import cluster
+from et_sim.serving import course
 from et_sim.serving.batcher import POLICIES, Batching, Policy
 from et_sim.serving.caching import BY_PREFIX, Caching
 from et_sim.serving.cluster import ServingCluster
@@ -108,7 +108,7 @@ def test_sequences_are_completed_once_for_all_passes_that_repeat(monkeypatch: py
 
 
 def test_progress_moves_before_the_first_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "REPORTED", 8)
+    monkeypatch.setattr(course, "REPORTED", 8)
     seen: list[tuple[int, int, int]] = []
     pools = (CachePool(BOTH, Plan(), 1, 0, 1000, 1),)
     serving = ServingCluster(pools, Policy(), TimesOfSums(), report=lambda *reached: seen.append(reached))

@@ -17,7 +17,8 @@ from et_sim.serving.batcher import PREFILL_FIRST, Policy
 from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.replicas import DECODE, PREFILL, SimulatedTimes
 from et_sim.serving.requests import Request
-from et_sim.serving.serve import Setup, serve
+from et_sim.serving.serve import serve
+from et_sim.serving.setups import Setup
 from et_sim.serving.transfers import LAYERS, Window
 from et_sim.workloads import Batch, Plan, Segment
 from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache, messages

@@ -16,7 +16,8 @@ import et_sim
 from et_sim.basics.errors import UsageError
 from et_sim.run.options import RunOptions
 from et_sim.serving.requests import Request
-from et_sim.serving.serve import Setup, serve
+from et_sim.serving.serve import serve
+from et_sim.serving.setups import Setup
 from et_sim.serving.speculation import read_speculation
 from et_sim.trace import Trace
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, read_model

@@ -15,7 +15,8 @@ from et_sim.api import run
 from et_sim.basics.errors import UsageError
 from et_sim.run.options import RunOptions
 from et_sim.serving.requests import Request
-from et_sim.serving.serve import Setup, serve
+from et_sim.serving.serve import serve
+from et_sim.serving.setups import Setup
 from et_sim.trace import Workload
 from et_sim.trace.preflight import find_problems
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference

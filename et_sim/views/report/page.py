@@ -192,7 +192,7 @@ def write_page(page: str, target: Path) -> int:
 
 
 HEIGHT, GAP = 70, 26
-CAME, DONE, LEFT_OVER = "#56b4e9", "#0072b2", "#e69f00"
+CAME, DONE, LEFT_OVER, REPLICAS = "#56b4e9", "#0072b2", "#e69f00", "#009e73"
 FINE = 8  # bars of the picture for a row of the table
 
 
@@ -226,6 +226,11 @@ def serving_report(run: RunDirectory) -> str:
     )
 
 
+def _replicas(slices: Sequence[Slice]) -> list[int]:
+    """Return the replicas of slices, if a rule changes their number."""
+    return [piece.replicas for piece in slices if piece.replicas is not None]
+
+
 def load_picture(slices: Sequence[Slice]) -> str:
     """Return arrived, completed and active requests as bars over time."""
     whole = max(slices[-1].end_ns, 1)
@@ -233,6 +238,7 @@ def load_picture(slices: Sequence[Slice]) -> str:
         ("came", CAME, [piece.arrived for piece in slices]),
         ("done", DONE, [piece.done for piece in slices]),
         ("under way", LEFT_OVER, [piece.under_way for piece in slices]),
+        *([("replicas", REPLICAS, replicas)] if (replicas := _replicas(slices)) else []),
     )
     scene, bottom = Scene(), TOP + (HEIGHT + GAP) * len(lanes)
     scene.axis((0, whole), bottom - GAP)

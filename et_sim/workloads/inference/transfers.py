@@ -1,4 +1,4 @@
-"""Transfers of the cache of a sequence from one replica to another, and loads from remote memory.
+"""Transfers of the cache of a sequence, or of weights, between replicas, and loads from remote memory.
 
 Every rank gets its layers and heads from ranks that have them. If several have them, ranks take turns by
 their places.
@@ -49,6 +49,18 @@ class SentCache(NamedTuple):
     begin_ns: int = 0
 
 
+class SentWeights(NamedTuple):
+    """The weights of a replica, which a new one of the same plan receives from a time on."""
+
+    source: ReplicaPlace
+    target: ReplicaPlace
+    more_bytes: int = 0  # of each rank, besides those of the model
+    begin_ns: int = 0
+
+
+Sent = SentCache | SentWeights
+
+
 def messages(
     model: Model, source: ReplicaPlace, target: ReplicaPlace, tokens: int = 1, layers: int = 0
 ) -> Counter[tuple[int, int]]:
@@ -95,31 +107,60 @@ def _heads(tensor: int, ranks: int, heads: int) -> range:
 
 
 def make_transfers(
-    model: Model, caches: Sequence[SentCache], ranks: int
+    model: Model, sent: Sequence[Sent], ranks: int
 ) -> tuple[Workload, list[list[tuple[int, int]]]]:
-    """Return the messages of caches, those of each at once; and the receives of each by rank and node.
+    """Return the messages of caches and weights of a model, as `make_transfers_of` does."""
+    return make_transfers_of([(model, each) for each in sent], ranks)
+
+
+def make_transfers_of(
+    sent: Sequence[tuple[Model, Sent]], ranks: int
+) -> tuple[Workload, list[list[tuple[int, int]]]]:
+    """Return the messages of caches and weights, each of a model and all of its own at once; and the receives
+    of each by rank and node.
 
     The other ones of `ranks` do nothing.
     """
     builders: dict[int, TraceBuilder] = {}
     nodes: Counter[int] = Counter()
     received: list[list[tuple[int, int]]] = []
-    for tag, (source, target, tokens, layers, begin) in enumerate(caches):
+    for tag, (model, each) in enumerate(sent):
         begun: dict[int, int] = {}
         received.append([])
-        for (sender, receiver), size in sorted(messages(model, source, target, tokens, layers).items()):
+        kind, begin = "cache" if isinstance(each, SentCache) else "weights", each.begin_ns
+        for (sender, receiver), moved in sorted(_moved_bytes(model, each).items()):
             for rank in (sender, receiver):
                 builders.setdefault(rank, TraceBuilder(source="<cache>"))
             if begin and sender not in begun:
                 wait = builders[sender].compute("begin", nanos=begin, cpu=True, concurrent=True)
                 begun[sender] = wait
                 nodes[sender] += 1
-            moved, after = -(-size // 8), [begun[sender]] if begin else []
-            builders[sender].send(receiver, moved, tag, name="cache send", after=after)
-            builders[receiver].receive(sender, moved, tag, name="cache receive")
+            after = [begun[sender]] if begin else []
+            builders[sender].send(receiver, moved, tag, name=f"{kind} send", after=after)
+            builders[receiver].receive(sender, moved, tag, name=f"{kind} receive")
             received[-1].append((receiver, nodes[receiver]))
             nodes.update((sender, receiver))
     return _workload(builders, ranks), received
+
+
+def _moved_bytes(model: Model, sent: Sent) -> dict[tuple[int, int], int]:
+    """Return the bytes of a transfer by sending and receiving rank."""
+    if isinstance(sent, SentCache):
+        sizes = messages(model, sent.source, sent.target, sent.tokens, sent.layers)
+        return {ranks: -(-size // 8) for ranks, size in sizes.items()}
+    weights = _weight_bytes_of_ranks(model, sent.source.plan)
+    return {
+        (sent.source.first + place, sent.target.first + place): size + sent.more_bytes
+        for place, size in enumerate(weights)
+    }
+
+
+def _weight_bytes_of_ranks(model: Model, plan: Plan) -> list[int]:
+    """Return the bytes of the weights of each rank of a replica."""
+    sizes = [weight_bytes_of_stage(model, plan, stage) for stage in range(plan.pipeline)]
+    of_rank = [size for size in sizes for _ in range(plan.tensor * plan.data)]
+    of_experts = [weight_bytes_of_experts(model, plan)] * plan.expert if plan.experts_apart else []
+    return of_rank + of_experts
 
 
 def make_load(model: Model, place: ReplicaPlace, *, tokens: int, ranks: int) -> Workload:
@@ -135,12 +176,8 @@ def make_load(model: Model, place: ReplicaPlace, *, tokens: int, ranks: int) -> 
 
 def make_weights(model: Model, source: ReplicaPlace, targets: Sequence[ReplicaPlace], ranks: int) -> Workload:
     """Return messages with the weights of each rank of a replica to its likes in others, all at once."""
-    plan, builders = source.plan, dict[int, TraceBuilder]()
-    sizes = [weight_bytes_of_stage(model, plan, stage) for stage in range(plan.pipeline)]
-    of_rank = [size for size in sizes for _ in range(plan.tensor * plan.data)]
-    if plan.experts_apart:
-        of_rank += [weight_bytes_of_experts(model, plan)] * plan.expert
-    for place, size in enumerate(of_rank):
+    builders: dict[int, TraceBuilder] = {}
+    for place, size in enumerate(_weight_bytes_of_ranks(model, source.plan)):
         for tag, target in enumerate(targets):
             sender, receiver = (
                 builders.setdefault(of.first + place, TraceBuilder(source="<weights>"))
