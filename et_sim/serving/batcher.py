@@ -50,6 +50,9 @@ class Policy(Struct, frozen=True):
     token_budget: int = 2048  # of a batch; of its prompts if they are not processed in parts
     block: int = 16  # tokens whose cache is allocated together
     prompt_every: int = 1  # prompts are in each pass of this number, unless no sequence has a token to get
+    wait_passes: int = 0  # for so many of single tokens prompts wait for each other, until they fill a share
+    wait_share: float = 0.0  # of the budget of tokens; prompts that fill it with single tokens do not wait
+    balance_passes: int = 0  # likewise, until each data-parallel group has a prompt
 
     def __post_init__(self) -> None:
         if self.name not in POLICIES:
@@ -131,6 +134,7 @@ class Batcher:
         self.loads: list[Share] = []  # that begin, with the tokens to be loaded
         self.loaded: deque[ServedSequence] = deque()  # that may be in a batch
         self._needed = partial(blocks_for, block=policy.block) if units is None else units.of
+        self.block_units = 1 if units is None else units.unlimited
         self.blocks = self.free = blocks
         self.waiting: deque[ServedSequence] = deque()
         self.running: list[ServedSequence] = []  # in the order of arrival
@@ -139,7 +143,9 @@ class Batcher:
         self.left = 0  # tokens that are still to be processed
         self.produced = 0  # tokens of all sequences so far
         self._passes = -1  # the number of the one that is under way
-        self.has_begun = False  # sequences, with the last batch
+        self.may_differ = False  # the next batch of single tokens, from the last one
+        self._late: list[ServedSequence] = []  # that came after the next batch was chosen
+        self._waited = 0  # passes since prompts that might have begun wait
         self._is_full = False
         self._batching = policy.batching
 
@@ -169,9 +175,9 @@ class Batcher:
 
     # Beginning and ending.
 
-    def enqueue(self, sequence: ServedSequence) -> None:
-        """Append a sequence to those that wait."""
-        self.waiting.append(sequence)
+    def enqueue(self, sequence: ServedSequence, *, is_late: bool = False) -> None:
+        """Append a sequence to those that wait; a late one cannot be in the next batch, which is chosen."""
+        (self._late if is_late else self.waiting).append(sequence)
         self.left += sequence.left
 
     def admit_caches(self, begin: Callable[[ServedSequence], None]) -> None:
@@ -252,16 +258,52 @@ class Batcher:
 
     # Batches.
 
-    def next_batch(self) -> list[Share]:
-        """Return the next batch; empty if there is nothing to do."""
+    def next_batch(self, *, holds_prompts: bool = False) -> list[Share]:
+        """Return the next batch, without prompts if they are held; empty if there is nothing to do."""
+        batch = self._next_batch(holds_prompts)
+        if self._late:
+            self.waiting.extend(self._late)
+            self._late.clear()
+            batch = batch or self._next_batch(holds_prompts)
+            self.may_differ = True
+        return batch
+
+    def _next_batch(self, holds_prompts: bool) -> list[Share]:
         self._passes += 1
-        self.has_begun = False
-        if self._passes % self.policy.prompt_every and (shares := self.single_tokens()):
+        self.may_differ = False
+        is_without = holds_prompts or self._passes % self.policy.prompt_every > 0 or self._prompts_wait()
+        if is_without and (shares := self.single_tokens()):
             return shares
         batch = self._batching.next_batch(self)
         if not batch and self.loaded:  # the last running sequence has lost its cache
             batch = self._batching.next_batch(self)
         return batch
+
+    def _prompts_wait(self) -> bool:
+        """Return whether prompts wait for others, beside single tokens; count the passes."""
+        if not self.policy.wait_passes or not (ready := self.ready_tokens):
+            return False
+        singles = self.singles * (1 + self.drafts)
+        is_enough = ready + singles >= self.policy.wait_share * self.policy.token_budget
+        self.may_differ = singles > 0 and self._waited < self.policy.wait_passes and not is_enough
+        self._waited = self._waited + 1 if self.may_differ else 0
+        return self.may_differ
+
+    @property
+    def singles(self) -> int:
+        """Return the number of running sequences whose next token is due."""
+        return sum(sequence.pending == 1 for sequence in self.running)
+
+    @property
+    def ready_tokens(self) -> int:
+        """Return the tokens of waiting prompts that might begin together."""
+        ready = 0
+        for sequence in self.waiting:
+            is_over = ready and ready + sequence.pending > self.policy.token_budget
+            if is_over or not self._may_begin(sequence, self.found(sequence)):
+                break
+            ready += sequence.pending
+        return ready
 
     def prompts(self, budget: int, *, in_parts: bool = False) -> list[Share]:
         """Return sequences that begin to run, in the order of arrival, up to `budget` tokens.
@@ -286,7 +328,7 @@ class Batcher:
             shares.append(Share(sequence, tokens))
             budget -= tokens
             self.running.append(sequence)
-        self.has_begun = bool(shares)
+        self.may_differ = bool(shares)
         return shares
 
     def begun_loads(self) -> list[Share]:

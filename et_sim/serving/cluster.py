@@ -75,6 +75,7 @@ class Replica(Struct):
     begun_ns: int = 0  # its last pass
     sent_ns: int = 0  # the end of its last transfer
     loads_until_ns: int = 0  # from remote memory
+    held_passes: int = 0  # since prompts of some of its groups wait for those of others
 
 
 class HeldCache(NamedTuple):
@@ -227,7 +228,7 @@ class ServingCluster(Struct):
         self.served.append(sequence)
         replica = self._least(sequence, BOTH, PREFILL)
         sequence.replica = replica.number
-        replica.batcher.enqueue(sequence)
+        replica.batcher.enqueue(sequence, is_late=replica.is_busy and self.engine.host.prepares)
 
     def _end_pass(self, now: int, groups: Sequence[Replica], batches: Sequence[list[Share]]) -> None:
         for replica, batch in zip(groups, batches, strict=True):
@@ -304,12 +305,23 @@ class ServingCluster(Struct):
             if replica.is_busy or replica.place % replica.pool.plan.data:
                 continue
             groups = self.replicas[at : at + replica.pool.plan.data]
-            batches = [group.batcher.next_batch() for group in groups]
+            holds = self._holds_prompts(replica, groups)
+            batches = [group.batcher.next_batch(holds_prompts=holds) for group in groups]
             for group in groups:
                 self._load(now, group)
             if any(batches):
                 begun.append(Begun(self._run(now, groups, batches), groups, batches))
         return begun
+
+    def _holds_prompts(self, replica: Replica, groups: Sequence[Replica]) -> bool:
+        """Return whether prompts wait until each group has one; count the passes."""
+        if len(groups) == 1 or not self.policy.balance_passes:
+            return False
+        ready = [group.batcher.ready_tokens > 0 for group in groups]
+        is_due = all(ready) or not all(group.batcher.singles for group in groups)
+        holds = any(ready) and not is_due and replica.held_passes < self.policy.balance_passes
+        replica.held_passes = replica.held_passes + 1 if holds else 0
+        return holds
 
     def _load(self, now: int, replica: Replica) -> None:
         """Begin to load the caches of sequences from remote memory, one after the other."""
@@ -369,19 +381,24 @@ class ServingCluster(Struct):
         end, groups, batches = begun
         (replica, *others), (shares, *_) = groups, batches
         pool, batcher, count = replica.pool, replica.batcher, len(shares)
-        if others or pool.work == PREFILL or pool.units or self.sights or not batcher.repeats:
+        windows = [sight.window for sight in self.sights]
+        longest = max([*windows, pool.units.longest_window if pool.units else 0])
+        if others or pool.work == PREFILL or not batcher.repeats:
             return end
-        if self.drafting is not None or batcher.has_begun or not is_steady(shares):
+        if self.drafting is not None or batcher.may_differ or not is_steady(shares, longest):
+            return end
+        if any(sight.in_chunks for sight in self.sights):
             return end
         passes, own = SteadyPasses(batcher, shares), sum(sequence.cached for sequence, _ in shares)
         padded = self.engine.padded(_segments(shares))
+        within = Batch.of(padded, self.context_step, self.sights).within
         contexts, sampled = (
             sum(segment.context for segment in padded),
             sum(each.is_sampled for each in padded),
         )
         while (not self.course.events or end < self.course.events[0][0]) and passes.begin():
             now, more = end, passes.passes * count
-            batch = Batch.of_singles(len(padded), contexts + more, sampled, self.context_step)
+            batch = Batch.of_singles(len(padded), contexts + more, sampled, self.context_step, within)
             end = now + self._pass_ns(self.times.pass_ns(pool, batch), batch)
             state = batcher.used, len(batcher.waiting)
             self.iterations.append(ReplicaPass(replica.number, now, end, count, 0, count, own + more, *state))

@@ -150,7 +150,8 @@ def _policy(choices: ServingChoices, engine: Engine, tokens: int) -> Policy:
     """
     budget = choices.token_budget or engine.token_budget
     most = min(engine.max_batch, engine.token_budget, max(budget // tokens, 1))
-    own = Policy(engine.policy, most, engine.token_budget, engine.block)
+    waits = {name: getattr(engine, name) for name in ("wait_passes", "wait_share", "balance_passes")}
+    own = Policy(engine.policy, most, engine.token_budget, engine.block, **waits)
     given: dict[str, Any] = {
         "name": choices.policy,
         "max_batch": choices.max_batch,

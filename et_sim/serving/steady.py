@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from et_sim.serving.batcher import Batcher, Share
 
 
-def is_steady(shares: Sequence[Share]) -> bool:
-    """Return whether a pass has one token of each sequence, after other ones."""
-    return all(tokens == 1 and sequence.cached and sequence.produced for sequence, tokens in shares)
+def is_steady(shares: Sequence[Share], sight: int = 0) -> bool:
+    """Return whether a pass has one token of each sequence, after other ones, which fill the longest sight."""
+    least = max(sight - 1, 1)
+    return all(tokens == 1 and sequence.cached >= least and sequence.produced for sequence, tokens in shares)
 
 
 class SteadyPasses:
@@ -29,7 +30,7 @@ class SteadyPasses:
 
     def begin(self) -> bool:
         """Allocate the blocks of another pass; return False if the next pass may differ."""
-        grown = self._growing[(self.passes + 1) % self._block]
+        grown = self._growing[(self.passes + 1) % self._block] * self._batcher.block_units
         if self.passes == self._last or grown > self._batcher.free:
             return False
         self._batcher.free -= grown

@@ -13,10 +13,12 @@ from et_sim.serving import course
 from et_sim.serving.batcher import POLICIES, Batching, Policy
 from et_sim.serving.caching import BY_PREFIX, Caching
 from et_sim.serving.cluster import ServingCluster
-from et_sim.serving.engines.description import Engine
+from et_sim.serving.engines.description import Engine, EngineHost
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool
 from et_sim.serving.requests import Request
 from et_sim.workloads import Batch, Plan
+from et_sim.workloads.inference.batch import AttentionSight
+from et_sim.workloads.inference.memory import CacheUnits
 from et_sim.workloads.inference.transfers import SentCache
 
 
@@ -29,7 +31,8 @@ class TimesOfSums:
     def pass_ns(self, pool: CachePool, batch: Batch) -> int:  # noqa: ARG002
         self.passes += 1
         prefill, decode = batch.prefill, batch.decode
-        return 1000 + 7 * prefill.pairs + 11 * decode.segments + 3 * decode.keys + 5 * batch.sampled
+        seen = sum(13 * prompts.pairs + 17 * singles.keys for _, prompts, singles in batch.within)
+        return 1000 + 7 * prefill.pairs + 11 * decode.segments + 3 * decode.keys + 5 * batch.sampled + seen
 
     def ends_ns(self, caches: Sequence[SentCache]) -> list[int]:
         return [of.begin_ns + 300 * of.tokens for of in caches]
@@ -46,12 +49,15 @@ def served(seed: int) -> tuple[list[dict[str, Any]], list[Any], list[tuple[int, 
         max_batch=chance.choice([2, 5, 64]),
         token_budget=64,
         block=chance.choice([1, 4, 16]),
+        wait_passes=chance.choice([0, 0, 3, 20]),
+        wait_share=chance.choice([0.5, 1.0]),
     )
     blocks = -(-chance.choice([90, 200, 10**6]) // policy.block)
     pools = (CachePool(BOTH, Plan(), chance.choice([1, 1, 3]), 0, blocks, 1),)
     if chance.random() < 0.3:
         pools = (CachePool(PREFILL, Plan(), 1, 0, blocks, 1), CachePool(DECODE, Plan(), 2, 1, blocks, 1))
-    engine = Engine(about="of this test", graphs=chance.choice([(), (1, 4, 16)]))
+    host = EngineHost(prepares=chance.choice([False, True]))
+    engine = Engine(about="of this test", graphs=chance.choice([(), (1, 4, 16)]), host=host)
     arrivals = sorted(chance.randint(0, chance.choice([10, 10**5, 10**6])) for _ in range(25))
     given = [
         Request(number, arrival, chance.randint(1, 40), chance.choice([1, 2, 30, 50]))
@@ -65,7 +71,15 @@ def served(seed: int) -> tuple[list[dict[str, Any]], list[Any], list[tuple[int, 
         given = [
             replace(of, prompt=prompt, hashes=(prompt,)) for of, prompt in zip(given, prompts, strict=True)
         ]
-    cluster = ServingCluster(pools, policy, TimesOfSums(), step, engine=engine, caching=caching)
+    sights: tuple[AttentionSight, ...] = ()
+    if not caching.shares_blocks and chance.random() < 0.5:
+        window = chance.choice([5, 20])
+        sights = (AttentionSight(window, in_chunks=chance.random() < 0.2),)
+        units = CacheUnits(policy.block, 1, ((0, 3), (window, 2)), state=1)
+        pools = tuple(replace(pool, blocks=pool.blocks * 6, units=units) for pool in pools)
+    cluster = ServingCluster(
+        pools, policy, TimesOfSums(), step, sights=sights, engine=engine, caching=caching
+    )
     cluster.serve(given, concurrency)
     assert all(sequence.is_done for sequence in cluster.served)
     return (
@@ -105,6 +119,18 @@ def test_sequences_are_completed_once_for_all_passes_that_repeat(monkeypatch: py
     cluster = ServingCluster((CachePool(BOTH, Plan(), 1, 0, 10**6, 1),), Policy(), times)
     cluster.serve([Request(0, 0, 10, 100), Request(1, 0, 10, 60)])
     assert (times.passes, len(cluster.iterations), len(completed)) == (100, 100, 3)
+
+
+def test_passes_repeat_once_all_windows_are_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    completed = []
+    complete = ServingCluster._end_pass
+    monkeypatch.setattr(
+        ServingCluster, "_end_pass", lambda *given: (completed.append(given[1]), complete(*given))
+    )
+    pools = (CachePool(BOTH, Plan(), 1, 0, 10**6, 1, CacheUnits(16, 1, ((0, 1), (40, 1)))),)
+    cluster = ServingCluster(pools, Policy(), TimesOfSums(), sights=(AttentionSight(40),))
+    cluster.serve([Request(0, 0, 10, 100)])
+    assert (len(cluster.iterations), len(completed)) == (100, 31)  # 39 are cached before pass 31, with prompt
 
 
 def test_progress_moves_before_the_first_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:

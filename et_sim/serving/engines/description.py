@@ -47,6 +47,9 @@ class EngineHost(Struct, frozen=True):
         0.0,
         stated=True,
     )
+    eager_expert_layer_ns: float = time(
+        "Further time for a layer with experts of a pass that has prompts.", 0.0, stated=True
+    )
     overlaps: bool = flag(
         "Kernels are launched while earlier ones run: a pass takes the longer of both times, else their sum.",
         True,
@@ -60,6 +63,11 @@ class EngineHost(Struct, frozen=True):
     expert_layer_ns: float = time(
         "Further time of a layer with experts, such as kernels that choose and sort, which no model has.",
         0.0,
+        stated=True,
+    )
+    prepares: bool = flag(
+        "The next pass is prepared while one runs: requests that come meanwhile wait for the one after it.",
+        False,
         stated=True,
     )
     pass_ns: float = time("Time between two passes.", 0.0, stated=True)
@@ -125,6 +133,21 @@ class Engine(Struct, frozen=True):
     about: str = text("Name and versions of the engine, in a few words.", required=True)
     policy: str = text("Order of prompts and tokens, as the option --policy.", "chunked", stated=True)
     token_budget: int = _limit("Tokens of a pass, as the option --token-budget.", 2048, stated=True)
+    wait_passes: int = count(
+        "Passes of single tokens in which prompts wait for more of them.", 0, maximum=10**9, stated=True
+    )
+    wait_share: float = number(
+        "Share of the tokens of a pass that prompts and single tokens have before; then prompts do not wait.",
+        0.0,
+        maximum=1,
+        stated=True,
+    )
+    balance_passes: int = count(
+        "Passes of single tokens in which prompts wait until each data-parallel group has one.",
+        0,
+        maximum=10**9,
+        stated=True,
+    )
     max_batch: int = _limit("Sequences that run at a time, as the option --max-batch.", 256, stated=True)
     block: int = _limit("Tokens whose cache is allocated together, as the option --block.", 16, stated=True)
     graphs: tuple[int, ...] = counts(
@@ -184,6 +207,7 @@ class Engine(Struct, frozen=True):
         if not batch.prefill.segments:
             return round(device_ns * self.token_factor + between + self.host.pass_ns)
         device, host = device_ns * self.prompt_factor + between, layers * self.host.eager_layer_ns
+        host += expert_layers * self.host.eager_expert_layer_ns
         both = max(device, host) if self.host.overlaps else device + host
         return round(both + self.host.pass_ns + self.host.prompt_pass_ns)
 

@@ -133,15 +133,16 @@ def _part(load: BatchLoad, segments: int) -> BatchLoad:
     return BatchLoad(*(value * segments // total for value in astuple(load)))
 
 
+WithinSights = tuple[tuple[AttentionSight, BatchLoad, BatchLoad], ...]
+
+
 class Batch(Struct, frozen=True):
     """The segments of a pass: prompts, or parts of them, and single tokens after cached ones."""
 
     prefill: BatchLoad
     decode: BatchLoad
     sampled: int
-    within: tuple[
-        tuple[AttentionSight, BatchLoad, BatchLoad], ...
-    ] = ()  # prompts and single tokens in layers with windows
+    within: WithinSights = ()  # prompts and single tokens in layers with windows
 
     def seen(self, sight: AttentionSight) -> tuple[BatchLoad, BatchLoad]:
         """Return the loads of prompts and of single tokens in layers with a sight."""
@@ -195,10 +196,12 @@ class Batch(Struct, frozen=True):
         return Batch(BatchLoad(*prefill), load, sampled)
 
     @staticmethod
-    def of_singles(count: int, contexts: int, sampled: int, context_step: int = 1) -> Batch:
-        """Return the batch of single tokens by the sum of their contexts, for layers that see all tokens."""
+    def of_singles(
+        count: int, contexts: int, sampled: int, context_step: int = 1, within: WithinSights = ()
+    ) -> Batch:
+        """Return the batch of single tokens by the sum of their contexts, and by the loads within sights."""
         load = _load_of_singles(count, contexts, context_step, AttentionSight())
-        return Batch(BatchLoad(), load, sampled)
+        return Batch(BatchLoad(), load, sampled, within)
 
     @property
     def tokens(self) -> int:

@@ -225,6 +225,16 @@ class CacheUnits(Struct, frozen=True):
         kept = ((min(tokens, window) if window else tokens, units) for window, units in self.growing)
         return self.state + sum(-(-count // self.block) * units for count, units in kept)
 
+    @property
+    def unlimited(self) -> int:
+        """Return the units of a block of the layers that keep all tokens."""
+        return sum(units for window, units in self.growing if not window)
+
+    @property
+    def longest_window(self) -> int:
+        """Return the tokens from which on other layers need no further units."""
+        return max((window for window, _ in self.growing), default=0)
+
     def all_of(self, tokens: int) -> int:
         """Return the units of whole blocks of tokens in all layers, as engines count a cache in tokens."""
         return tokens // self.block * sum(units for _, units in self.growing)
