@@ -62,8 +62,8 @@ class Goodput(Struct, frozen=True, eq=False):
                 "write_stall_seconds": step.write_stall,
                 "copies_seconds": step.seconds + step.copy_stall if step.copy_stall else None,
             },
-            "goodput": to_builtins(spread(outcome.goodput), str_keys=True),
-            "effective": to_builtins(spread(outcome.effective), str_keys=True),
+            "goodput": to_builtins(spread(outcome.goodput, 1.0), str_keys=True),
+            "effective": to_builtins(spread(outcome.effective, 1.0), str_keys=True),
             "tokens": to_builtins(spread(tokens), str_keys=True),
             "finish_days": None
             if outcome.finish_days is None

@@ -100,7 +100,10 @@ def test_a_job_has_at_least_one_gpu() -> None:
 
 
 def test_one_run_is_the_fewest() -> None:
-    assert months_of(JOB, runs=1).outcome.months.steps.shape == (1,)
+    found = months_of(JOB, runs=1)
+    assert found.outcome.months.steps.shape == (1,)
+    lines = summary_lines(found.summary(), 100)
+    assert lines[0] == f"goodput      {100 * found.outcome.goodput[0]:.1f} % in one month"
     with pytest.raises(EtSimError, match="--runs is 0"):
         months_of(JOB, runs=0)
 
