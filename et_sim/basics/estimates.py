@@ -32,6 +32,21 @@ def mean_of(samples: Any) -> Estimate:
     return Estimate(mean, mean - half, mean + half)
 
 
+def mean_in_range(samples: Any, most: float = math.inf) -> tuple[float, float | None, float | None]:
+    """Return the mean of values from 0 to `most` and its interval, which stays in this range.
+
+    It is Student's of the logit, or of the logarithm where nothing limits the values above, to first order; a
+    single value has none.
+    """
+    mean = mean_of(samples)
+    value, high = mean.value_ns, mean.high_ns
+    room = 1 - value / most
+    if high is None or high <= value or room <= 0:
+        return value, mean.low_ns, high
+    factor = math.exp((high - value) / (value * room))
+    return value, value / (value / most + room * factor), value / (value / most + room / factor)
+
+
 def percentile_of(samples: Any, percent: int) -> Estimate:
     """Return a percentile, with the interval between two of the ordered samples.
 

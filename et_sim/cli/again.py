@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, to_builtins
 
@@ -37,7 +37,7 @@ class Again:
         """
         from et_sim.machine import read_machine
         from et_sim.machine.scaling import figures
-        from et_sim.run.options import INSTEAD, RunOptions
+        from et_sim.run.repeated import repeated
         from et_sim.run.variation import Variations
 
         command = run.manifest.get("command")
@@ -50,11 +50,7 @@ class Again:
                 remedy=f"{AGAIN} and changed files" if own else "simulate files with et-sim run",
             )
         self._run = run
-        files: dict[str, Any] = {name: str(run.path / path) for name, path in command["files"].items()}
-        workload = files.pop("workload")
-        given: dict[str, Any] = {name: command.get(name) for name in ("machine", "profile", *INSTEAD)}
-        given |= {name: bool(command.get(name, False)) for name in ("fold", "ties_alike", "alone", "retime")}
-        options = RunOptions(**files, **given, model=_model_of(run, model))
+        workload, options = repeated(run.manifest, run.path, _model_of(run, model))
         self._variations = Variations(workload, options)
         try:
             self.machine = read_machine(**options.parts, profile=command["profile"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
+from et_sim.goodput.peers import by_distance
 from et_sim.trace import Trace, TraceBuilder, Workload
 from et_sim.trace.builder_nodes import appended
 
@@ -13,9 +14,9 @@ TAG = 1 << 30  # of the first copy; other messages of a step have lower tags
 
 def with_copies(workload: Workload, size: int, copies: int, node: int) -> Workload:
     """Return the workload in which each rank also sends `size` bytes to the ranks one, two, … nodes beyond
-    it, from the beginning of the step on; templates name their peers by distance.
+    it, from the beginning of the step on.
     """
-    assert all(workload.has_relative_peers(number) for number in range(len(workload.templates)))
+    workload = by_distance(workload)
     distances = [number * node for number in range(1, copies + 1)]
     templates = [_with_messages(trace, workload.ranks, size, distances) for trace in workload.templates]
     return replace(workload, templates=tuple(templates))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from et_sim.basics.estimates import mean_in_range, mean_of
 from et_sim.goodput.arrivals import Arrivals, arrivals
 from et_sim.goodput.formulas import spares_for
 from et_sim.goodput.months import Months, follow, follow_each
@@ -20,7 +22,6 @@ PERCENTS = (5, 10, 50, 90, 95)
 SHOWN = (10, 50, 90)  # months that are drawn
 FACTORS = (0.25, 0.5, 0.71, 1.0, 1.41, 2.0, 4.0)  # of the interval
 MONTHS_COMPARED = 100  # of changes, on equal failures
-NORMAL_95 = 1.959964
 MOST_SPARES = 4096
 
 
@@ -28,18 +29,16 @@ class Spread(Struct, frozen=True):
     """Mean with its 95 % interval, and percentiles over months."""
 
     mean: float
-    mean_low: float
-    mean_high: float
+    mean_low: float | None  # None: there is one month
+    mean_high: float | None
     percentiles: dict[int, float]
 
 
-def spread(values: Any) -> Spread:
-    """Return the spread of a figure over months."""
-    count, mean = len(values), float(np.mean(values))
-    error = NORMAL_95 * float(np.std(values, ddof=1)) / count**0.5 if count > 1 else 0.0
-    ordered = np.sort(values)
+def spread(values: Any, most: float = math.inf) -> Spread:
+    """Return the spread of a figure from 0 to `most` over months."""
+    count, ordered = len(values), np.sort(values)
     at = {percent: float(ordered[max(-(-percent * count // 100) - 1, 0)]) for percent in PERCENTS}
-    return Spread(mean, mean - error, mean + error, at)
+    return Spread(*mean_in_range(values, most), at)
 
 
 class Change(Struct, frozen=True):
@@ -125,8 +124,8 @@ class _Comparison:
 
 def _mean_and_error(values: Any) -> tuple[float, float]:
     """Return a mean, and half of its 95 % interval."""
-    figures = spread(values)
-    return figures.mean, figures.mean_high - figures.mean
+    mean = mean_of(values)
+    return mean.value_ns, 0.0 if mean.high_ns is None else mean.high_ns - mean.value_ns
 
 
 def _changes(setting: Setting, compare: _Comparison, storage: Callable[[float], Setting]) -> list[Change]:

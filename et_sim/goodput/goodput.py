@@ -12,7 +12,8 @@ from et_sim.goodput.job_file import JobSpec, read_job, read_spec
 from et_sim.goodput.resolving import resolve
 from et_sim.goodput.results import Goodput
 from et_sim.goodput.setting import Setting
-from et_sim.goodput.step import Simulator, step_of
+from et_sim.goodput.sources import Simulator, Source
+from et_sim.goodput.step import step_of
 
 MOST_MONTHS = 1_000_000
 MOST_RESTARTS = 20.0  # a restart succeeds by a chance of exp(-20)
@@ -26,10 +27,13 @@ def goodput(
     runs: int,
     seed: int = 0,
     known: dict[str, int] | None = None,
+    source: Source | None = None,
 ) -> Goodput:
-    """Return the months of a job: a file, or a dict with its keys; `known` are steps simulated before."""
+    """Return the months of a job: a file, or a dict with its keys; `known` are steps simulated before, and
+    `source` is that of a step whose length is given.
+    """
     job, place, remarks = read_spec(given) if isinstance(given, dict) else read_job(given)
-    return _months(job, place, remarks, days, runs, seed, dict(known or {}))
+    return _months(job, place, remarks, days, runs, seed, dict(known or {}), source)
 
 
 def _check(setting: Setting, place: Section) -> None:
@@ -62,7 +66,14 @@ def _check(setting: Setting, place: Section) -> None:
 
 
 def _months(
-    job: JobSpec, place: Section, remarks: Remarks, days: float, runs: int, seed: int, known: dict[str, int]
+    job: JobSpec,
+    place: Section,
+    remarks: Remarks,
+    days: float,
+    runs: int,
+    seed: int,
+    known: dict[str, int],
+    source: Source | None,
 ) -> Goodput:
     if not 0 < days <= 3660:
         raise UsageError(f"--days is {days:g}", remedy="give a number of days > 0, at most 3660")
@@ -71,7 +82,7 @@ def _months(
     if seed < 0:
         raise UsageError(f"--seed is {seed}", remedy="give a whole number that is not negative")
     simulator = Simulator(known)
-    step = step_of(job, place, simulator)
+    step = step_of(job, place, simulator, source)
     resolved = resolve(job, step, place)
     _check(resolved.setting, place)
     events = resolved.setting.rate * days * 86400 * runs * max(resolved.setting.early_factor, 1.0)

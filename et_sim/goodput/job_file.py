@@ -162,7 +162,7 @@ class MemorySpec(Struct, frozen=True):
     interval: float = span("Time of steps from one to the next.", required=True, above_minimum=True)
     stall: float | None = span(
         "Time by which they lengthen a step; without the key: that of a simulated step beside which they go "
-        "to other nodes, with `workload`, else 0.",
+        "to other nodes, with `run` or `workload`, else 0.",
         None,
     )
     load: float = span("Time to load them.", 0.0)
@@ -202,7 +202,7 @@ class CheckpointSpec(Struct, frozen=True):
     )
     stall: float | None = span(
         "Time for which steps stand still; without the key: the time to write if synchronous, else that by "
-        "which writes beside simulated steps lengthen them, with `workload`, else 0.",
+        "which writes beside simulated steps lengthen them, with `run` or `workload`, else 0.",
         None,
     )
     memory: MemorySpec | None = section(

@@ -11,26 +11,15 @@ a job can go back to is such a pair.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
 from et_sim.goodput.arrivals import Arrivals
 from et_sim.goodput.cycles import Cycles, columns_of, place_at_other_speed, progress, time_for
-from et_sim.goodput.nodes import Nodes
+from et_sim.goodput.month_state import Point, State
 from et_sim.goodput.setting import PHASES, Loss, Setting
-
-
-class Point(NamedTuple):
-    """Kept steps of each month: their seconds, and their number on the healthy machine."""
-
-    seconds: Any
-    steps: Any
-
-    def where(self, mask: Any, other: Point) -> Point:
-        """Return another point where a mask is not set."""
-        return Point(*(np.where(mask, mine, theirs) for mine, theirs in zip(self, other, strict=True)))
 
 
 class Months(Struct, frozen=True):
@@ -44,31 +33,6 @@ class Months(Struct, frozen=True):
     events: Any  # number of interruptions by month and part
     is_finished: Any  # whether the goal was reached
     course: list[tuple[float, float, int]]  # of the first month, if recorded: begin, end, cause or -1
-
-
-class _State:
-    """The state of all months since the last interruption."""
-
-    def __init__(self, settings: Sequence[Setting], of_each: int) -> None:
-        setting, months = settings[0], len(settings) * of_each
-        zero = np.zeros(months)
-        self.nodes = Nodes(settings, of_each)
-        self.since = zero.copy()  # of the restart
-        self.phases = np.zeros((months, PHASES))
-        self.begin = zero.copy()  # of training, as if the first cycle had begun then
-        self.ready = zero.copy()  # when enough nodes are usable
-        self.extra = zero.copy()  # seconds of the first cycle beyond those at the present speed
-        self.step = np.full(months, setting.step)
-        self.share = np.ones(months)  # tokens of a step
-        self.restored = Point(zero.copy(), zero.copy())  # kept before `begin`
-        self.stored = Point(zero.copy(), zero.copy())
-        self.clean = Point(zero.copy(), zero.copy())  # stored before the corruption
-        self.is_corrupt = np.zeros(months, np.bool_)
-        self.cleared = zero.copy() - 1.0  # when the last corruption was undone
-        self.eviction = np.full(months, np.inf)  # of a slow node
-        self.slow_step = zero.copy()  # with this node
-        self.evicted_part = np.zeros(months, np.int32)
-        self.owner = np.full(months, len(setting.parts), np.int32)  # the part that caused the restart
 
 
 def follow(
@@ -96,7 +60,7 @@ class _Follower:
         setting, of_each = settings[0], len(events.time) // len(settings)
         months, parts = len(events.time), len(setting.parts) + 1
         self._setting, self._events, self._horizon, self._goal = setting, events, horizon, goal
-        self._state = _State(settings, of_each)
+        self._state = State(settings, of_each)
         self._cycles, self._recovery = columns_of(settings, of_each)
         self._next = np.zeros(months, np.int64)
         self._running = np.ones(months, np.bool_)
@@ -378,8 +342,14 @@ class _Follower:
     def _restart(
         self, rows: Any, now: Any, part: Any, phases: Any, lost: Any, *, counts: bool = True
     ) -> None:
-        """Begin a restart with these phases; others are added."""
+        """Begin a restart with these phases; others are added.
+
+        An earlier restart may be under way: its failure must still be noticed, and its part be found.
+        """
         state, recovery = self._state, self._recovery
+        self._search(rows, now, part, phases)
+        if counts:
+            self._events_by_part[rows, part] += 1
         wait = state.nodes.replace(rows, now, lost, self._repair_of[part])
         state.ready[rows] = np.maximum(state.ready[rows], now + wait)
         phases[:, Loss.SCHEDULE] = recovery.schedule[rows]
@@ -390,10 +360,18 @@ class _Follower:
         state.since[rows], state.phases[rows] = now, phases
         state.begin[rows] = now + phases.sum(axis=1)
         state.extra[rows] = 0.0
-        state.owner[rows] = part
-        if counts:
-            self._events_by_part[rows, part] += 1
         self._set_speed(rows)
+
+    def _search(self, rows: Any, now: Any, part: Any, phases: Any) -> None:
+        """Extend the phases by the rest of an earlier search; the part whose search ends last owns them."""
+        state = self._state
+        begin = now + phases[:, Loss.CHECKPOINT]
+        own = begin + phases[:, Loss.DETECTION] + phases[:, Loss.DRAIN]
+        state.owner[rows] = np.where(state.found[rows] > own, state.owner[rows], part)
+        phases[:, Loss.DETECTION] = np.maximum(phases[:, Loss.DETECTION], state.noticed[rows] - begin)
+        state.noticed[rows] = begin + phases[:, Loss.DETECTION]
+        phases[:, Loss.DRAIN] = np.maximum(phases[:, Loss.DRAIN], state.found[rows] - state.noticed[rows])
+        state.found[rows] = state.noticed[rows] + phases[:, Loss.DRAIN]
 
     def _set_speed(self, rows: Any) -> None:
         """Set the time of a step, and its share of tokens, by missing and slow nodes."""

@@ -13,9 +13,9 @@ from et_sim.documents.keys import Remarks
 from et_sim.goodput.figures import Outcome, loss_shares, spread
 from et_sim.goodput.formulas import best_interval, least_loss
 from et_sim.goodput.job_file import ASYNCHRONOUS, JobSpec
+from et_sim.goodput.job_step import JobStep
 from et_sim.goodput.presets import PRESETS
 from et_sim.goodput.setting import LOSSES, Loss
-from et_sim.goodput.step import JobStep
 from et_sim.tables.goodput_tables import COURSES, MONTHS
 from et_sim.tables.registry import MANIFEST, SUMMARY
 from et_sim.timeline.arrow_tables import FilledTable
@@ -62,8 +62,8 @@ class Goodput(Struct, frozen=True, eq=False):
                 "write_stall_seconds": step.write_stall,
                 "copies_seconds": step.seconds + step.copy_stall if step.copy_stall else None,
             },
-            "goodput": to_builtins(spread(outcome.goodput), str_keys=True),
-            "effective": to_builtins(spread(outcome.effective), str_keys=True),
+            "goodput": to_builtins(spread(outcome.goodput, 1.0), str_keys=True),
+            "effective": to_builtins(spread(outcome.effective, 1.0), str_keys=True),
             "tokens": to_builtins(spread(tokens), str_keys=True),
             "finish_days": None
             if outcome.finish_days is None

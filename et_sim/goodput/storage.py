@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from et_sim.basics.group_names import group_key
+from et_sim.goodput.peers import by_distance
 from et_sim.machine import DimensionShape, read_network_alone
 from et_sim.machine.model import GridFabric
 from et_sim.trace import Trace, TraceBuilder, Workload
@@ -50,10 +51,8 @@ def with_storage(network: Mapping[str, Any], ranks: int, share: float) -> dict[s
 
 
 def with_writes(workload: Workload, size: int) -> Workload:
-    """Return the workload in which each rank also writes `size` bytes, from the beginning of the step on;
-    templates name their peers by distance.
-    """
-    assert all(workload.has_relative_peers(number) for number in range(len(workload.templates)))
+    """Return the workload in which each rank also writes `size` bytes, from the beginning of the step on."""
+    workload = by_distance(workload)
     ranks, templates, of_rank = workload.ranks, list[Trace](), np.zeros(2 * workload.ranks, np.int32)
     for number, trace in enumerate(workload.templates):
         of_template = np.flatnonzero(workload.template_of_rank == number)

@@ -113,8 +113,8 @@ def evaluate(
         row = figures(result)
         if inputs.long_job is not None and result.is_complete:
             recipe = None if isinstance(inputs.workload, GivenWorkload) else inputs.recipe
-            when_full, folder = options.when_full, workshop.folder
-            row |= figures_of_months(inputs.long_job, result, inputs.machine, recipe, when_full, folder)
+            given = result.workload if isinstance(workload, str) else workload
+            row |= figures_of_months(inputs.long_job, given, result, inputs, recipe, workshop.folder)
     except EtSimError as error:
         return refused(error)
     if save is not None:

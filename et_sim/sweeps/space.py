@@ -29,7 +29,7 @@ from et_sim.run.simulation import is_layer_file
 from et_sim.sweeps.axes import SweepAxis, Values
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
 from et_sim.sweeps.fields import WORDS, InputField, check_field, with_value
-from et_sim.sweeps.months import LongJob, long_job_of
+from et_sim.sweeps.long_job import LongJob, long_job_of
 from et_sim.sweeps.spec import Sweep
 from et_sim.trace import Workload, read_workload
 from et_sim.workloads.training.plan import Plan

@@ -55,8 +55,10 @@ def duration(seconds: float) -> str:
 
 def _quantiles(figure: Mapping[str, Any], form: Any) -> str:
     at = figure["percentiles"]
-    low, high = form(figure["mean_low"]), form(figure["mean_high"])
-    mean = f"{form(figure['mean'])} (95 %: {low} to {high})"
+    mean, low, high = (figure[name] for name in ("mean", "mean_low", "mean_high"))
+    if low is None:
+        return f"{form(mean)} in one month"
+    mean = f"{form(mean)} (95 %: {form(low)} to {form(high)})"
     return f"{mean}; months: p5 {form(at['5'])}, p50 {form(at['50'])}, p95 {form(at['95'])}"
 
 

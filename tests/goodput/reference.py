@@ -9,7 +9,7 @@ def kept_and_lost(setting: Setting, failures: list[tuple[float, int]], horizon: 
     """Return kept steps of a month, and seconds of lost ones; `failures` are times and numbers of parts."""
     cycle, recovery = setting.cycle, setting.recovery
     now, since, stored, restored, undone = 0.0, 0.0, 0.0, 0.0, 0.0
-    ready = 0.0
+    ready, noticed, found = 0.0, 0.0, 0.0
     for time, number in [*((t, n) for t, n in failures if t < horizon), (horizon, -1)]:
         done, copied, newest, working = restored, restored, stored, now
         copies, pending = 0, list[tuple[float, float]]()
@@ -34,7 +34,9 @@ def kept_and_lost(setting: Setting, failures: list[tuple[float, int]], horizon: 
         back = copied if cycle.survives >= part.nodes else newest
         undone += (done - back) * setting.step
         restored, stored, since = back, newest, time
-        before = since + part.detection + recovery.drain + recovery.schedule
+        noticed = max(noticed, since + part.detection)  # an earlier failure may still be unnoticed
+        found = max(found, noticed + recovery.drain)
+        before = found + recovery.schedule
         if part.nodes:
             ready = max(ready, time + part.repair)
         load = recovery.memory_load if cycle.survives >= part.nodes else recovery.load

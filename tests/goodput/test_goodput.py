@@ -14,16 +14,19 @@ import et_sim
 from et_sim import TraceBuilder, Workload
 from et_sim.basics.errors import EtSimError
 from et_sim.cli import main
-from et_sim.goodput import step as step_module
+from et_sim.goodput import states as states_module
 from et_sim.goodput.copies import with_copies
 from et_sim.goodput.goodput import goodput
 from et_sim.goodput.job_file import seconds_of
+from et_sim.goodput.job_step import JobStep
+from et_sim.goodput.peers import by_distance
 from et_sim.goodput.presets import DAY, PRESETS
 from et_sim.goodput.results import Goodput
-from et_sim.goodput.step import Simulator
+from et_sim.goodput.sources import Simulator
 from et_sim.goodput.storage import ends_of_step_and_writes, with_storage, with_writes
 from et_sim.machine.presets import preset
 from et_sim.recipes.recipe import make
+from et_sim.trace import Trace
 from et_sim.views.drawing.months import shares_of_columns
 from et_sim.views.goodput import summary_lines
 
@@ -100,7 +103,10 @@ def test_a_job_has_at_least_one_gpu() -> None:
 
 
 def test_one_run_is_the_fewest() -> None:
-    assert months_of(JOB, runs=1).outcome.months.steps.shape == (1,)
+    found = months_of(JOB, runs=1)
+    assert found.outcome.months.steps.shape == (1,)
+    lines = summary_lines(found.summary(), 100)
+    assert lines[0] == f"goodput      {100 * found.outcome.goodput[0]:.1f} % in one month"
     with pytest.raises(EtSimError, match="--runs is 0"):
         months_of(JOB, runs=0)
 
@@ -393,7 +399,7 @@ def test_nodes_that_are_alike_stand_for_one_of_a_large_step(monkeypatch: pytest.
     recipe = {**SMALL, "plan": {"tp": 8, "dp": 4, "micro-batches": 1}}
     job = {"workload": recipe, "machine": "h100-dgx:32", "failures": {"parts": [flap, hot]}}
     one = months_of(job, days=1, runs=2).step
-    monkeypatch.setattr(step_module, "MOST_APART", 16)
+    monkeypatch.setattr(states_module, "MOST_APART", 16)
     alike = months_of(job, days=1, runs=2).step
     assert not one.notes
     assert "in 4 nodes that are alike, in place of one" in alike.notes[0]
@@ -467,3 +473,81 @@ def test_the_step_of_a_run_is_that_of_its_directory(tmp_path: Path, monkeypatch:
     assert step.seconds == result.makespan_ns / 1e9
     assert (step.tokens, step.gpus) == (512, 16)
     assert step.notes == ("fewer replicas were not simulated: steps take as long, and a replica is a node",)
+
+
+MAKE = "make llm --model llama3-8b --layers 1 --sequence 256 --tp 8 --dp 2 --micro-batches 1"
+STATES: dict[str, Any] = {
+    "failures": {
+        "parts": [
+            {"name": "cable", "per-1000-node-days": 5, "effect": "halves-link"},
+            {"name": "thermal", "per-1000-node-days": 5, "effect": "slows"},
+        ]
+    },
+    "checkpoints": {
+        "how": "asynchronous",
+        "bytes": "160GB",
+        "storage": "200GB/s",
+        "memory": {"interval": "1min"},
+    },
+}
+STATE_NAMES = ("seconds", "tokens", "gpus", "slow", "half_link", "copy_stall", "write_stall", "write", "port")
+
+
+def states_of_run(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> JobStep:
+    """Return the states of a step that the commands make and run in a folder with these options."""
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    monkeypatch.chdir(folder)
+    assert main([*MAKE.split(), "--machine", "h100-dgx:16", "-o", "job"]) == 0
+    run = ["run", "job.workload.json", "--machine", "h100-dgx:16", "--out", "step.run"]
+    assert main([*run, *options]) == 0
+    return months_of({**STATES, "run": str(folder / "step.run")}, days=1, runs=2).step
+
+
+@pytest.mark.deep
+def test_a_run_has_the_states_of_its_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_recipe = months_of({**STATES, "workload": SMALL, "machine": "h100-dgx:16"}, days=1, runs=2).step
+    of_run = states_of_run(tmp_path, monkeypatch)
+    assert [getattr(of_run, name) for name in STATE_NAMES] == [
+        getattr(of_recipe, name) for name in STATE_NAMES
+    ]
+    assert of_run.copy_stall > 0
+    assert of_run.write_stall is not None
+    assert of_run.write_stall > 0
+    assert not of_run.notes
+
+
+def test_states_of_a_run_have_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = states_of_run(tmp_path, monkeypatch, "--network-model", "analytical", "--profile", "reference")
+    expected = et_sim.simulate(
+        str(tmp_path / "job.workload.json"),
+        machine="h100-dgx:16",
+        model="analytical",
+        profile="reference",
+        system={**preset("h100-dgx:16").system, "stragglers": [{"ranks": "0-7", "compute": 1.5}]},
+    )
+    assert found.slow == expected.makespan_ns / 1e9
+
+
+def test_messages_beside_files_of_each_rank_are_those_beside_their_templates() -> None:
+    network = {**TWO_NODES, "npus_count": [2, 3]}
+    machine: dict[str, Any] = {"system": {"profile": "corrected"}, "network": network, "model": "flow"}
+
+    def made(ahead: int, behind: int) -> Trace:
+        build = TraceBuilder()
+        build.send(ahead, 1 << 20, after=[])
+        build.receive(behind, 1 << 20, after=[])
+        return build.build()
+
+    files = Workload.of([made((rank + 2) % 6, (rank + 4) % 6) for rank in range(6)])
+    template = Workload((made(2, 4),), np.zeros(6, np.int32), relative_peers=(True,))
+    given = by_distance(files)
+    assert given.are_relative.all()
+    for beside in (lambda of: with_copies(of, 1 << 22, 1, 2), lambda of: of):
+        times = {et_sim.simulate(beside(of), **machine).makespan_ns for of in (files, given, template)}
+        assert len(times) == 1
+    wide = with_storage(network, 6, 0.5)
+    beside_files, beside_template = (
+        ends_of_step_and_writes(et_sim.simulate(with_writes(of, 1 << 22), **{**machine, "network": wide}))
+        for of in (files, template)
+    )
+    assert beside_files == beside_template

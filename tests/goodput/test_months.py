@@ -103,6 +103,21 @@ def test_a_failure_within_a_restart_begins_it_anew() -> None:
     assert months.steps.tolist() == [860.0]
 
 
+def test_a_failure_within_a_longer_search_does_not_end_it() -> None:
+    parts = (Part("by hand", 1.0, detection=500.0), Part("software", 1.0, detection=10.0))
+    setting = Setting(1.0, parts, Cycle(50), Recovery(drain=100.0, start=20.0))
+    months = follow(setting, events_of([(200.0, 0, -1.0), (240.0, 1, -1.0), (750.0, 1, -1.0)]), 2000.0)
+    assert losses(months) == {Loss.DETECTION: 510.0, Loss.DRAIN: 50.0 + 100.0, Loss.START: 20.0}
+    assert months.lost_by_part.tolist() == [[550.0, 130.0, 0.0]]
+    assert months.events.tolist() == [[1, 2, 0]]
+
+
+def test_maintenance_within_a_search_does_not_end_it() -> None:
+    setting = Setting(1.0, (Part("gpu", 1.0, detection=500.0),), Cycle(50), every=DAY, maintenance=30.0)
+    months = follow(setting, events_of([(200.0, 0, -1.0), (300.0, 1, -1.0)]), 2000.0)
+    assert losses(months) == {Loss.DETECTION: 500.0, Loss.MAINTENANCE: 30.0}
+
+
 def test_an_asynchronous_checkpoint_counts_when_it_is_written() -> None:
     setting = Setting(1.0, (Part("gpu", 1.0),), Cycle(100, lag=30.0))
     months = follow(setting, events_of([(229.0, 0, -1.0)], [(230.0, 0, -1.0)]), 1000.0)

@@ -10,7 +10,7 @@ from machines import ring
 from sampled_cases import VARIED, pipeline
 
 from et_sim.api import execute
-from et_sim.basics.estimates import mean_of, percentile_of, ranks_around, student_t
+from et_sim.basics.estimates import mean_in_range, mean_of, percentile_of, ranks_around, student_t
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import prepare
 from et_sim.samples.study import Study, causes_of, sampler
@@ -130,6 +130,45 @@ def test_the_interval_of_the_mean_is_students() -> None:
     assert student_t(10) == pytest.approx(2.228139, rel=1e-5)
     found = mean_of([1.0, 2.0, 3.0])
     assert (found.value_ns, found.low_ns) == (2.0, pytest.approx(2 - 4.30265 / 3**0.5, rel=1e-5))
+
+
+def interval_of_share(values: Any) -> tuple[float, float, float]:
+    """Return the mean of shares and its interval, which exists."""
+    mean, low, high = mean_in_range(values, 1.0)
+    assert low is not None
+    assert high is not None
+    return mean, low, high
+
+
+def test_the_interval_of_a_share_stays_between_nothing_and_all() -> None:
+    for values in ([0.0, 0.5], [0.0, 0.0, 0.0, 0.9], [1.0, 0.2], [0.999, 1.0]):
+        mean, low, high = interval_of_share(values)
+        assert 0 < low < mean < high < 1
+        other, lowest, highest = interval_of_share([1 - value for value in values])
+        assert (1 - other, 1 - highest, 1 - lowest) == pytest.approx((mean, low, high))
+    assert mean_in_range([0.25, 0.25], 1.0) == (0.25, 0.25, 0.25)
+    assert mean_in_range([0.25], 1.0) == (0.25, None, None)
+    near = mean_of([0.5, 0.501, 0.502])
+    expected = (0.501, near.low_ns, near.high_ns)
+    assert interval_of_share([0.5, 0.501, 0.502]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_interval_of_a_time_stays_above_nothing() -> None:
+    mean, low, high = mean_in_range([0.0, 0.0, 8.0])
+    assert low is not None
+    assert high is not None
+    assert 0 < low < mean < high
+    assert mean**2 == pytest.approx(low * high)
+
+
+@pytest.mark.deep
+def test_intervals_of_shares_near_the_end_of_their_range_hold_the_truth() -> None:
+    draw = np.random.default_rng(6)
+    held = 0
+    for values in draw.beta(0.4, 7.6, (2000, 20)):  # a mean of 0.05
+        _, low, high = interval_of_share(values)
+        held += low <= 0.05 <= high
+    assert held > 0.92 * 2000
 
 
 @pytest.mark.deep

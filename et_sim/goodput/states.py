@@ -1,0 +1,149 @@
+"""The states of a step, each simulated once: a slow node, half of a link, fewer replicas, and checkpoints
+beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from et_sim.goodput.job_file import ASYNCHRONOUS, HALVES, SLOWS, JobSpec
+from et_sim.goodput.job_step import JobStep
+from et_sim.goodput.sources import Beside, Simulator, Source
+from et_sim.goodput.storage import port_bytes_per_s, with_storage
+from et_sim.machine.failure_effects import LEAST_SHARE
+from et_sim.trace import Workload
+
+MOST_APART = 1024  # GPUs of a step in which one link is slow; of larger ones, it is that of all GPUs like it
+SHARED_LINKS = (None, "flow")  # network models whose messages share links, beside writes
+SLOW_LINKS = (*SHARED_LINKS, "link")  # those whose links may be slow
+HALF_LINK_AT_MOST = 2.0  # times a step, if each message on the link takes twice as long
+
+
+def states_of(job: JobSpec, step: JobStep, source: Source | None, simulator: Simulator) -> dict[str, Any]:
+    """Return the states that a job needs; those that cannot be simulated have a note."""
+    simulated = {} if source is None else _simulated(job, step, source, simulator)
+    return _unsimulated(job, step, simulated)
+
+
+def _has(effect: str, job: JobSpec) -> bool:
+    return any(part.effect == effect and part.rate != 0 for part in job.failures.parts)
+
+
+def _unsimulated(job: JobSpec, step: JobStep, simulated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the states with those that were not simulated: the slow node sets the pace; each replica is a
+    node.
+    """
+    found: dict[str, Any] = {"notes": (), "half_link": HALF_LINK_AT_MOST * step.seconds, **simulated}
+    memory = job.checkpoints.memory
+    if memory is not None and memory.stall is None and "copy_stall" not in simulated:
+        found["notes"] += ("copies in memory were not simulated: they do not lengthen a step",)
+    if _has(HALVES, job) and "half_link" not in simulated:
+        found["notes"] += ("a link was not simulated with half of its bandwidth: steps take twice as long",)
+    if _has(SLOWS, job) and "slow" not in simulated:
+        found["slow"] = step.seconds * job.failures.slower
+        found["notes"] += ("a slow node was not simulated: steps take `slower` times as long",)
+    if job.elastic and "fewer" not in simulated:
+        replicas = max(step.replicas, step.nodes if step.replicas == 1 else 1)
+        found["fewer"] = _shares([step.seconds] * job.elastic, replicas)
+        found["notes"] += ("fewer replicas were not simulated: steps take as long, and a replica is a node",)
+    return found
+
+
+def _shares(seconds: list[float], replicas: int) -> tuple[tuple[float, float], ...]:
+    """Return steps with the share of tokens that they process."""
+    return tuple((step, 1 - number / replicas) for number, step in enumerate(seconds, 1) if number < replicas)
+
+
+def _simulated(job: JobSpec, step: JobStep, source: Source, simulator: Simulator) -> dict[str, Any]:
+    """Return the states that can be simulated."""
+    found = _degraded(job, step, source, simulator)
+    if source.fewer is not None:
+        missing = range(1, min(job.elastic, step.replicas - 1) + 1)
+        fewer = [simulator.seconds(source.fewer(number))[0] for number in missing]
+        found["fewer"] = _shares(fewer, step.replicas)
+    if copies := _copies(job, step):
+        found["copy_stall"] = max(simulator.seconds(source, copies)[0] - step.seconds, 0.0)
+    return found | _written(job, step, source, simulator)
+
+
+def _degraded(job: JobSpec, step: JobStep, source: Source, simulator: Simulator) -> dict[str, Any]:
+    """Return the step with a slow node, and with half of a link."""
+    found: dict[str, Any] = {}
+    network = source.network
+    can_halve = len(network.get("topology", ())) > 1 and source.model in SLOW_LINKS
+    slows, halves = _has(SLOWS, job), _has(HALVES, job) and can_halve
+    node, alike = step.gpus_of_node, [0]
+    if (slows or halves) and step.gpus > MOST_APART:
+        alike = like_the_first(source.workload(), node)
+        found["notes"] = (
+            f"a part of a node is slow in {len(alike):,} nodes that are alike, in place of one: in so large a"
+            " step, ranks must stay alike",
+        )
+    if slows:
+        system = _with_slow_nodes(source.system, node, alike, job.failures.slower)
+        found["slow"] = simulator.seconds(source, changed={"system": system})[0]
+    if halves:
+        changed = {"network": _with_half_links(network, alike)}
+        found["half_link"] = simulator.seconds(source, changed=changed)[0]
+    return found
+
+
+def like_the_first(workload: Workload, node: int) -> list[int]:
+    """Return the first ranks of the nodes that run the trace of the first one.
+
+    If all of them are slow, ranks stay alike. The step then takes about as long as with one of them slow, as
+    each waits for the slowest.
+    """
+    alike = workload.template_of_rank == workload.template_of_rank[0]
+    return [rank for rank in np.flatnonzero(alike).tolist() if rank % node == 0]
+
+
+def _with_half_links(network: Mapping[str, Any], ranks: list[int]) -> dict[str, Any]:
+    """Return a network in which some GPUs have half of their bandwidth in the outermost dimension."""
+    half = {"dimension": len(network["topology"]) - 1, "at": "0s", "slower": 0.5}
+    halves = [{"port": rank, **half} for rank in ranks]
+    return {**network, "failures": [*network.get("failures", ()), *halves]}
+
+
+def _with_slow_nodes(system: Mapping[str, Any], gpus: int, ranks: list[int], factor: float) -> dict[str, Any]:
+    """Return a system in which the nodes that begin with some ranks compute more slowly."""
+    nodes = ",".join(f"{rank}-{rank + gpus - 1}" for rank in ranks)
+    return {**system, "stragglers": [*system.get("stragglers", ()), {"ranks": nodes, "compute": factor}]}
+
+
+def _copies(job: JobSpec, step: JobStep) -> Beside | None:
+    """Return the messages of copies in memory, if their time is to be simulated and there are other nodes."""
+    memory, size = job.checkpoints.memory, job.checkpoints.size(step.bytes)
+    others = step.nodes - 1
+    if memory is None or memory.stall is not None or not others or memory.copies == 1 or not size:
+        return None
+    return Beside(-(-size // step.gpus), min(memory.copies - 1, others), step.gpus_of_node)
+
+
+def _written(job: JobSpec, step: JobStep, source: Source, simulator: Simulator) -> dict[str, float]:
+    """Return by how much a checkpoint that is written beside steps lengthens them, and the time to write it.
+
+    If that is longer than a step, as much is written beside one step as its time allows, and so on. Without a
+    collective library, sends of a rank take turns, so that others would wait for the write.
+    """
+    size, port = job.checkpoints.size(step.bytes), port_bytes_per_s(source.network)
+    if port is None or "library" not in source.system or source.model not in SHARED_LINKS:
+        return {}
+    found = {"port": port}
+    if job.checkpoints.how != ASYNCHRONOUS or job.checkpoints.stall is not None or size is None:
+        return found
+    part = -(-size // step.gpus)
+    share = job.checkpoints.storage * 1e9 / step.gpus / port
+    of_step = min(part, int(min(share, 1.0) * port * step.seconds))
+    if not part:
+        return {**found, "write_stall": 0.0}
+    if not of_step or share < LEAST_SHARE:  # too little traffic to be simulated
+        return found
+    network = with_storage(source.network, step.gpus, share)
+    beside, written = simulator.seconds(source, Beside(of_step), {"network": network})
+    write = written * part / of_step
+    steps = 1.0 if of_step == part else write / beside
+    return {**found, "write_stall": steps * max(beside - step.seconds, 0.0), "write": write}
