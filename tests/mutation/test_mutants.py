@@ -195,6 +195,12 @@ def test_a_comment_is_no_part_of_a_change() -> None:
     assert here[0].applied(commented) == 'a = (  # "x" + y\n    (b - c)  # of b\n)\n'
 
 
+def test_the_row_of_a_table_with_one_row_is_not_changed_to_the_last() -> None:
+    found = changes_of("rule.py", "a = run.clock[0].now + rows[0]\n")
+    assert [mutant.change for mutant in found if mutant.text == "(-1)"] == ["0 -> (-1)"]
+    assert found[-1].start == len("a = run.clock[0].now + rows[")
+
+
 def test_equal_lines_are_distinguished_by_their_number() -> None:
     found = changes_of("rule.py", "a = b + c\na = b + c\n")
     assert [(mutant.number, mutant.row) for mutant in found] == [(0, 1), (1, 2)]
