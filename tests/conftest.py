@@ -27,7 +27,7 @@ from in_turn import of_other_days, test_of
 EXAMPLES = {"default": 6, "deep": 40, "exhaustive": 2000}
 FIRST_SEED = 1_000_000  # of the random cases that `--deep` adds
 # of a test with more than 2 cases, the shorter suites run the first case and one in ten
-FEW_CASES, ONE_IN = 2, 10
+FEW_CASES, ONE_IN = 2, int(os.environ.get("ET_SIM_TESTS_ONE_IN", "10"))
 IN_FULL = ("golden", "docs", "recorder")  # folders that choose for themselves
 # As estimated, interpreted: a call that takes longer waits for machine code, which others need with --deep.
 LONG_SECONDS = {False: 30.0, True: 15.0}

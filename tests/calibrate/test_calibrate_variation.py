@@ -22,6 +22,7 @@ from et_sim.machine.readers import read_system_alone
 from et_sim.machine.variation import VariedKind
 from et_sim.trace import TraceBuilder
 from et_sim.trace.encode import encode_several
+from et_sim.trace.recorded_steps.table import BACKWARD, FORWARD
 
 TABLE = Path(__file__).parents[1] / "converters" / "data" / "stragglers" / "ST.parquet"
 
@@ -157,6 +158,22 @@ def test_a_shared_time_and_that_of_each_rank_are_found_apart() -> None:
     assert (of_rank.entry["level"], of_rank.entry.get("shared")) == ("event", None)
     assert of_all.spread == pytest.approx(np.std(shared), rel=0.02)
     assert of_rank.spread == pytest.approx(np.std(own), rel=0.05)
+
+
+def test_work_beside_passes_is_divided_as_work_without_passes_is() -> None:
+    draw = np.random.default_rng(17)
+    shared, own = draw.normal(0, 0.2, (60, 1, 1)), draw.normal(0, 0.05, (60, 24, 1))
+    alone = fit_all(recorded(1e6 * np.exp(shared + own), name="optimizer"), range(60), "operation")
+    passes = [
+        structs.replace(work, name=name)
+        for name in (FORWARD, BACKWARD)
+        for work in fit_all(recorded(1e6 * np.exp(draw.normal(0, 0.1, (60, 24, 1)))), range(60), "operation")
+    ]
+    [*_, beside] = with_sharing([*passes, *alone])
+    assert [level.entry for level in beside.levels] == [
+        level.entry for level in with_sharing(alone)[0].levels
+    ]
+    assert len(beside.levels) == 2
 
 
 def test_a_time_that_all_ranks_share_has_no_part_of_a_rank() -> None:

@@ -211,6 +211,7 @@ def test_logs_of_nccl_tests_are_read(tmp_path: Path) -> None:
 
 
 LINE = "     1048576        262144     float     sum      -1    40.50   25.89   45.31      0    41.1   25.5"
+FAST = _log(["one"] * 8, [LINE.replace("40.50", "fast")])
 
 
 @pytest.mark.parametrize(
@@ -275,6 +276,14 @@ def test_a_folder_of_logs_of_two_nodes_makes_a_machine(
     assert main(["machine", "mine.json:16"]) == 0
 
 
+def test_the_line_of_a_damaged_log_is_the_one_that_editors_show(tmp_path: Path) -> None:
+    path = tmp_path / "all_reduce.log"
+    path.write_text(FAST)
+    number = 1 + FAST.splitlines().index(LINE.replace("40.50", "fast"))
+    with pytest.raises(EtSimError, match=rf"all_reduce\.log, line {number}: the time is"):
+        [*read_measured(path)]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
@@ -282,7 +291,7 @@ def test_a_folder_of_logs_of_two_nodes_makes_a_machine(
         ("all_reduce_perf.log", "hello", "no ranks are listed"),
         ("all_reduce and all_gather.log", "hello", "the log does not name the collective"),
         ("all_reduce.log", HEAD.format(ranks="") + LINE, "no ranks are listed"),
-        ("all_reduce.log", _log(["one"] * 8, [LINE.replace("40.50", "fast")]), "the time is 'fast'"),
+        ("all_reduce.log", FAST, "the time is 'fast'"),
         ("all_reduce.log", _log(["one"] * 8, [LINE.replace("40.50", "0.00")]), "in 0 us"),
         ("all_reduce_perf.log", _log(["one"] * 2, []), "the file has no measured collective"),
         ("a.csv", "collective,us\nall_reduce,3\n", "line 2: the columns do not match"),

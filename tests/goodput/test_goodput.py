@@ -204,6 +204,10 @@ def test_each_degraded_state_is_simulated_once_and_kept(monkeypatch: pytest.Monk
     assert step.seconds < step.slow < 2.01 * step.seconds
     assert step.fewer[0][0] <= step.seconds
     assert step.fewer[0][1] == 0.5
+    assert {round(taken * 1e9) for taken in (step.seconds, step.slow, step.fewer[0][0])} == {
+        *first.known.values()
+    }
+    assert not [note for note in step.notes if "not simulated" in note]
     assert step.tokens == 256 * 2
     simulator = Simulator(dict(first.known))
     again = goodput(job, days=1, runs=2, seed=1, known=simulator.known)

@@ -36,6 +36,7 @@ SLOWER = 2.0  # a test whose lines are noted, than the test alone
 # A test that runs few lines is near to each of them. What the tests of a function add to each other falls.
 FEW_LINES, FALLS = 50, 0.3
 ONE_TEST = 0.002 / 4
+WHOLE_OUTPUTS = {"views/test_views_shown.py"}  # files that compare all that comes out of the lines they run
 OWN = 4  # times nearer to a module is a test file that imports it
 OUTSIDE = 0  # the row of a module that stands for all outside of its functions: importing it runs them
 
@@ -143,7 +144,8 @@ def read(folder: Path) -> tuple[dict[str, float], dict[str, list[Runs]]]:
         for module in by_name:
             by_module[module].append(Runs(file, OWN / FEW_LINES, 1 << OUTSIDE))
         for ran in tests.values():
-            weight = 1 / (FEW_LINES + sum(bits.bit_count() for bits in ran.lines.values()))
+            others = 0 if file in WHOLE_OUTPUTS else sum(bits.bit_count() for bits in ran.lines.values())
+            weight = 1 / (FEW_LINES + others)
             for module, lines in ran.lines.items() if not ran.failures else ():
                 near = OWN if module in by_name else 1
                 by_module[module].append(Runs(file, near * weight, lines & ~(1 << OUTSIDE)))

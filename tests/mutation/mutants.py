@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 import io
+import re
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
@@ -45,6 +46,8 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
+# Tables with one row: the last row is the first.
+ONE_ROW = re.compile(r"\b(clock|now|state|repeats|rules|reserve)\[$")
 NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "any": "all", "all": "any"}
 
 
@@ -94,7 +97,7 @@ def changes_of(module: str, source: str) -> list[Mutant]:
     for first, last, text in _changes(ast.parse(source)):
         start = place(first.lineno, first.col_offset)
         end = place(last.end_lineno or 0, last.end_col_offset or 0)
-        if source.startswith("elif", start):
+        if source.startswith("elif", start) or (text == "(-1)" and ONE_ROW.search(source[:start][-20:])):
             continue
         line = bare_lines[first.lineno - 1].strip()
         change = f"{_short(bare[start:end])} -> {_short(text)}"

@@ -7,7 +7,9 @@ of its module, and a module without one those of its folder.
 from __future__ import annotations
 
 import ast
+import heapq
 import json
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -34,6 +36,7 @@ FOLDER = Path(__file__).parent
 CHOICE = FOLDER / "rooms.json"
 REST = "*"  # of a module: all but its functions
 MOST_FILES = 8  # of a function
+BY_NAME = 2  # more, whose names share words with the line
 
 
 def modules() -> list[str]:
@@ -58,12 +61,32 @@ def files_by_function() -> dict[str, dict[str, list[str]]]:
 
 
 def files_for(mutant: Mutant) -> list[str]:
-    """Return the test files for a change, as pytest takes them."""
+    """Return the test files for a change, as pytest takes them: two by name follow on those that run most."""
+    found = _files_that_run(mutant)
+    return list(dict.fromkeys([*found[:BY_NAME], *files_by_name(mutant.line), *found[BY_NAME:]]))
+
+
+def _files_that_run(mutant: Mutant) -> list[str]:
     found = files_by_function().get(mutant.module)
     if found is None:
         return _tests_of_folder(mutant.module.rpartition("/")[0])
     names = (name for name, first, last in functions_of(mutant.module) if first <= mutant.row <= last)
     return found.get(next(names, REST), found[REST])
+
+
+def files_by_name(line: str) -> list[str]:
+    """Return two test files whose names share words with a line: a function may serve many subjects."""
+    words = _words(line)
+    every = {file for found in files_by_function().values() for of in found.values() for file in of}
+    shared = {file: len(words & _words(Path(file).stem)) for file in sorted(every)}
+    return heapq.nlargest(BY_NAME, (file for file in shared if shared[file]), key=lambda file: shared[file])
+
+
+@cache
+def _words(text: str) -> set[str]:
+    """Return the words of a text in lower case, without the last letters of plurals."""
+    words = (re.sub("(?<=[^s])e?s$", "", word.lower()) for word in re.findall("[A-Za-z]{3,}", text))
+    return set(words) - {"test"}
 
 
 def _tests_of_folder(folder: str) -> list[str]:

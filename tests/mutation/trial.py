@@ -52,6 +52,7 @@ CPU_SECONDS, SECONDS = (
     900,
 )  # of a mutant; beyond this processor time it is in an endless loop
 MEMORY = 8 << 30
+ONE_IN = 3  # cases of a test; the short suite runs one in ten
 
 
 @contextmanager
@@ -124,7 +125,8 @@ def _run_tests(folder: Path, tests: Sequence[str], log: Path) -> None:
 
 def prepare() -> None:
     """Import the heavy packages of every trial, and disable compilation."""
-    os.environ.update(ET_SIM_COMPILE="never", PYTEST_ADDOPTS="", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    os.environ.update(ET_SIM_COMPILE="never", ET_SIM_TESTS_ONE_IN=f"{ONE_IN}")
+    os.environ.update(PYTEST_ADDOPTS="", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     os.environ.pop("PYTEST_XDIST_WORKER", None)
     for name in HEAVY:
         importlib.import_module(name)

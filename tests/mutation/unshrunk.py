@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import Phase, settings
 
+EXAMPLES = 15  # of a random case; the short suite draws 6
+
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure() -> None:
     settings.register_profile(
         "unshrunk",
         settings(),
+        max_examples=EXAMPLES,
         database=None,
         phases=(Phase.explicit, Phase.generate),
         report_multiple_bugs=False,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 import et_sim
 from et_sim import TraceBuilder, Workload
 from et_sim.basics.errors import EtSimError, UsageError
+from et_sim.cli import main
+from et_sim.trace import write_workload
 
 SYSTEM = {
     "scheduling-policy": "LIFO",
@@ -139,3 +143,15 @@ def _run_of_2(sends: dict[int, int], network: dict[str, Any]) -> int:
 def test_credits_of_1_0_are_refused_where_there_are_no_flits(model: str) -> None:
     with pytest.raises(EtSimError, match=r'key "credits".*take --network-model packet'):
         _run({0: 1}, _network("Ring", credits=CREDITS), model)
+
+
+def test_check_looks_at_the_links_of_such_a_network(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_workload(_workload({0: 1, 1: 2, 2: 3, 3: 0}, 4), tmp_path / "one")
+    for name, content in (("system.json", SYSTEM), ("network.json", _network("Ring"))):
+        (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
+    files = ["--system", str(tmp_path / "system.json"), "--network", str(tmp_path / "network.json")]
+    for model in ("flow", "link", "packet"):
+        assert main(["check", str(tmp_path / "one"), *files, "--network-model", model]) == 0
+        assert "no problems found" in capsys.readouterr().out

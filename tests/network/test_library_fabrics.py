@@ -158,3 +158,13 @@ def test_npus_behind_one_link_share_the_card() -> None:
     cards = read_machine(system=known.system, network=known.network).network.cards
     assert isinstance(cards, RankCards)
     assert (cards.sharers, cards.is_only_port, cards.has_node) == (2, True, True)
+
+
+def test_a_group_with_unequal_parts_of_nodes_is_on_all_of_them() -> None:
+    for ranks, nodes in (((0, 1, 2, 3, 4, 8, 9, 10), 2), ((0, 1, 2), 1), ((7, 8, 16), 3)):
+        builders = [et_sim.TraceBuilder() for _ in range(24)]
+        for rank in ranks:
+            builders[rank].collective("all_reduce", MIB, group="some")
+        workload = et_sim.Workload.of([build.build() for build in builders])
+        result = et_sim.simulate(workload, machine="h100-dgx:24", groups={"some": [*ranks]})
+        assert max(result.outcome.plan.library_nodes) == nodes

@@ -412,6 +412,10 @@ def test_unsuitable_protocols_of_a_network_are_refused(protocol: dict[str, Any],
 def test_a_link_that_is_too_fast_to_count_packets_on_is_refused() -> None:
     with pytest.raises(MachineError, match=r"supports up to 9\.0072e\+06 Gbps \(correct its bandw"):
         run(network(GENERATORS[0], {"preset": "datacenter"}, "9100000GB/s"), [(0, 1, 1)])
+    star = network({"generator": "star", "npus": RANKS}, {"preset": "datacenter"})
+    one = {"overrides": [{"link": "npu0->switch0", "bandwidth": "9100000GB/s"}]}
+    with pytest.raises(MachineError, match=r"a link of 7\.28e"):
+        run(star | one, [(0, 1, 1)])
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,8 @@ def test_timely_rises_below_its_low_time_and_falls_above_its_high_one(sender: Ma
     assert after(20, 0) == 30_010
     assert after(50, 0) == 30_020
     assert after(50, 2) == LEAST
+    steps = [10, 10, 10, 10, 10, 1000]  # as small again as after the first fall
+    assert [after(19) for _ in steps] == [LEAST + sum(steps[: count + 1]) for count in range(len(steps))]
     of.own.round_rate = LINE
     assert after(1) == LINE
 

@@ -17,7 +17,7 @@ from machines import sends, simulate, system
 
 from et_sim.machine import read_network_alone
 from et_sim.network.graph import tables as graph_tables
-from et_sim.network.packet.credit.classes import order_of_links
+from et_sim.network.packet.credit.classes import _upwards, order_of_links
 from et_sim.network.route_tables import route_tables
 from et_sim.network.routes import path_between
 from et_sim.trace import TraceBuilder
@@ -194,3 +194,10 @@ def test_no_torus_stands_still() -> None:
 def test_no_torus_stands_still_in_many_cases(seeds: range) -> None:
     for seed in seeds:
         check_torus(seed)
+
+
+def test_links_are_numbered_in_the_reverse_order_in_which_a_search_leaves_them() -> None:
+    follows = np.array(
+        [[2, 0], [1, 3], [0, 0], [3, 1]]
+    )  # plus 1: after link 1 comes link 0, which is known, or 2
+    assert _upwards(follows).tolist() == [1, 2, 3, 0]

@@ -37,7 +37,7 @@ from et_sim.views.view import ALL, VIEWS, View  # noqa: E402
 
 RUNS: dict[str, Callable[[Path], Path]] = {
     "pipeline": lambda folder: pipeline(folder, detail="path"),
-    "two-dimensions": two_dimensions,
+    "two-dimensions": lambda folder: two_dimensions(folder, detail="phases,links", model="link"),
     "side-by-side": side_by_side,
     "congested": congested,
 }
@@ -96,7 +96,10 @@ report swept --html swept.html
 goodput months.json --days 20 --runs 8 --out months
 inspect months
 inspect months --svg months.svg
+network net.yml --path 0:2 --svg network.svg
+network graph.yml --path 0:5 --svg graph.svg
 """
+LINK = {"bandwidth": "100Gbps", "latency": "200ns"}
 MONTHS = {
     "step": "5s",
     "tokens-of-step": 4_000_000,
@@ -111,6 +114,8 @@ def text_of_commands(folder: Path) -> str:
     """Return what the commands print in a folder, with the digests of pictures and pages that they write."""
     write_workload(sampled_cases.pipeline([4000, 5000, 6000], 4), folder / "job")
     (folder / "net.yml").write_text(yaml.safe_dump(ring(3)), encoding="utf-8")
+    graph = {"graph": {"generator": "leaf-spine", "leaves": 2, "spines": 2, "npus-per-leaf": 4, **LINK}}
+    (folder / "graph.yml").write_text(yaml.safe_dump(graph), encoding="utf-8")
     (folder / "sys.json").write_text(json.dumps({"variation": [sampled_cases.VARIED]}), encoding="utf-8")
     (folder / "months.json").write_text(json.dumps(MONTHS), encoding="utf-8")
     small_sweeps.write(folder)
@@ -121,7 +126,7 @@ def text_of_commands(folder: Path) -> str:
             status = command(line.split())
         written = [path for path in sorted(folder.iterdir()) if path not in before and path.is_file()]
         digests = [f"{path.name} {_digest(path.read_text(errors='replace'))}" for path in written]
-        shown = out.getvalue() if line.startswith(("inspect", "compare")) else ""
+        shown = out.getvalue() if line.startswith(("inspect", "compare", "network")) else ""
         texts.append("\n".join([f"== {line}: {status}", shown, *digests]))
     return "\n".join(texts).replace(str(folder), "FOLDER") + "\n"
 

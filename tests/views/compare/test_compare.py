@@ -17,6 +17,8 @@ from runs_to_show import layered, run_written
 
 import et_sim
 from et_sim.cli import main
+from et_sim.timeline import write_run
+from et_sim.trace import write_workload
 from et_sim.views import open_run
 from et_sim.views.compare.changes import compare
 from et_sim.views.summary.operations import operations
@@ -52,6 +54,24 @@ def test_differences_of_operations_are_those_of_their_totals(tmp_path: Path) -> 
     assert differences == {name: totals[1][name] - totals[0][name] for name in totals[0]}
     assert differences["compute", "work #"] == 4 * 2 * 3_000
     assert sum(change.difference_ns for change in compare(a, b).groups) == differences["all_reduce", "sum #"]
+
+
+def test_collectives_with_recorded_times_are_compared_with_simulated_ones(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.collective("all_reduce", 1 << 20, name="sum", micros=70)
+    write_workload(et_sim.Workload.of([build.build()] * 4), tmp_path / "job")
+    machine: dict[str, Any] = {"system": FIFO_RING, "network": ring(4)}
+    recorded, simulated = (
+        et_sim.simulate(tmp_path / "job", alone=alone, **machine) for alone in (True, False)
+    )
+    for name, result in (("recorded", recorded), ("simulated", simulated)):
+        write_run(result, tmp_path / name)
+    found = compare(open_run(tmp_path / "recorded"), open_run(tmp_path / "simulated"))
+    [change] = found.operations
+    assert change.name[:2] == ("all_reduce", "sum")
+    assert change.difference_ns == 4 * (simulated.makespan_ns - recorded.makespan_ns)
+    assert recorded.makespan_ns == 70_000
+    assert not found.groups
 
 
 def test_every_rank_is_compared_with_itself_for_any_actors(tmp_path: Path) -> None:

@@ -99,6 +99,21 @@ def test_the_page_gives_the_cause_and_shows_every_part(runs: dict[str, Path]) ->
     assert compare_report(comparison) == page
 
 
+def test_the_legend_names_an_activity_that_one_of_the_runs_has(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.collective("all_reduce", 1 << 18)
+    without = run_written(tmp_path / "without", et_sim.Workload.of([build.build()] * 4), ring(4))
+    alike = layered(10, size=1 << 18)
+    run_written(tmp_path / "with", et_sim.Workload.of([alike] * 4), ring(4))
+    either = [open_run(path) for path in (without, tmp_path / "with")]
+    figures = [averages(run) for run in either]
+    page = compare_report(compare(*either))
+    [legend] = re.findall('<ul class="legend">(.*?)</ul>', page)
+    for part in PARTS:
+        assert (f'class="{part.short}"' in legend) == any(each[part.figure] for each in figures)
+    assert figures[0]["compute_ns"] == 0 < figures[1]["compute_ns"]
+
+
 def test_the_page_of_runs_with_other_ranks_shows_comparable_parts(runs: dict[str, Path]) -> None:
     page = compare_report(compare(open_run(runs["slow"]), open_run(runs["wide"])))
     assert "A has 4 ranks, B 6 ranks: shown are ranks that both have" in page

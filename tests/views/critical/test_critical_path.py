@@ -115,6 +115,34 @@ def test_a_node_may_be_late_by_its_slack_and_no_more(tmp_path: Path, more_ns: in
     assert _simulated(traces(own + more_ns)).makespan_ns == base.makespan_ns + more_ns
 
 
+@pytest.mark.parametrize("late", [1, 2, 3])
+def test_the_second_half_of_a_direct_exchange_waits_for_the_last_message_of_the_first(
+    late: int, tmp_path: Path
+) -> None:
+    def simulated(own_ns: int = 0) -> Result:
+        builders = [et_sim.TraceBuilder() for _ in range(4)]
+        for rank, build in enumerate(builders):
+            work = build.compute("work", nanos=30_000 if rank == late else 1000 * rank + own_ns)
+            build.collective("all_reduce", 1 << 16, after=[work])
+        direct = FIFO_RING | {"all-reduce-implementation": ["direct"]}
+        return _simulated(builders, "FullyConnected", system=direct)
+
+    base = simulated()
+    path = _path(base, tmp_path)
+    nodes, (rows, slack) = path.record.nodes, path.record.slack
+    own = {
+        int(nodes.actor[row]): time
+        for row, time in zip(rows, slack.tolist(), strict=True)
+        if not nodes.node[row]
+    }
+    assert own[late] == 0
+    least = min(time for rank, time in own.items() if rank != late)
+    assert simulated(least).makespan_ns == base.makespan_ns
+    assert simulated(least + 1000).makespan_ns == base.makespan_ns + 1000
+    causes = path.by_cause()
+    assert (causes["compute"], causes["latency"]) == (30_000, 2 * 500)
+
+
 def test_where_paths_are_equally_long_better_and_worse_differ(tmp_path: Path) -> None:
     first, second = et_sim.TraceBuilder(), et_sim.TraceBuilder()
     first.compute("a", micros=10)

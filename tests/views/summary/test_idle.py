@@ -172,3 +172,14 @@ def test_causes_and_pauses_are_named(tmp_path: Path) -> None:
     drawn = idle_picture(run)
     assert "stream 7 (kernels)" in drawn
     assert "idle devices wait for another rank: sum" in drawn
+
+
+def test_a_pause_of_one_nanosecond_is_one(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    first = build.compute("first", nanos=5, concurrent=True, attributes={"stream": 7})
+    host = build.compute("host", nanos=1, cpu=True, concurrent=True, attributes={"tid": 1}, after=[first])
+    build.compute("second", nanos=5, concurrent=True, attributes={"stream": 7}, after=[host])
+    run = open_run(written(et_sim.Workload.of([build.build()] * 2), tmp_path / "run"))
+    assert [(pause.length_ns, pause.waits_ns, pause.name) for pause in idle_of(run, EVERYTHING).pauses] == [
+        (1, 1, "host")
+    ]
