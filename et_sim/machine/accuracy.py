@@ -56,6 +56,7 @@ TRAITS: Mapping[str, str] = MappingProxyType(  # of plans, by the word of a step
 )
 TRAINING = "training"
 NOT_STATED = "not stated"
+SMALL_COMMUNICATION = f"small_{COMMUNICATION}"
 LIBRARY, SMALL_LIBRARY, BETWEEN_NODES = "library", "small_library", "library_between_nodes"
 SMALL_BETWEEN_NODES = f"small_{BETWEEN_NODES}"
 SMALL_GEMM, SHORT_ATTENTION = "small_gemm", "short_attention"
@@ -165,6 +166,21 @@ class Accuracy(Struct, frozen=True):
 def of_software(name: str, device: str = "") -> str:
     """Return the class of training steps of one software, perhaps on one device only."""
     return f"{SOFTWARE} {name} on {device}" if device else f"{SOFTWARE} {name}"
+
+
+def of_device(name: str, device: str) -> str:
+    """Return a class on one device only."""
+    return f"{name} on {device}"
+
+
+def of_network(name: str, kind: str) -> str:
+    """Return a class of libraries between nodes, over one kind of network; generations of a kind are alike."""
+    return f"{name} on {kind.partition('-')[0]}"
+
+
+def of_kind(name: str, kind: str) -> str:
+    """Return a class of libraries on a node, for one kind of collective."""
+    return f"{name} {kind}"
 
 
 def of_other_machines(name: str) -> str:
