@@ -34,11 +34,10 @@ from pathlib import Path
 from statistics import median, pstdev
 from typing import Any, TypeVar
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from accuracy_lines import labs_of_tables
 from fit_networks import left_out
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.uncertainty import (
     ASSUMED,
@@ -83,8 +82,8 @@ ORDER = (*ON_A_NODE, *OF_OTHERS, SOFTWARE, *TRAITS.values(), ASSUMED_SOFTWARE)
 AFTER_SOFTWARE = ORDER[ORDER.index(SOFTWARE) + 1 :]
 # Errors of one device: no row of others speaks for them.
 OF_DEVICES = (
-    *(COMMUNICATION, SMALL_COMMUNICATION, SHORT_ATTENTION, "layernorm", "softmax", "elementwise"),
-    *(f"{name} " for name in ON_A_NODE),  # and a kind of collective
+    *(SHORT_ATTENTION, "layernorm", "softmax", "elementwise"),
+    *(of_kind(name, "") for name in (COMMUNICATION, SMALL_COMMUNICATION, *ON_A_NODE)),  # and a kind
 )
 BARE = "software not stated: "  # begins the name of a family that was predicted without its software
 MATTERS = 0.5  # share of the time
@@ -158,8 +157,9 @@ class Judged(Struct, frozen=True, dict=True):
             return of_device(of_kind(name, kind), self.composition.device), of_kind(name, kind), name
         if name in BETWEEN and basis != ASSUMED:
             return (of_network(name, self.network),)
-        if name == COMMUNICATION and (power := _POWER.search(part.item)):
-            name = COMMUNICATION if 2 ** int(power[1]) >= LARGE_BYTES else SMALL_COMMUNICATION
+        if name in (COMMUNICATION, SMALL_COMMUNICATION) and (power := _POWER.search(part.item)):
+            size = COMMUNICATION if 2 ** int(power[1]) >= LARGE_BYTES else SMALL_COMMUNICATION
+            return of_device(of_kind(size, kind), self.composition.device), part.of
         return (of_device(name, self.composition.device),) if name in OF_DEVICES else (part.of,)
 
     def with_terms(self, terms: Terms) -> Composition:
@@ -259,8 +259,8 @@ def fitted(rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
     evidence = [row for row in rows if row.is_evidence]
     for place, name in enumerate(ORDER):
         # Rows of all labs speak for machines whose library is fitted to another one.
-        seen = [row.on_another_machine for row in evidence] if name in OF_OTHERS else evidence
-        seen = rows if name in ON_A_NODE else seen
+        others = [row.on_another_machine for row in evidence] if name in OF_OTHERS else evidence
+        seen = rows if name in ON_A_NODE else others
         chosen = [row for row in seen if _matters(row, name, ORDER[place + 1 :])]
         if len({row.source for row in chosen}) >= FEWEST:
             terms[name] = _term(name, terms, chosen)
@@ -269,7 +269,7 @@ def fitted(rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
 
 def _of_kinds(rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
     """Return terms of the kinds of collectives on a node."""
-    narrow = {classes[-2] for row in rows for classes in row.classes if len(classes) > 1}
+    narrow = {classes[-2] for row in rows for classes in row.classes if classes[-1] in ON_A_NODE}
     return {
         name: _term(name, {}, some)
         for name, some in _by_class(rows).items()

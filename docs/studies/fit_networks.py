@@ -49,6 +49,12 @@ class Measured(Struct, frozen=True):
         """Return whether latencies matter for it."""
         return self.call.size < LARGE_BYTES
 
+    def told(self, figures: Between) -> Between:
+        """Return figures with what the plugin of the row's network reports and allows."""
+        own = self.library.between
+        assert own is not None
+        return replace(figures, told_latency_ns=own.told_latency_ns, protocols=own.protocols)
+
     def error(self, figures: Between | None) -> float:
         """Return the logarithm of measured by predicted, with other figures."""
         assert self.row.measured_us is not None
@@ -58,7 +64,9 @@ class Measured(Struct, frozen=True):
 
 def measured() -> list[Measured]:
     """Return all collectives whose source states the cards and the kind of the network."""
-    return [each for row in public_rows() if isinstance(row.job, Collective) for each in _measured(row, row.job)]
+    return [
+        each for row in public_rows() if isinstance(row.job, Collective) for each in _measured(row, row.job)
+    ]
 
 
 def _measured(row: Row, job: Collective) -> Iterator[Measured]:
@@ -72,7 +80,9 @@ def _measured(row: Row, job: Collective) -> Iterator[Measured]:
         return
     if job.algorithm:
         library = replace(library, algorithms=(job.algorithm,))
-    call = Call(job.kind, job.gpus, -(-job.gpus // library.node), job.bytes, datatype_named(job.datatype) or "")
+    call = Call(
+        job.kind, job.gpus, -(-job.gpus // library.node), job.bytes, datatype_named(job.datatype) or ""
+    )
     yield Measured(row, library.between.kind.removesuffix("-1"), library, call)
 
 
@@ -80,10 +90,7 @@ def cost(rows: Sequence[Measured], figures: Between) -> float:
     """Return the mean absolute error; each table has the same weight."""
     tables: dict[str, list[float]] = {}
     for each in rows:
-        own = each.library.between
-        assert own is not None
-        told = replace(figures, told_latency_ns=own.told_latency_ns, protocols=own.protocols)
-        tables.setdefault(each.row.table, []).append(abs(each.error(told)))
+        tables.setdefault(each.row.table, []).append(abs(each.error(each.told(figures))))
     return fmean(fmean(errors) for errors in tables.values())
 
 
@@ -118,10 +125,7 @@ def left_out() -> dict[tuple[str, int], float]:
             figures = fitted(others, begin)
             for each in rows:
                 if lab_of(each.row) == lab and not (kind == ROCE and each.is_small):
-                    own = each.library.between
-                    assert own is not None
-                    told = replace(figures, told_latency_ns=own.told_latency_ns, protocols=own.protocols)
-                    found[each.row.table, each.row.number] = each.error(told)
+                    found[each.row.table, each.row.number] = each.error(each.told(figures))
     return found
 
 
