@@ -1,20 +1,21 @@
 """Widths of bands, fitted to public rows left out: `python docs/studies/fit_bands.py FILE [--write]`.
 
 FILE holds predictions, a JSON object a line, as `accuracy.py --predict FILE` writes them: the family of a
-row, its measured and predicted time, and the shares of that. For each of a few classes of errors (`ORDER`),
-the bias is the middle of the tenth and the ninetieth percentile of the errors of all rows that the class
-matters for, each source with the same weight, less the biases of other classes; the width is the least with
-which four rows of five are in their bands. A source is a family, or training steps of one software on one
-device.
+row, its measured and predicted time, and the shares of that. For each class of errors (`judged_rows`), the
+bias is the middle of the tenth and the ninetieth percentile of the errors of all rows that the class matters
+for, each source with the same weight, less the biases of other classes; the width is the least with which
+four rows of five are in their bands. A source is a family, a table of a network, or training steps of one
+software on one device.
 
-A class may have two widths. Collectives of a machine whose library was fitted to it are one class, and those
-of machines that take the constants of another one are a class that rows of all labs speak for. Software of
-which many rows are public (`MANY`) has a term of its own; any other one has that of all software, which is
-the spread between them.
+Kinds of collectives on a node have terms of their own, as sizes of kernels and collectives on one device have
+with many rows (`MANY`). Networks have one by kind: from errors with figures that were fitted without the lab
+(`fit_networks`), and without bias, as labs differ either way. Machines that take the constants of another one
+have a class that rows of all labs speak for. Software of which many rows are public has a term of its own;
+any other one has that of all software, which is the spread between them.
 
-All families are then judged with terms that were fitted without them; where nothing else speaks for software
-of its own, each half of the family's rows is judged by the other half. `--write` writes the terms of all
-families, which machines by name take.
+All families are then judged with terms that were fitted without them, or without their lab; where nothing
+else speaks for a class of one device or software, each half of the family's rows is judged by the other half.
+`--write` writes the terms of all families, which machines by name take.
 
 Not here: how errors add up (`et_sim.basics.uncertainty`). Kernels of devices without measurements are not
 fitted, since there are none; their error is assumed (`et_sim.machine.accuracy`).
@@ -25,206 +26,57 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from pathlib import Path
 from statistics import median, pstdev
 from typing import Any, TypeVar
 
-from accuracy_lines import labs_of_tables
-from fit_networks import left_out
+from judged_rows import (
+    BETWEEN,
+    MATTERS,
+    OF_DEVICES,
+    OF_OTHERS,
+    ON_A_NODE,
+    ORDER,
+    Judged,
+    Terms,
+    read_judged,
+)
 from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.uncertainty import (
     ASSUMED,
     ASSUMED_SOFTWARE,
-    CALIBRATED,
     LEVEL,
     MODELLED,
     QUANTILE,
     SOFTWARE,
-    WHOLE,
-    Composition,
     ErrorTerm,
-    Trait,
-    UncertainPart,
 )
 from et_sim.machine.accuracy import (
-    BETWEEN_NODES,
     COMMUNICATION,
     DEFAULTS,
-    LARGE_BYTES,
-    LIBRARY,
-    SHORT_ATTENTION,
-    SMALL_BETWEEN_NODES,
     SMALL_COMMUNICATION,
-    SMALL_LIBRARY,
-    TRAITS,
-    of_device,
     of_kind,
     of_network,
-    of_other_machines,
     of_software,
 )
 from et_sim.machine.collective_library.between import KINDS as NETWORK_KINDS
 
 BANDS = Path(__file__).parents[2] / "et_sim" / "machine" / "presets" / "bands.json"
-ON_A_NODE = (LIBRARY, SMALL_LIBRARY)
-BETWEEN = (BETWEEN_NODES, SMALL_BETWEEN_NODES)
-OF_OTHERS = tuple(of_other_machines(name) for name in ON_A_NODE)
 NETWORKS = tuple(of_network(name, kind) for kind in NETWORK_KINDS for name in BETWEEN)
-# Each is fitted to what those before it leave; a row counts where no later one matters.
-ORDER = (*ON_A_NODE, *OF_OTHERS, SOFTWARE, *TRAITS.values(), ASSUMED_SOFTWARE)
 AFTER_SOFTWARE = ORDER[ORDER.index(SOFTWARE) + 1 :]
-# Errors of one device: no row of others speaks for them.
-OF_DEVICES = (
-    *(SHORT_ATTENTION, "layernorm", "softmax", "elementwise"),
-    *(of_kind(name, "") for name in (COMMUNICATION, SMALL_COMMUNICATION, *ON_A_NODE)),  # and a kind
-)
+OWN = (*OF_DEVICES, *(of_kind(name, "") for name in (COMMUNICATION, SMALL_COMMUNICATION, *ON_A_NODE)))
 BARE = "software not stated: "  # begins the name of a family that was predicted without its software
-MATTERS = 0.5  # share of the time
 LEAST = 0.02  # of a standard error
 WIDE = 2.0  # the upper end by the lower one: a wider band does not count as met
 FEWEST = 2  # sources that a term is fitted to: of fewer, the default holds
 MANY = 16  # rows of one software, or of one class on one device, from which on it has a term of its own
 DIGITS = 3
-Terms = Mapping[str, ErrorTerm]
 Key = TypeVar("Key", bound=Hashable)
-_POWER = re.compile(r"from 2\^(\d+) B on")
-_NETWORK = re.compile(r"network=([a-z]+)")
-
-
-class Judged(Struct, frozen=True, dict=True):
-    """A row that was predicted."""
-
-    family: str
-    is_fitted: bool
-    error: float  # logarithm of measured by predicted
-    composition: Composition
-    network: str = ""  # kind of network between nodes
-    lab: str = ""  # who measured a collective between nodes
-    table: str = ""  # of collectives between nodes
-    left_out: float | None = None  # the error with figures of networks that were fitted without this lab
-
-    @cached_property
-    def is_evidence(self) -> bool:
-        """Check that terms may be fitted to the row: no other constant is, and one of the classes matters."""
-        return not self.is_fitted and any(self.share(name) >= MATTERS for name in ORDER)
-
-    @property
-    def unseen_error(self) -> float:
-        """Return the error as if no figure of the network were fitted to the row's lab."""
-        return self.error if self.left_out is None else self.left_out
-
-    @cached_property
-    def software(self) -> str:
-        """Return the software that a row of training steps states."""
-        return next((trait.item for trait in self.composition.traits if trait.of == SOFTWARE), "")
-
-    @cached_property
-    def source(self) -> tuple[str, str]:
-        """Return the unit of equal weight: for training steps, one software on one device."""
-        is_step = bool(self.composition.traits)
-        return self.table or self.software or self.family, self.composition.device if is_step else ""
-
-    def share(self, name: str) -> float:
-        """Return the share of a class in the time; of a trait, 1."""
-        return self.shares.get(name, 0.0)
-
-    @cached_property
-    def shares(self) -> Mapping[str, float]:
-        """Return the share of every class that a part or the whole may belong to."""
-        found: Counter[str] = Counter()
-        for part, classes in zip(self.composition.parts, self.classes, strict=True):
-            found.update(dict.fromkeys(classes, part.share))
-        return {**found, **{trait.of: 1.0 for trait in self.composition.traits}}
-
-    @cached_property
-    def classes(self) -> tuple[tuple[str, ...], ...]:
-        """Return the classes of each part, the narrowest first."""
-        return tuple(self._classes(part) for part in self.composition.parts)
-
-    def _classes(self, part: UncertainPart) -> tuple[str, ...]:
-        name, _, _ = part.of.partition(" ")
-        basis, kind = self.composition.terms[part.of].basis, part.item.partition(" of ")[0]
-        if name in ON_A_NODE:
-            if basis != CALIBRATED:
-                return (f"{name} {basis}",)
-            return of_device(of_kind(name, kind), self.composition.device), of_kind(name, kind), name
-        if name in BETWEEN and basis != ASSUMED:
-            return (of_network(name, self.network),)
-        if name in (COMMUNICATION, SMALL_COMMUNICATION) and (power := _POWER.search(part.item)):
-            size = COMMUNICATION if 2 ** int(power[1]) >= LARGE_BYTES else SMALL_COMMUNICATION
-            return of_device(of_kind(size, kind), self.composition.device), part.of
-        return (of_device(name, self.composition.device),) if name in OF_DEVICES else (part.of,)
-
-    def with_terms(self, terms: Terms) -> Composition:
-        """Return what the time consists of, with other terms."""
-        found = self.composition
-        parts, used = [], {}
-        for part, classes in zip(found.parts, self.classes, strict=True):
-            name = next((name for name in classes if name in terms), classes[0])
-            parts.append(replace(part, of=name))
-            used[name] = terms.get(name, found.terms[part.of])
-        traits = tuple(
-            Trait(each.of, each.item, _of_trait(each, terms, found.device))
-            for each in found.traits
-            if each.of in ORDER
-        )
-        return Composition(found.device, found.whole, used, tuple(parts), traits)
-
-    @cached_property
-    def on_another_machine(self) -> Judged:
-        """Return the row as if its library were fitted to another machine."""
-        found = self.composition
-        terms = {
-            name: replace(term, basis=MODELLED) if name.partition(" ")[0] in ON_A_NODE else term
-            for name, term in found.terms.items()
-        }
-        composition = Composition(found.device, found.whole, terms, found.parts, found.traits)
-        return replace(self, composition=composition)
-
-    def band(self, terms: Terms) -> tuple[float, float]:
-        """Return the ends of the band as logarithms of measured by predicted."""
-        composition = self.with_terms(terms)
-        reach = QUANTILE * composition.sigma
-        return composition.bias - reach, composition.bias + reach
-
-
-def _of_trait(trait: Trait, terms: Terms, device: str) -> ErrorTerm:
-    """Return the term of a trait: of software, its own on this device if there is one."""
-    own = terms.get(of_software(trait.item, device)) if trait.of == SOFTWARE else None
-    return own or terms.get(trait.of, trait.term)
-
-
-def read_judged(path: Path) -> list[Judged]:
-    """Return the rows of a file of predictions that have a band."""
-    rows, without, labs = [], left_out(), labs_of_tables()
-    for line in path.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        if row["predicted_us"] is not None and row["measured_us"] is not None and row["composition"]:
-            error = math.log(row["measured_us"] / row["predicted_us"])
-            read = Composition.read(row["composition"])
-            # Machines by name have no error of the whole of their own.
-            composition = Composition(read.device, DEFAULTS[WHOLE], read.terms, read.parts, read.traits)
-            network = _NETWORK.search(row["how"])
-            rows.append(
-                Judged(
-                    row["family"],
-                    row["is_fitted"],
-                    error,
-                    composition,
-                    network[1] if network else "",
-                    labs.get(row["table"], "") if network else "",
-                    row["table"] if network and row["table"] in labs else "",
-                    without.get((row["table"], row["row"])),
-                )
-            )
-    return rows
 
 
 def _by(key: Callable[[Judged], Key], rows: Iterable[Judged]) -> dict[Key, list[Judged]]:
@@ -303,7 +155,7 @@ def _of_software(terms: Terms, rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
 def _of_devices(rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
     """Return terms of classes of one device of which it has many rows."""
     found = _by_class(rows)
-    names = {name: some for name, some in found.items() if " on " in name and name.startswith(OF_DEVICES)}
+    names = {name: some for name, some in found.items() if " on " in name and name.startswith(OWN)}
     return {name: _term(name, {}, some) for name, some in names.items() if len(some) >= MANY}
 
 
@@ -325,7 +177,7 @@ def _matters(row: Judged, name: str, later: Collection[str]) -> bool:
 def _term(name: str, terms: Terms, chosen: Sequence[Judged], *, are_labs: bool = False) -> ErrorTerm:
     """Return a class's term: with it, `LEVEL` of the rows are in their bands.
 
-    Sources have equal weights.
+    Sources have equal weights; labs that measured networks count by their rows, and have no bias.
     """
     without = {**terms, name: ErrorTerm(ASSUMED, 0.0, 0.0)}
     sizes = Counter(row.source for row in chosen)
@@ -398,8 +250,8 @@ def central(rows: int) -> tuple[int, int]:
 def coverages(rows: Sequence[Judged]) -> list[Coverage]:
     """Return that of every family, each with the terms of the others.
 
-    Collectives between nodes are judged with the terms of other labs, and classes of one device with the other
-    half of the family.
+    Collectives between nodes are judged with figures of networks and terms of other labs; classes of one
+    device, and software of its own, with the other half of the family, too.
     """
     found = []
     for family, some in _by(lambda row: row.family, rows).items():

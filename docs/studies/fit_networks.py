@@ -1,10 +1,10 @@
 """Figures of networks between nodes, fitted again without each lab: `python docs/studies/fit_networks.py`.
 
-Latency, share of the rate and filling belong to a kind of network (`et_sim/machine/presets/networks`), and are
-fitted to the tables of all labs. The errors on a lab whose tables were left out are what the figures are worth
-for a network that was never measured; `fit_bands` takes widths from these errors. Of a kind that one lab
-measured, nothing is known beyond. The latency of RoCE is fitted to one lab's NCCL alone, as RCCL has a factor
-of its own, so that its small collectives have no error of this kind.
+Latency, share of the rate and filling belong to a kind of network (`et_sim/machine/presets/networks`), and
+are fitted to the tables of all labs. The errors on a lab whose tables were left out are what the figures are
+worth for a network that was never measured; `fit_bands` takes widths from them. Nothing is known beyond for a
+kind that one lab measured. The latency of RoCE is fitted to one lab's NCCL alone, as RCCL has a factor of its
+own, so that its small collectives have no such error.
 
 Not here: widths (`fit_bands`), and the shares of errors in a time (`et_sim.basics.uncertainty`).
 """
@@ -64,9 +64,8 @@ class Measured(Struct, frozen=True):
 
 def measured() -> list[Measured]:
     """Return all collectives whose source states the cards and the kind of the network."""
-    return [
-        each for row in public_rows() if isinstance(row.job, Collective) for each in _measured(row, row.job)
-    ]
+    rows = [(row, row.job) for row in public_rows() if isinstance(row.job, Collective)]
+    return [each for row, job in rows for each in _measured(row, job)]
 
 
 def _measured(row: Row, job: Collective) -> Iterator[Measured]:
@@ -76,14 +75,14 @@ def _measured(row: Row, job: Collective) -> Iterator[Measured]:
     machine = machine_measured(name, job.gpus, job.nodes, row.hardware, row.network)
     known = preset(machine.text)
     library = read_machine(system=known.system, network=known.network).system.library
-    if library is None or library.between is None or known.node >= job.gpus or not machine.is_stated:
+    between = None if library is None else library.between
+    if library is None or between is None or known.node >= job.gpus or not machine.is_stated:
         return
     if job.algorithm:
         library = replace(library, algorithms=(job.algorithm,))
-    call = Call(
-        job.kind, job.gpus, -(-job.gpus // library.node), job.bytes, datatype_named(job.datatype) or ""
-    )
-    yield Measured(row, library.between.kind.removesuffix("-1"), library, call)
+    dtype = datatype_named(job.datatype) or ""
+    call = Call(job.kind, job.gpus, -(-job.gpus // library.node), job.bytes, dtype)
+    yield Measured(row, between.kind.partition("-")[0], library, call)
 
 
 def cost(rows: Sequence[Measured], figures: Between) -> float:

@@ -289,7 +289,8 @@ def read_accuracy(given: dict[str, Any] | None, section: Section, remarks: Remar
     for name, value in read_keys(section, tuple(known.values()), remarks).items():
         if name != DEVICE:
             read = read_keys(section.entry(name, value), TERM_KEYS, remarks)
-            usual = DEFAULTS[like.get(name) or FAMILY.get(name, name)]
+            base = like.get(name, name)
+            usual = DEFAULTS[base if base in DEFAULTS else FAMILY[base]]
             terms[name] = ErrorTerm(**{**usual.as_dict(), **read})
     return Accuracy(given.get(DEVICE, ""), MappingProxyType(terms))
 
