@@ -15,8 +15,9 @@ logarithms. A class that the file leaves out has the default below:
   by 0.4 to 2.1 %; other software differs by 3 to 12 %, which is in the classes of kernels;
 - recordings repeat within a few percent; hosts and remote memory were not measured;
 - a training step as a whole: its software besides kernels, and plans unlike the measured ones. These terms,
-  and the terms of libraries on a node, are fitted by `docs/studies/fit_bands.py` for each preset
-  (`et_sim/machine/presets/bands.json`); the values here are those of other machines.
+  those of libraries (on a node by kind of collective, between nodes by kind of network) and of some kernels of
+  single devices are fitted by `docs/studies/fit_bands.py` (`et_sim/machine/presets/bands.json`); the values
+  here are those of other machines.
 """
 
 from __future__ import annotations
