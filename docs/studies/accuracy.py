@@ -29,8 +29,8 @@ from fit_bands import (
     fitted,
     lines,
     mean_share,
-    read_judged,
 )
+from judged_rows import read_judged
 from msgspec import structs
 from msgspec.structs import replace
 from study_page import table, write_study

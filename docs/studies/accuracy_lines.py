@@ -71,11 +71,12 @@ def _paths() -> list[Path]:
 
 def lab_of(row: Row) -> str:
     """Return who measured a table of collectives: the repository or issue of its source."""
-    return _labs()[row.table]
+    return labs_of_tables()[row.table]
 
 
 @cache
-def _labs() -> dict[str, str]:
+def labs_of_tables() -> dict[str, str]:
+    """Return the labs of tables of collectives."""
     files = [json.loads(path.read_text(encoding="utf-8")) for path in _paths() if path.suffix == ".json"]
     tables = [table for file in files if isinstance(file, list) for table in file if "collective" in table]
     return {table["id"]: re.split("[@:]", table["source"])[0] for table in tables}

@@ -1,20 +1,21 @@
 """Widths of bands, fitted to public rows left out: `python docs/studies/fit_bands.py FILE [--write]`.
 
 FILE holds predictions, a JSON object a line, as `accuracy.py --predict FILE` writes them: the family of a
-row, its measured and predicted time, and the shares of that. For each of a few classes of errors (`ORDER`),
-the bias is the middle of the tenth and the ninetieth percentile of the errors of all rows that the class
-matters for, each source with the same weight, less the biases of other classes; the width is the least with
-which four rows of five are in their bands. A source is a family, or training steps of one software on one
-device.
+row, its measured and predicted time, and the shares of that. For each class of errors (`judged_rows`), the
+bias is the middle of the tenth and the ninetieth percentile of the errors of all rows that the class matters
+for, each source with the same weight, less the biases of other classes; the width is the least with which
+four rows of five are in their bands. A source is a family, a table of a network, or training steps of one
+software on one device.
 
-A class may have two widths. Collectives of a machine whose library was fitted to it are one class, and those
-of machines that take the constants of another one are a class that rows of all labs speak for. Software of
-which many rows are public (`MANY`) has a term of its own; any other one has that of all software, which is
-the spread between them.
+Kinds of collectives on a node have terms of their own, as sizes of kernels and collectives on one device have
+with many rows (`MANY`). Networks have one by kind: from errors with figures that were fitted without the lab
+(`fit_networks`), and without bias, as labs differ either way. Machines that take the constants of another one
+have a class that rows of all labs speak for. Software of which many rows are public has a term of its own;
+any other one has that of all software, which is the spread between them.
 
-All families are then judged with terms that were fitted without them; where nothing else speaks for software
-of its own, each half of the family's rows is judged by the other half. `--write` writes the terms of all
-families, which machines by name take.
+All families are then judged with terms that were fitted without them, or without their lab; where nothing
+else speaks for a class of one device or software, each half of the family's rows is judged by the other half.
+`--write` writes the terms of all families, which machines by name take.
 
 Not here: how errors add up (`et_sim.basics.uncertainty`). Kernels of devices without measurements are not
 fitted, since there are none; their error is assumed (`et_sim.machine.accuracy`).
@@ -27,135 +28,55 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from pathlib import Path
 from statistics import median, pstdev
 from typing import Any, TypeVar
 
+from judged_rows import (
+    BETWEEN,
+    MATTERS,
+    OF_DEVICES,
+    OF_OTHERS,
+    ON_A_NODE,
+    ORDER,
+    Judged,
+    Terms,
+    read_judged,
+)
 from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.uncertainty import (
     ASSUMED,
     ASSUMED_SOFTWARE,
-    CALIBRATED,
     LEVEL,
     MODELLED,
     QUANTILE,
     SOFTWARE,
-    WHOLE,
-    Composition,
     ErrorTerm,
-    Trait,
 )
-from et_sim.machine.accuracy import DEFAULTS, LIBRARY, SMALL_LIBRARY, TRAITS, of_other_machines, of_software
+from et_sim.machine.accuracy import (
+    COMMUNICATION,
+    DEFAULTS,
+    SMALL_COMMUNICATION,
+    of_kind,
+    of_network,
+    of_software,
+)
+from et_sim.machine.collective_library.between import KINDS as NETWORK_KINDS
 
 BANDS = Path(__file__).parents[2] / "et_sim" / "machine" / "presets" / "bands.json"
-ON_A_NODE = (LIBRARY, SMALL_LIBRARY)
-OF_OTHERS = tuple(of_other_machines(name) for name in ON_A_NODE)
-# Each is fitted to what those before it leave; a row counts where no later one matters.
-ORDER = (*ON_A_NODE, *OF_OTHERS, SOFTWARE, *TRAITS.values(), ASSUMED_SOFTWARE)
+NETWORKS = tuple(of_network(name, kind) for kind in NETWORK_KINDS for name in BETWEEN)
 AFTER_SOFTWARE = ORDER[ORDER.index(SOFTWARE) + 1 :]
+OWN = (*OF_DEVICES, *(of_kind(name, "") for name in (COMMUNICATION, SMALL_COMMUNICATION, *ON_A_NODE)))
 BARE = "software not stated: "  # begins the name of a family that was predicted without its software
-MATTERS = 0.5  # share of the time
 LEAST = 0.02  # of a standard error
 WIDE = 2.0  # the upper end by the lower one: a wider band does not count as met
 FEWEST = 2  # sources that a term is fitted to: of fewer, the default holds
-MANY = 20  # rows of one software, from which on it has a term of its own
+MANY = 16  # rows of one software, or of one class on one device, from which on it has a term of its own
 DIGITS = 3
-Terms = Mapping[str, ErrorTerm]
 Key = TypeVar("Key", bound=Hashable)
-
-
-class Judged(Struct, frozen=True, dict=True):
-    """A row that was predicted."""
-
-    family: str
-    is_fitted: bool
-    error: float  # logarithm of measured by predicted
-    composition: Composition
-
-    @cached_property
-    def is_evidence(self) -> bool:
-        """Check that terms may be fitted to the row: no other constant is, and one of the classes matters."""
-        return not self.is_fitted and any(self.share(name) >= MATTERS for name in ORDER)
-
-    @cached_property
-    def software(self) -> str:
-        """Return the software that a row of training steps states."""
-        return next((trait.item for trait in self.composition.traits if trait.of == SOFTWARE), "")
-
-    @cached_property
-    def source(self) -> tuple[str, str]:
-        """Return the unit of equal weight: for training steps, one software on one device."""
-        is_step = bool(self.composition.traits)
-        return self.software or self.family, self.composition.device if is_step else ""
-
-    def share(self, name: str) -> float:
-        """Return the share of a class in the time; of a trait, 1."""
-        return self._shares.get(name, 0.0)
-
-    @cached_property
-    def _shares(self) -> Mapping[str, float]:
-        found = self.composition
-        of_parts = {_class(part, found.terms): share for part, share in found.shares.items()}
-        return of_parts | {trait.of: 1.0 for trait in found.traits}
-
-    def with_terms(self, terms: Terms) -> Composition:
-        """Return what the time consists of, with other terms."""
-        found = self.composition
-        of_parts = {name: terms.get(_class(name, found.terms), term) for name, term in found.terms.items()}
-        traits = tuple(
-            Trait(each.of, each.item, _of_trait(each, terms, found.device))
-            for each in found.traits
-            if each.of in ORDER
-        )
-        return Composition(found.device, found.whole, of_parts, found.parts, traits)
-
-    @cached_property
-    def on_another_machine(self) -> Judged:
-        """Return the row as if its library were fitted to another machine."""
-        found = self.composition
-        terms = {
-            name: replace(term, basis=MODELLED) if name in ON_A_NODE else term
-            for name, term in found.terms.items()
-        }
-        return replace(
-            self, composition=Composition(found.device, found.whole, terms, found.parts, found.traits)
-        )
-
-    def band(self, terms: Terms) -> tuple[float, float]:
-        """Return the ends of the band as logarithms of measured by predicted."""
-        composition = self.with_terms(terms)
-        reach = QUANTILE * composition.sigma
-        return composition.bias - reach, composition.bias + reach
-
-
-def _class(name: str, terms: Terms) -> str:
-    """Return the class of a part: of a library on a node, what its constants rest on, too."""
-    basis = terms[name].basis
-    return f"{name} {basis}" if name in ON_A_NODE and basis != CALIBRATED else name
-
-
-def _of_trait(trait: Trait, terms: Terms, device: str) -> ErrorTerm:
-    """Return the term of a trait: of software, its own on this device if there is one."""
-    own = terms.get(of_software(trait.item, device)) if trait.of == SOFTWARE else None
-    return own or terms.get(trait.of, trait.term)
-
-
-def read_judged(path: Path) -> list[Judged]:
-    """Return the rows of a file of predictions that have a band."""
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        if row["predicted_us"] is not None and row["measured_us"] is not None and row["composition"]:
-            error = math.log(row["measured_us"] / row["predicted_us"])
-            read = Composition.read(row["composition"])
-            # Machines by name have no error of the whole of their own.
-            composition = Composition(read.device, DEFAULTS[WHOLE], read.terms, read.parts, read.traits)
-            rows.append(Judged(row["family"], row["is_fitted"], error, composition))
-    return rows
 
 
 def _by(key: Callable[[Judged], Key], rows: Iterable[Judged]) -> dict[Key, list[Judged]]:
@@ -190,14 +111,35 @@ def fitted(rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
     evidence = [row for row in rows if row.is_evidence]
     for place, name in enumerate(ORDER):
         # Rows of all labs speak for machines whose library is fitted to another one.
-        seen = [row.on_another_machine for row in evidence] if name in OF_OTHERS else evidence
+        others = [row.on_another_machine for row in evidence] if name in OF_OTHERS else evidence
+        seen = rows if name in ON_A_NODE else others
         chosen = [row for row in seen if _matters(row, name, ORDER[place + 1 :])]
         if len({row.source for row in chosen}) >= FEWEST:
             terms[name] = _term(name, terms, chosen)
-    return terms | _own(terms, rows)
+    return terms | _of_kinds(rows) | _of_networks(rows) | _of_devices(rows) | _of_software(terms, rows)
 
 
-def _own(terms: Terms, rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
+def _of_kinds(rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
+    """Return terms of the kinds of collectives on a node."""
+    narrow = {classes[-2] for row in rows for classes in row.classes if classes[-1] in ON_A_NODE}
+    return {
+        name: _term(name, {}, some)
+        for name, some in _by_class(rows).items()
+        if name in narrow and len({row.source for row in some}) >= FEWEST
+    }
+
+
+def _of_networks(rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
+    """Return terms of kinds of networks, from labs that the figures of networks were fitted without."""
+    without = [replace(row, error=row.unseen_error) for row in rows if row.left_out is not None]
+    return {
+        name: _term(name, {}, some, are_labs=True)
+        for name, some in _by_class(without).items()
+        if name in NETWORKS
+    }
+
+
+def _of_software(terms: Terms, rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
     """Return terms of software with many rows on one device, but for those that `terms` have.
 
     They hold on this device only: on others the software has the spread between software.
@@ -210,36 +152,57 @@ def _own(terms: Terms, rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
     }
 
 
+def _of_devices(rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
+    """Return terms of classes of one device of which it has many rows."""
+    found = _by_class(rows)
+    names = {name: some for name, some in found.items() if " on " in name and name.startswith(OWN)}
+    return {name: _term(name, {}, some) for name, some in names.items() if len(some) >= MANY}
+
+
+def _by_class(rows: Sequence[Judged]) -> dict[str, list[Judged]]:
+    """Return rows by the classes that matter for them."""
+    found: dict[str, list[Judged]] = {}
+    for row in rows:
+        for name, share in row.shares.items():
+            if share >= MATTERS:
+                found.setdefault(name, []).append(row)
+    return found
+
+
 def _matters(row: Judged, name: str, later: Collection[str]) -> bool:
     """Return whether a class explains most of a row's error, and none that is fitted later does."""
     return row.share(name) >= MATTERS and all(row.share(other) < MATTERS for other in later)
 
 
-def _term(name: str, terms: Terms, chosen: Sequence[Judged]) -> ErrorTerm:
+def _term(name: str, terms: Terms, chosen: Sequence[Judged], *, are_labs: bool = False) -> ErrorTerm:
     """Return a class's term: with it, `LEVEL` of the rows are in their bands.
 
-    Sources have equal weights.
+    Sources have equal weights; labs that measured networks count by their rows, and have no bias.
     """
     without = {**terms, name: ErrorTerm(ASSUMED, 0.0, 0.0)}
     sizes = Counter(row.source for row in chosen)
-    weights = [1 / sizes[row.source] for row in chosen]
+    weights = [1.0 if are_labs else 1 / sizes[row.source] for row in chosen]
     rows = [(row, row.with_terms(without)) for row in chosen]
     errors = [(row.error - rest.bias) / row.share(name) for row, rest in rows]
     sigmas = [rest.sigma / row.share(name) for row, rest in rows]
     tail = (1 - LEVEL) / 2
     pairs = list(zip(errors, weights, strict=True))
-    bias = round((quantile(pairs, tail) + quantile(pairs, 1 - tail)) / 2, DIGITS)
+    middle = round((quantile(pairs, tail) + quantile(pairs, 1 - tail)) / 2, DIGITS)
+    bias = 0.0 if are_labs else middle  # labs differ either way
     # A row is inside from this width of the class on.
     enough = [
         math.sqrt(max(((error - bias) / QUANTILE) ** 2 - sigma**2, 0.0))
         for error, sigma in zip(errors, sigmas, strict=True)
     ]
-    width = max(quantile(list(zip(enough, weights, strict=True)), LEVEL), LEAST)
+    # With rows of one device, one row more would be inside with the probability LEVEL.
+    share = min(LEVEL * (1 + 1 / len(chosen)), 1.0) if " on " in name else LEVEL
+    width = max(quantile(list(zip(enough, weights, strict=True)), share), LEAST)
     medians = [median(row.error for row in some) for some in _by(lambda row: row.source, chosen).values()]
     common = min(pstdev(medians), width)
+    random = math.sqrt(width**2 - common**2)
     return ErrorTerm(
         ASSUMED if name == ASSUMED_SOFTWARE else MODELLED,
-        round(math.sqrt(width**2 - common**2), DIGITS),
+        round(random, DIGITS),
         round(common, DIGITS),
         bias,
         len(errors),
@@ -285,18 +248,21 @@ def central(rows: int) -> tuple[int, int]:
 
 
 def coverages(rows: Sequence[Judged]) -> list[Coverage]:
-    """Return that of every family, each with the terms of the others, and of the other half of its own."""
-    evidence = [row for row in rows if row.is_evidence]
+    """Return that of every family, each with the terms of the others.
+
+    Collectives between nodes are judged with figures of networks and terms of other labs; classes of one
+    device, and software of its own, with the other half of the family, too.
+    """
     found = []
     for family, some in _by(lambda row: row.family, rows).items():
-        terms = fitted([row for row in evidence if row.family != family])
-        halves = some[::2], some[1::2]
-        bands = [
-            (row.error, *row.band(all_terms))
-            for half, rest in (halves, halves[::-1])
-            for all_terms in [terms | _own(terms, rest)]
-            for row in half
-        ]
+        bands = []
+        for lab, of_lab in _by(lambda row: row.lab, some).items():
+            others = [row for row in rows if (row.lab != lab if lab else row.family != family)]
+            terms = fitted(others)
+            halves = of_lab[::2], of_lab[1::2]
+            for half, rest in (halves, halves[::-1]):
+                all_terms = terms | _of_software(terms, rest) | _of_devices([*rest, *others])
+                bands += [(row.unseen_error, *row.band(all_terms)) for row in half]
         inside = sum(low <= error <= high for error, low, high in bands)
         width = median(math.exp(high - low) for _, low, high in bands)
         found.append(Coverage(family, len(some), inside, width))

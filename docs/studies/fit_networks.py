@@ -1,10 +1,10 @@
 """Figures of networks between nodes, fitted again without each lab: `python docs/studies/fit_networks.py`.
 
-Latency, share of the rate and filling belong to a kind of network (`et_sim/machine/presets/networks`), and are
-fitted to the tables of all labs. The errors on a lab whose tables were left out are what the figures are worth
-for a network that was never measured; `fit_bands` takes widths from these errors. Of a kind that one lab
-measured, nothing is known beyond. The latency of RoCE is fitted to one lab's NCCL alone, as RCCL has a factor
-of its own, so that its small collectives have no error of this kind.
+Latency, share of the rate and filling belong to a kind of network (`et_sim/machine/presets/networks`), and
+are fitted to the tables of all labs. The errors on a lab whose tables were left out are what the figures are
+worth for a network that was never measured; `fit_bands` takes widths from them. Nothing is known beyond for a
+kind that one lab measured. The latency of RoCE is fitted to one lab's NCCL alone, as RCCL has a factor of its
+own, so that its small collectives have no such error.
 
 Not here: widths (`fit_bands`), and the shares of errors in a time (`et_sim.basics.uncertainty`).
 """
@@ -49,6 +49,12 @@ class Measured(Struct, frozen=True):
         """Return whether latencies matter for it."""
         return self.call.size < LARGE_BYTES
 
+    def told(self, figures: Between) -> Between:
+        """Return figures with what the plugin of the row's network reports and allows."""
+        own = self.library.between
+        assert own is not None
+        return replace(figures, told_latency_ns=own.told_latency_ns, protocols=own.protocols)
+
     def error(self, figures: Between | None) -> float:
         """Return the logarithm of measured by predicted, with other figures."""
         assert self.row.measured_us is not None
@@ -58,7 +64,8 @@ class Measured(Struct, frozen=True):
 
 def measured() -> list[Measured]:
     """Return all collectives whose source states the cards and the kind of the network."""
-    return [each for row in public_rows() if isinstance(row.job, Collective) for each in _measured(row, row.job)]
+    rows = [(row, row.job) for row in public_rows() if isinstance(row.job, Collective)]
+    return [each for row, job in rows for each in _measured(row, job)]
 
 
 def _measured(row: Row, job: Collective) -> Iterator[Measured]:
@@ -68,22 +75,21 @@ def _measured(row: Row, job: Collective) -> Iterator[Measured]:
     machine = machine_measured(name, job.gpus, job.nodes, row.hardware, row.network)
     known = preset(machine.text)
     library = read_machine(system=known.system, network=known.network).system.library
-    if library is None or library.between is None or known.node >= job.gpus or not machine.is_stated:
+    between = None if library is None else library.between
+    if library is None or between is None or known.node >= job.gpus or not machine.is_stated:
         return
     if job.algorithm:
         library = replace(library, algorithms=(job.algorithm,))
-    call = Call(job.kind, job.gpus, -(-job.gpus // library.node), job.bytes, datatype_named(job.datatype) or "")
-    yield Measured(row, library.between.kind.removesuffix("-1"), library, call)
+    dtype = datatype_named(job.datatype) or ""
+    call = Call(job.kind, job.gpus, -(-job.gpus // library.node), job.bytes, dtype)
+    yield Measured(row, between.kind.partition("-")[0], library, call)
 
 
 def cost(rows: Sequence[Measured], figures: Between) -> float:
     """Return the mean absolute error; each table has the same weight."""
     tables: dict[str, list[float]] = {}
     for each in rows:
-        own = each.library.between
-        assert own is not None
-        told = replace(figures, told_latency_ns=own.told_latency_ns, protocols=own.protocols)
-        tables.setdefault(each.row.table, []).append(abs(each.error(told)))
+        tables.setdefault(each.row.table, []).append(abs(each.error(each.told(figures))))
     return fmean(fmean(errors) for errors in tables.values())
 
 
@@ -118,10 +124,7 @@ def left_out() -> dict[tuple[str, int], float]:
             figures = fitted(others, begin)
             for each in rows:
                 if lab_of(each.row) == lab and not (kind == ROCE and each.is_small):
-                    own = each.library.between
-                    assert own is not None
-                    told = replace(figures, told_latency_ns=own.told_latency_ns, protocols=own.protocols)
-                    found[each.row.table, each.row.number] = each.error(told)
+                    found[each.row.table, each.row.number] = each.error(each.told(figures))
     return found
 
 

@@ -15,8 +15,9 @@ logarithms. A class that the file leaves out has the default below:
   by 0.4 to 2.1 %; other software differs by 3 to 12 %, which is in the classes of kernels;
 - recordings repeat within a few percent; hosts and remote memory were not measured;
 - a training step as a whole: its software besides kernels, and plans unlike the measured ones. These terms,
-  and the terms of libraries on a node, are fitted by `docs/studies/fit_bands.py` for each preset
-  (`et_sim/machine/presets/bands.json`); the values here are those of other machines.
+  those of libraries (on a node by kind of collective, between nodes by kind of network) and of some kernels of
+  single devices are fitted by `docs/studies/fit_bands.py` (`et_sim/machine/presets/bands.json`); the values
+  here are those of other machines.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ TRAITS: Mapping[str, str] = MappingProxyType(  # of plans, by the word of a step
 )
 TRAINING = "training"
 NOT_STATED = "not stated"
+SMALL_COMMUNICATION = f"small_{COMMUNICATION}"
 LIBRARY, SMALL_LIBRARY, BETWEEN_NODES = "library", "small_library", "library_between_nodes"
 SMALL_BETWEEN_NODES = f"small_{BETWEEN_NODES}"
 SMALL_GEMM, SHORT_ATTENTION = "small_gemm", "short_attention"
@@ -74,6 +76,7 @@ FAMILY = MappingProxyType(
     {
         **dict.fromkeys(OPERATIONS, KERNELS),
         **dict.fromkeys(EXCHANGES, COMMUNICATION),
+        SMALL_COMMUNICATION: COMMUNICATION,
         **dict.fromkeys((SMALL_LIBRARY, BETWEEN_NODES, SMALL_BETWEEN_NODES), LIBRARY),
     }
 )
@@ -139,16 +142,16 @@ class Accuracy(Struct, frozen=True):
         kind = self.of_kernel(shape, datatype)
         return Composition.of(self.device, self.whole, self.terms, {(kind, shape): 1.0})
 
-    def of_exchange(self, kind: str) -> str:
-        """Return the class of transfers of a kind that no library performs."""
-        return kind if kind in self.terms else COMMUNICATION
+    def of_exchange(self, kind: str, size: int) -> str:
+        """Return the class of transfers of a kind and a size that no library performs."""
+        known = SMALL_COMMUNICATION if size < LARGE_BYTES else COMMUNICATION
+        classes = (kind, of_kind(known, kind), known, COMMUNICATION)
+        return next(name for name in classes if name in self.terms)
 
     def of_library(self, kind: str, size: int, *, is_on_one_node: bool) -> str:
         """Return the class of a library's collectives of a size in bytes as nccl-tests counts them."""
-        classes = (
-            library_class(size, is_on_one_node=is_on_one_node),
-            "" if is_on_one_node else BETWEEN_NODES,
-        )
+        known = library_class(size, is_on_one_node=is_on_one_node)
+        classes = (of_kind(known, kind), known, "" if is_on_one_node else BETWEEN_NODES)
         return next(name for name in (kind, *classes, LIBRARY) if name in self.terms)
 
     def as_dict(self) -> dict[str, Any]:
@@ -165,6 +168,21 @@ class Accuracy(Struct, frozen=True):
 def of_software(name: str, device: str = "") -> str:
     """Return the class of training steps of one software, perhaps on one device only."""
     return f"{SOFTWARE} {name} on {device}" if device else f"{SOFTWARE} {name}"
+
+
+def of_device(name: str, device: str) -> str:
+    """Return a class on one device only."""
+    return f"{name} on {device}"
+
+
+def of_network(name: str, kind: str) -> str:
+    """Return a class of libraries over one kind of network between nodes, of any generation."""
+    return f"{name} on {kind.partition('-')[0]}"
+
+
+def of_kind(name: str, kind: str) -> str:
+    """Return a class for one kind of collective, which a library on a node performs, or none."""
+    return f"{name} {kind}"
 
 
 def of_other_machines(name: str) -> str:
@@ -203,10 +221,11 @@ _MEANINGS: Mapping[str, str] = MappingProxyType(
         "queries `short_attention`, and each kind one for a datatype: `gemm fp8`.",
         TABLES: "Kernels whose times are in a table of measured times.",
         RECORDED: "Kernels, copies and communication that take the times of a recording.",
-        COMMUNICATION: "Transfers that nothing hides; a kind, such as `all_reduce`, may have its own entry.",
+        COMMUNICATION: "Transfers that nothing hides; a kind, such as `all_reduce`, may have its own entry, "
+        "those of less than 64 MiB `small_communication`, and a kind of one size `communication all_reduce`.",
         LIBRARY: "Collectives that the machine's collective library chooses; those of less than 64 MiB, "
         "and of groups on several nodes, may have entries apart: `small_library`, `library_between_nodes`, "
-        "`small_library_between_nodes`.",
+        "`small_library_between_nodes`; on a node, a kind may have its own: `small_library all_gather`.",
         HOST: "Time in which the device waits for its host.",
         MEMORY: "Time of remote memory that nothing hides.",
         UNMEASURED: "Kernels of a device of which no kind of kernel was measured.",
@@ -263,6 +282,7 @@ def read_accuracy(given: dict[str, Any] | None, section: Section, remarks: Remar
     section = section.entry(ACCURACY, given)
     known = {key.name: key for key in ACCURACY_KEYS}
     like = {name: KERNELS for name in given if _is_of_datatype(name)}
+    like |= {name: name.partition(" ")[0] for name in given if _is_of_kind(name)}
     like |= {name: SOFTWARE for name in given if name.startswith(of_software("")) and name.isprintable()}
     for name in (*FAMILY, *like):
         known[name] = replace(known[like.get(name, KERNELS)], name=name)
@@ -270,9 +290,16 @@ def read_accuracy(given: dict[str, Any] | None, section: Section, remarks: Remar
     for name, value in read_keys(section, tuple(known.values()), remarks).items():
         if name != DEVICE:
             read = read_keys(section.entry(name, value), TERM_KEYS, remarks)
-            usual = DEFAULTS[like.get(name) or FAMILY.get(name, name)]
+            base = like.get(name, name)
+            usual = DEFAULTS[base if base in DEFAULTS else FAMILY[base]]
             terms[name] = ErrorTerm(**{**usual.as_dict(), **read})
     return Accuracy(given.get(DEVICE, ""), MappingProxyType(terms))
+
+
+def _is_of_kind(name: str) -> bool:
+    """Check whether a class is of one kind of collective and of a size: `small_library all_gather`."""
+    sizes = (COMMUNICATION, SMALL_COMMUNICATION, LIBRARY, SMALL_LIBRARY)
+    return name in (of_kind(size, kind) for size in sizes for kind in EXCHANGES)
 
 
 def _is_of_datatype(name: str) -> bool:

@@ -147,9 +147,9 @@ class _Time:
         named = f"{KIND_NAMES[kind]} of {members:,} ranks, from 2^{power} B on"
         if doer == _RECORDING:
             return RECORDED, named
-        if doer == _NETWORK:
-            return self._accuracy.of_exchange(KIND_NAMES[kind]), named
         size = (members if KIND_NAMES[kind] == GATHERED else 1) << power
+        if doer == _NETWORK:
+            return self._accuracy.of_exchange(KIND_NAMES[kind], size), named
         is_on_one_node = doer == _LIBRARY
         return self._accuracy.of_library(KIND_NAMES[kind], size, is_on_one_node=is_on_one_node), named
 

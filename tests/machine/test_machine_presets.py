@@ -12,12 +12,21 @@ from machines import algorithms, ring, sent
 
 import et_sim
 from et_sim.basics.errors import EtSimError
-from et_sim.basics.uncertainty import ErrorTerm
+from et_sim.basics.uncertainty import CALIBRATED, ErrorTerm
 from et_sim.basics.units import parse_bandwidth
 from et_sim.calibrate.machine_file import accuracy_entry
 from et_sim.cli import main
 from et_sim.machine import read_machine
-from et_sim.machine.accuracy import OPERATIONS
+from et_sim.machine.accuracy import (
+    BETWEEN_NODES,
+    COMMUNICATION,
+    DEFAULTS,
+    LARGE_BYTES,
+    OPERATIONS,
+    SMALL_LIBRARY,
+    Accuracy,
+    of_kind,
+)
 from et_sim.machine.presets import as_one_file, entry, names, preset
 from et_sim.trace import shapes
 
@@ -311,3 +320,34 @@ def test_long_collectives_of_a_machine_like_another_are_in_proportion_to_its_lin
         et_sim.simulate(workload, machine=name).makespan_ns for name in ("h800-node:8", "h100-dgx:8")
     )
     assert slow / fast == pytest.approx(450 / 200, rel=0.1)
+
+
+def test_widths_are_those_of_the_kind_of_collective_the_device_and_the_network() -> None:
+    def accuracy(name: str) -> Accuracy:
+        known = preset(name)
+        found = read_machine(system=known.system, network=known.network).system.accuracy
+        assert found is not None
+        return found
+
+    fitted, by_others = accuracy("a100-dgx-80gb:16"), accuracy("a100-dgx-40gb:16")
+    name = of_kind(SMALL_LIBRARY, "all_gather")
+    assert fitted.of_library("all_gather", 1 << 20, is_on_one_node=True) == name
+    assert fitted.terms[name].basis == CALIBRATED
+    assert fitted.of_library("broadcast", 1 << 20, is_on_one_node=True) == SMALL_LIBRARY
+    assert by_others.of_library("all_gather", 1 << 20, is_on_one_node=True) == SMALL_LIBRARY
+    assert name not in by_others.terms
+    near, far = (accuracy(f"h100-dgx:16,network={kind}").terms for kind in ("infiniband", "efa"))
+    assert near[BETWEEN_NODES].random < far[BETWEEN_NODES].random
+    assert accuracy("a100-dgx-40gb:16,network=efa-1").terms[BETWEEN_NODES] == far[BETWEEN_NODES]
+    assert not [each for each in (*fitted.terms, *near) if " on " in each]
+
+
+def test_all_reduces_of_v100_have_widths_by_size_and_other_transfers_keep_the_default() -> None:
+    known = preset("v100-dgx-1:8")
+    found = read_machine(system=known.system, network=known.network).system.accuracy
+    assert found is not None
+    small, large = (found.of_exchange("all_reduce", size) for size in (LARGE_BYTES - 1, LARGE_BYTES))
+    assert (small, large) == ("small_communication all_reduce", "communication all_reduce")
+    assert found.terms[small].random > found.terms[large].random
+    assert found.of_exchange("all_gather", 1) == COMMUNICATION
+    assert found.terms[COMMUNICATION] == DEFAULTS[COMMUNICATION]

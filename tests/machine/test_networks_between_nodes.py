@@ -58,7 +58,9 @@ def test_every_kind_has_a_file_with_its_accuracy_and_where_its_figures_are_from(
         known = network_kind(kind)
         assert known["sources"] or known["estimates"]
         assert set(known["accuracy"]) == {BETWEEN_NODES, SMALL_BETWEEN_NODES}
-        assert not set(known["accuracy"][BETWEEN_NODES]) ^ {"basis", "random", "common"}
+        machine = preset(f"h100-dgx:16,network={kind}").system["accuracy"]
+        for name in known["accuracy"]:
+            assert {"basis", "random", "common"} <= set(machine[name])  # by hand, or fitted to labs left out
 
 
 @settings(deadline=None)

@@ -7,7 +7,8 @@ from random import Random
 from types import MappingProxyType
 
 import pytest
-from fit_bands import MANY, Coverage, Judged, central, coverages, fitted, quantile
+from fit_bands import MANY, Coverage, central, coverages, fitted, quantile
+from judged_rows import Judged
 
 from et_sim.basics.uncertainty import (
     CALIBRATED,
@@ -19,7 +20,17 @@ from et_sim.basics.uncertainty import (
     Trait,
     UncertainPart,
 )
-from et_sim.machine.accuracy import DEFAULTS, SMALL_LIBRARY, of_other_machines, of_software
+from et_sim.machine.accuracy import (
+    DEFAULTS,
+    SHORT_ATTENTION,
+    SMALL_BETWEEN_NODES,
+    SMALL_LIBRARY,
+    of_device,
+    of_kind,
+    of_network,
+    of_other_machines,
+    of_software,
+)
 
 PLAIN = ErrorTerm("measured", 0.0, 0.0)
 
@@ -39,9 +50,9 @@ def judged(
     return Judged(family, is_fitted, error, Composition("", PLAIN, terms, parts, tuple(items)))
 
 
-def collective(family: str, error: float, basis: str) -> Judged:
+def collective(family: str, error: float, basis: str, item: str = "all") -> Judged:
     """Return a small collective, on a machine whose library rests on that."""
-    parts = (UncertainPart(SMALL_LIBRARY, "all", 1.0),)
+    parts = (UncertainPart(SMALL_LIBRARY, item, 1.0),)
     terms = MappingProxyType({SMALL_LIBRARY: ErrorTerm(basis, 0.0, 0.0)})
     return Judged(family, False, error, Composition("", PLAIN, terms, parts))
 
@@ -102,6 +113,72 @@ def test_rows_of_all_labs_speak_for_machines_whose_library_was_fitted_to_another
     assert others.bias == pytest.approx(0.5, abs=0.03)
     assert math.hypot(others.random, others.common) > 0.3
     assert far[0].band(terms)[1] > near[0].band(terms)[1] + 0.5
+
+
+def test_a_kind_of_collective_has_a_term_of_its_own_if_several_families_have_it() -> None:
+    random = Random(5)
+
+    def rows(kind: str, sigma: float, families: int) -> list[Judged]:
+        return [
+            collective(
+                f"{kind} {number % families}", random.gauss(0.0, sigma), CALIBRATED, f"{kind} of 8 ranks"
+            )
+            for number in range(400)
+        ]
+
+    terms = fitted([*rows("all_gather", 0.2, 3), *rows("all_reduce", 0.05, 3), *rows("broadcast", 0.1, 1)])
+    widths = {
+        kind: math.hypot(terms[name].random, terms[name].common)
+        for kind in ("all_gather", "all_reduce")
+        for name in (of_kind(SMALL_LIBRARY, kind),)
+    }
+    assert widths["all_gather"] == pytest.approx(0.2, rel=0.15)
+    assert widths["all_reduce"] == pytest.approx(0.05, rel=0.15)
+    assert of_kind(SMALL_LIBRARY, "broadcast") not in terms
+    assert SMALL_LIBRARY in terms
+
+
+def between(lab: str, error: float, left_out: float | None) -> Judged:
+    """Return a small collective over InfiniBand that a lab measured."""
+    parts = (UncertainPart(SMALL_BETWEEN_NODES, "all_reduce of 16 ranks, from 2^3 B on", 1.0),)
+    terms = MappingProxyType({SMALL_BETWEEN_NODES: ErrorTerm(CALIBRATED, 0.0, 0.0)})
+    composition = Composition("", PLAIN, terms, parts)
+    return Judged("between", True, error, composition, "infiniband", lab, lab, left_out)
+
+
+def test_networks_have_the_width_of_errors_on_labs_that_were_left_out() -> None:
+    random = Random(6)
+    rows = [
+        between(f"lab {number % 4}", random.gauss(0.0, 0.01), random.gauss(0.0, 0.2)) for number in range(400)
+    ]
+    term = fitted(rows)[of_network(SMALL_BETWEEN_NODES, "infiniband")]
+    assert math.hypot(term.random, term.common) == pytest.approx(0.2, rel=0.15)
+    assert term.bias == 0
+    (coverage,) = coverages(rows)
+    assert coverage.share == pytest.approx(LEVEL, abs=0.05)  # of the errors left out: all others are near 0
+    assert of_network("a", "efa-1") == of_network("a", "efa")
+
+
+def test_a_lab_is_judged_without_its_own_rows() -> None:
+    near = [between(f"lab {number % 4}", 0.0, 0.1 * (-1) ** number) for number in range(80)]
+    far = [between("far", 1.0, 1.0)] * 20
+    (coverage,) = coverages([*near, *far])
+    assert (coverage.rows, coverage.inside) == (100, 80)
+
+
+def test_a_class_of_one_device_is_judged_by_the_other_half_of_a_family() -> None:
+    def attention(error: float) -> Judged:
+        parts = (UncertainPart(SHORT_ATTENTION, "attention 1", 1.0),)
+        terms = MappingProxyType({SHORT_ATTENTION: ErrorTerm(CALIBRATED, 0.0, 0.0)})
+        return Judged("attention", True, error, Composition("GPU", PLAIN, terms, parts))
+
+    assert of_device(SHORT_ATTENTION, "GPU") not in fitted([attention(0.0)] * (MANY - 1))
+    even = [attention(0.3)] * (2 * MANY)
+    assert fitted(even)[of_device(SHORT_ATTENTION, "GPU")].bias == pytest.approx(0.3)
+    (coverage,) = coverages(even)
+    assert coverage.inside == 2 * MANY
+    (coverage,) = coverages([attention(0.3 * (number % 2)) for number in range(2 * MANY)])
+    assert coverage.inside == 0
 
 
 def test_rows_that_constants_were_fitted_to_are_no_evidence() -> None:

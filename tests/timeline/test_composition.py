@@ -171,9 +171,10 @@ def test_small_kernels_may_be_a_class_of_their_own(shape: str, name: str) -> Non
 @pytest.mark.parametrize(
     ("kind", "size", "ranks", "name"),
     [
-        ("all_reduce", 64 << 20, 8, "library"),
-        ("all_reduce", 63 << 20, 8, "small_library"),
-        ("all_gather", 8 << 20, 8, "library"),  # of 64 MiB at the end
+        ("all_reduce", 64 << 20, 8, "library all_reduce"),
+        ("all_reduce", 63 << 20, 8, "small_library all_reduce"),
+        ("all_gather", 8 << 20, 8, "library all_gather"),  # of 64 MiB at the end
+        ("broadcast", 1 << 20, 8, "small_library"),
         ("all_reduce", 1 << 20, 16, "small_library_between_nodes"),
         ("all_reduce", 64 << 20, 16, "library_between_nodes"),
         ("ring_send_receive", 1 << 20, 8, "communication"),
@@ -194,8 +195,8 @@ def test_a_missing_entry_is_that_of_the_family() -> None:
     assert accuracy.of_library("all_reduce", 1, is_on_one_node=True) == "small_library"
     assert accuracy.of_library("all_reduce", 1, is_on_one_node=False) == "library"
     own = Accuracy("board", {**known, "all_reduce": DEFAULTS["library"]})
-    assert own.of_library("all_reduce", 1, is_on_one_node=False) == own.of_exchange("all_reduce")
-    assert own.of_exchange("send") == "communication"
+    assert own.of_library("all_reduce", 1, is_on_one_node=False) == own.of_exchange("all_reduce", 1)
+    assert own.of_exchange("send", 1) == "communication"
 
 
 def _one(shape: str) -> et_sim.Workload:

@@ -19,7 +19,14 @@ from et_sim.basics.errors import MachineError, UsageError, did_you_mean, unreada
 from et_sim.basics.uncertainty import CALIBRATED
 from et_sim.basics.units import parse_bandwidth
 from et_sim.documents.reading import parse_json
-from et_sim.machine.accuracy import LIBRARY, SMALL_LIBRARY, of_other_machines
+from et_sim.machine.accuracy import (
+    LIBRARY,
+    SMALL_LIBRARY,
+    of_device,
+    of_kind,
+    of_network,
+    of_other_machines,
+)
 from et_sim.machine.collective_library.between import network_kind
 from et_sim.machine.corrections import Profile
 from et_sim.machine.power import CAP, POWER
@@ -223,20 +230,29 @@ def _accuracy(device: dict[str, Any], machine: dict[str, Any]) -> dict[str, Any]
         **_of_network(machine, "accuracy"),
         **machine.get("accuracy", {}),
     }
-    path = files("et_sim.machine.presets") / "bands.json"
-    fitted: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["terms"]
+    kind = machine.get("library", {}).get("between", {}).get("kind", "")
+    fitted = _fitted(device["about"], kind)
     for name in (LIBRARY, SMALL_LIBRARY):
+        is_calibrated = stated.get(name, {}).get("basis") == CALIBRATED
         of_others = fitted.pop(of_other_machines(name))
-        if stated.get(name, {}).get("basis") != CALIBRATED:
+        own = {each: term for each, term in fitted.items() if each.startswith(of_kind(name, ""))}
+        fitted = {each: term for each, term in fitted.items() if each not in own}
+        if is_calibrated:
+            fitted |= {each: {**term, "basis": CALIBRATED} for each, term in own.items()}
+        else:
             fitted[name] = of_others
-    ending = f" on {device['about']}"
-    fitted = {
-        name.removesuffix(ending): term
-        for name, term in fitted.items()
-        if name.endswith(ending) or " on " not in name
-    }
     widths = {name: {**fitted.get(name, {}), **term} for name, term in stated.items()}
     return {"device": device["about"], **fitted, **widths}
+
+
+def _fitted(device: str, network: str) -> dict[str, Any]:
+    """Return the widths of all machines, and in their place those of a device or a kind of network."""
+    path = files("et_sim.machine.presets") / "bands.json"
+    terms: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["terms"]
+    found = {name: term for name, term in terms.items() if " on " not in name}
+    for ending in (of_device("", device), of_network("", network)):
+        found |= {name.removesuffix(ending): term for name, term in terms.items() if name.endswith(ending)}
+    return found
 
 
 def _of_network(machine: dict[str, Any], what: str) -> dict[str, Any]:
