@@ -146,7 +146,7 @@ def with_figure(machine: Machine, name: str, value: float) -> Machine:
 
 def simulated_with(step: FittedStep, job: str, options: RunOptions) -> int:
     """Return the time of another job with a figure that was found."""
-    return _Simulated(job, options, lambda value: lambda machine: with_figure(machine, step.figure, value))(
+    return Simulated(job, options, lambda value: lambda machine: with_figure(machine, step.figure, value))(
         step.value
     )
 
@@ -157,7 +157,7 @@ def error_of(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def _find_host_time(job: str, options: RunOptions, measured_ns: float) -> FittedStep:
-    simulated = _Simulated(job, options, lambda value: lambda machine: _with_host(machine, value))
+    simulated = Simulated(job, options, lambda value: lambda machine: _with_host(machine, value))
     before = simulated(0.0)
     if before > measured_ns * (1 + NEAR):
         raise InputError(
@@ -187,14 +187,14 @@ def _find_host_time(job: str, options: RunOptions, measured_ns: float) -> Fitted
                 remedy="check that job and machine are those of the measurement",
             )
         high = min(4 * high, LONGEST_HOST_NS)
-    value = _between(simulated, 0.0, high, measured_ns)
+    value = between(simulated, 0.0, high, measured_ns)
     return FittedStep(HOST_TIME, value, before, simulated(value), simulated.runs)
 
 
 def _find_slowdown(name: str, job: str, options: RunOptions, measured_ns: float) -> FittedStep:
     """Return a factor with which the job takes the measured time; communication keeps its own time."""
     figure = FIGURES[name]
-    simulated = _Simulated(job, options, lambda value: lambda machine: figure.change(machine, value))
+    simulated = Simulated(job, options, lambda value: lambda machine: figure.change(machine, value))
     before = simulated(1.0)
     if abs(before - measured_ns) <= NEAR * measured_ns:
         return FittedStep(name, 1.0, before, before, simulated.runs)
@@ -215,12 +215,12 @@ def _find_slowdown(name: str, job: str, options: RunOptions, measured_ns: float)
             remedy=f"{name} does not explain it: fit another figure, calibrate collectives (et-sim calibrate "
             "nccl), or check that job and machine are those of the measurement",
         )
-    slowdown = _between(simulated, low, high, measured_ns)
+    slowdown = between(simulated, low, high, measured_ns)
     value = float(f"{figure.value(slowdown):.5g}")
     return FittedStep(name, value, before, simulated(slowdown), simulated.runs)
 
 
-class _Simulated:
+class Simulated:
     """Makespans by figure, each simulated once."""
 
     def __init__(
@@ -244,7 +244,7 @@ class _Simulated:
         return self._makespan(value)
 
 
-def _between(simulated: _Simulated, low: float, high: float, measured_ns: float) -> float:
+def between(simulated: Simulated, low: float, high: float, measured_ns: float) -> float:
     """Return the nearest figure, by secants; an end that stays has less weight (the Illinois rule)."""
     below, above = simulated(low) - measured_ns, simulated(high) - measured_ns
     best, last = min((abs(below), low), (abs(above), high)), 0

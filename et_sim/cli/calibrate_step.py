@@ -1,4 +1,4 @@
-"""`et-sim calibrate step`: fit one figure to one measured time of a whole job, and test it on other jobs."""
+"""`et-sim calibrate step`: fit a figure to the measured time of a whole job, or two figures to two times."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from et_sim.cli.run import WORKLOAD_HELP
 
 if TYPE_CHECKING:
     from et_sim.calibrate.step import FittedStep
+    from et_sim.calibrate.step_pair import FittedPair
     from et_sim.run.options import RunOptions
 
 COMMON_HOST_NS = (1000.0, 20000.0)  # a launch in frameworks that launch kernel by kernel
@@ -24,7 +25,8 @@ class Options(FitOptions):
     """Find the one figure with which a job takes its measured time: the time that the host takes to launch a
     kernel, a factor on the time of kernels, the rate of the device or of its memory, or the limit of its
     power. One time cannot separate these, and the job is then no test of the machine's accuracy. With times
-    of other jobs, preferably of other models, the figure that predicts these best is taken.
+    of other jobs, preferably of other models, the figure that predicts these best is taken; or software and
+    power are fitted at once to two jobs, and predict the others.
     """
 
     workload: Annotated[str, WORKLOAD_HELP, "JOB"]
@@ -36,6 +38,9 @@ class Options(FitOptions):
     device_rate: Annotated[bool, "find a factor on the peak rates of the device", EITHER] = False
     memory_rate: Annotated[bool, "find a factor on the bandwidth of its memory", EITHER] = False
     power_rate: Annotated[bool, "find a factor on the limit of its power", EITHER] = False
+    software_and_power: Annotated[
+        bool, "find a factor on kernels and one on the limit of power, from JOB and the first --other", EITHER
+    ] = False
 
 
 Others = Sequence[tuple[str, float]]
@@ -50,6 +55,8 @@ def run(options: Options) -> int:
     from et_sim.run.options import RunOptions
 
     measured_ns, others = options.measured, [_other(text) for text in options.other]
+    if options.software_and_power:
+        return _fit_both(options, others)
     asked = [name for name in FIGURES if getattr(options, name.replace("-", "_"))]
     names = asked or (list(FIGURES) if others else [HOST_TIME])
     run_options = RunOptions(machine=options.machine)
@@ -79,6 +86,85 @@ def run(options: Options) -> int:
 
     text = [*_text(step, measured_ns), *_predictions(step, others, predicted), *why_not]
     return conclude(options, facts, text, machine)
+
+
+def _fit_both(options: Options, others: Others) -> int:
+    """Fit software and power at once, print the result, and write the machine."""
+    from et_sim.calibrate.machine_file import calibrated_machine, files_text
+    from et_sim.calibrate.step import FIGURES, POWER_RATE, SOFTWARE_FACTOR
+    from et_sim.calibrate.step_pair import find_both, predicted
+    from et_sim.machine.presets import as_one_file
+    from et_sim.run.options import RunOptions
+
+    if not others:
+        raise UsageError("--software-and-power needs a second job", remedy="give its time: --other JOB=1.42s")
+    jobs, times = (options.workload, others[0][0]), (options.measured, others[0][1])
+    run_options = RunOptions(machine=options.machine)
+    pair = find_both(jobs, run_options, times)
+    more = [(job, time, predicted(pair, job, run_options)) for job, time in others[1:]]
+    facts = _facts_of_both(options, jobs, times, pair, more)
+
+    def machine() -> dict[str, Any]:
+        file = as_one_file(options.machine.partition(":")[0])
+        changes = {
+            **FIGURES[SOFTWARE_FACTOR].keys(file, pair.software),
+            **FIGURES[POWER_RATE].keys(file, pair.power),
+        }
+        files = files_text([*_files(jobs[0]), *_files(jobs[1])])
+        source = (
+            f"two times, of {files} on {options.machine}; these jobs are no test of the machine's accuracy"
+        )
+        return calibrated_machine(options.machine, changes, source, SOFTWARE_FACTOR, facts)
+
+    return conclude(options, facts, _text_of_both(facts, pair.runs), machine)
+
+
+def _facts_of_both(
+    options: Options,
+    jobs: tuple[str, str],
+    times: tuple[float, float],
+    pair: FittedPair,
+    more: Sequence[tuple[str, float, int]],
+) -> dict[str, Any]:
+    from et_sim.calibrate.step import POWER_RATE, SOFTWARE_FACTOR
+
+    fitted = zip(jobs, times, pair.before_ns, pair.after_ns, strict=True)
+    return {
+        "machine": options.machine,
+        SOFTWARE_FACTOR: pair.software,
+        POWER_RATE: pair.power,
+        "fitted": [
+            {
+                "job": Path(job).name,
+                "measured_ns": round(time),
+                "simulated_before_ns": before,
+                "simulated_ns": after,
+            }
+            for job, time, before, after in fitted
+        ],
+        "others": [
+            {"job": Path(job).name, "measured_ns": round(time), "simulated_ns": ns} for job, time, ns in more
+        ],
+    }
+
+
+def _text_of_both(facts: Mapping[str, Any], runs: int) -> list[str]:
+    from et_sim.basics.units import format_ns
+    from et_sim.calibrate.step import POWER_RATE, SOFTWARE_FACTOR
+
+    figures = " and ".join(f"{name} {facts[name]:g}" for name in (SOFTWARE_FACTOR, POWER_RATE))
+    text = [f"with {figures}, after {plural(runs, 'run')}:"]
+    for row in facts["fitted"]:
+        before, after = format_ns(row["simulated_before_ns"]), format_ns(row["simulated_ns"])
+        measured = format_ns(row["measured_ns"])
+        text.append(f"{row['job']}: measured {measured}, simulated {before} without, {after} with both")
+    for row in facts["others"]:
+        off = 100 * (row["simulated_ns"] / row["measured_ns"] - 1)
+        measured, found = format_ns(row["measured_ns"]), format_ns(row["simulated_ns"])
+        text.append(f"{row['job']}: measured {measured}, predicted {found} ({off:+.1f} %)")
+    if not facts["others"]:
+        text.append("both jobs were fitted: only a third one (--other) can test the figures")
+    return text
 
 
 def _other(text: str) -> tuple[str, float]:

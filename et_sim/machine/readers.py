@@ -350,14 +350,20 @@ def _with_power(system: Source, power: str) -> Source:
     given = {} if system.is_text else system.content
     rules = given.get(COMPUTE)
     every = rules if isinstance(rules, list) else [rules]
+    device = given["accuracy"].get("device", "") if isinstance(given.get("accuracy"), dict) else ""
     if not any(isinstance(rule, dict) and POWER in rule for rule in every):
+        cause = "the system has no device with a power model"
+        if device:
+            cause = (
+                f"{device} has no power model, since no published rate of products at a limit of its power"
+                " was found, from which the energy of an operation would follow"
+            )
         raise UsageError(
-            f"--power {power} has no effect: the system has no device with a power model",
+            f"--power {power} has no effect: {cause}",
             place=system.place,
             remedy=f'give the model "roofline" of "{COMPUTE}" the keys "{POWER}" (idle, and the energy of an '
             f'operation) and "{CAP}", or leave out --power',
         )
-    device = given["accuracy"].get("device", "") if isinstance(given.get("accuracy"), dict) else ""
     capped = [
         with_cap(rule, watts, device or system.place) if isinstance(rule, dict) and POWER in rule else rule
         for rule in every

@@ -9,8 +9,16 @@ import pytest
 
 import et_sim
 from et_sim.api import execute
-from et_sim.calibrate.step import DEVICE_RATE, HOST_TIME, MEMORY_RATE, POWER_RATE, with_figure
+from et_sim.calibrate.step import (
+    DEVICE_RATE,
+    HOST_TIME,
+    MEMORY_RATE,
+    POWER_RATE,
+    SOFTWARE_FACTOR,
+    with_figure,
+)
 from et_sim.cli import main
+from et_sim.machine import Machine
 from et_sim.run.options import RunOptions
 from et_sim.trace import TraceBuilder, Workload, write_workload
 
@@ -149,3 +157,41 @@ def test_times_that_no_figure_explains_are_refused(
 ) -> None:
     assert calibrate(job, *words) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.deep
+def test_software_and_power_follow_from_two_jobs_and_predict_a_third(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    large, small = "gemm 8192 8192 8192", "elementwise 200000000"
+    jobs = [
+        _write(tmp_path / name, shapes)
+        for name, shapes in (("light", (small,)), ("heavy", (large,)), ("mixed", (large, small)))
+    ]
+
+    def measured(machine: Machine) -> Machine:
+        return with_figure(with_figure(machine, POWER_RATE, 0.8), SOFTWARE_FACTOR, 1.25)
+
+    options = RunOptions(machine=MACHINE)
+    times = [execute(job, options, change=measured).makespan_ns for job in jobs]
+    words = [f"--other={job}={time}ns" for job, time in zip(jobs[1:], times[1:], strict=True)]
+    file = tmp_path / "m.json"
+    asked = ("--software-and-power", *words, "-o", str(file), "--json")
+    assert calibrate(jobs[0], "--measured", f"{times[0]}ns", *asked) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["software-factor"] == pytest.approx(1.25, rel=0.005)
+    assert found["power-rate"] == pytest.approx(0.8, rel=0.01)
+    assert found["others"][0]["simulated_ns"] == pytest.approx(times[2], rel=0.003)
+    assert et_sim.simulate(jobs[2], machine=f"{file}:2").makespan_ns == pytest.approx(times[2], rel=0.003)
+
+
+def test_two_times_that_no_limit_of_power_explains_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [_write(tmp_path / str(count), ("elementwise 2000000",) * count) for count in (1, 2)]
+    before = et_sim.simulate(jobs[0], machine=MACHINE).makespan_ns
+    words = ("--measured", f"{before}ns", "--software-and-power")
+    assert calibrate(jobs[0], *words) == 2
+    assert "needs a second job (give its time: --other JOB=1.42s)" in capsys.readouterr().err
+    assert calibrate(jobs[0], *words, f"--other={jobs[1]}={3 * before}ns") == 2
+    assert "do not explain both times" in capsys.readouterr().err

@@ -265,8 +265,11 @@ def test_invalid_power_is_refused_in_one_sentence(changes: dict[str, Any], sente
         (
             "500W",
             "tpu-v4-pod:64",
-            "--power 500W has no effect: the system has no device with a power model",
+            "--power 500W has no effect: Google TPU v4 chip, 32 GiB has no power model, since no published",
         ),
+        ("500W", "gaudi3-node:8", "Intel Gaudi 3, 128 GB has no power model"),
+        ("500W", "trn2-node:16", "AWS Trainium2, 96 GB has no power model"),
+        ("500W", "mi250x-node:8", "one of its two dies (GCDs) of 64 GB has no power model"),
     ],
 )
 def test_the_option_is_refused_with_a_remedy(
