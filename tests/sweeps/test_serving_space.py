@@ -56,6 +56,12 @@ def test_a_dense_model_has_replicas_together_and_apart() -> None:
     ]
 
 
+def test_images_are_those_of_every_fleet() -> None:
+    given = described("gemma3-4b", "h100-dgx:2", image_tokens=512)
+    assert given["base"]["workload"]["image-tokens"] == 512
+    assert "image-tokens" not in described("gemma3-4b", "h100-dgx:2")["base"]["workload"]
+
+
 def test_a_model_with_experts_shares_them_or_spreads_them_over_all_ranks(tmp_path: Path) -> None:
     path = tmp_path / "moe.json"
     path.write_text(json.dumps(EXPERTS), encoding="utf-8")
@@ -158,6 +164,14 @@ def test_a_search_from_the_command_line_prints_the_front(
         (
             ["--model", "gpt2", "--machine", "h100-dgx:2", "--serve", LOAD, "--good-share", "0.9"],
             "--good-share requires --ttft or --tpot",
+        ),
+        (
+            ["--model", "gpt2", "--machine", "h100-dgx:2", "--image-tokens", "9"],
+            "--image-tokens belongs to --serve",
+        ),
+        (
+            ["--model", "gpt2", "--machine", "h100-dgx:2", "--serve", LOAD, "--image-tokens", "9"],
+            'gpt2 has no "vision_config"',
         ),
         (["--model", "gpt2", "--machine", "h100-dgx:2", "--serve", "none.csv"], "none.csv: there is no such"),
         (
