@@ -22,6 +22,7 @@ from et_sim.plan.kernel_times import times_of_kernels
 from et_sim.run.options import RunOptions
 from et_sim.run.planning import plan_of
 from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
+from et_sim.serving.alike import are_alike
 from et_sim.serving.batcher import Policy
 from et_sim.serving.chains import Chains, KernelTimes, has_chains, trials
 from et_sim.serving.engines.description import EngineMemory
@@ -338,9 +339,15 @@ class SimulatedTimes(Struct):
 
     def _plan_times(self, pool: CachePool) -> PlanTimes:
         if pool.first_rank not in self._plans:
-            key = self.model, pool.plan, pool.first_rank, self.exchanges
+            first = 0 if self._is_like_the_first(pool) else pool.first_rank
+            key = self.model, pool.plan, first, self.exchanges
             self._plans[pool.first_rank] = self.shared.plans.setdefault(key, PlanTimes())
         return self._plans[pool.first_rank]
+
+    def _is_like_the_first(self, pool: CachePool) -> bool:
+        """Return whether a replica takes as long as one that begins at rank 0."""
+        task = next(iter(self._tasks.values()), None)  # None before the first pass
+        return task is not None and has_chains(task) and are_alike(task.machine, pool.ranks)
 
     def _new_pass(self, pool: CachePool, batch: GroupBatches) -> int:
         simulate, software = partial(self._simulated_pass, pool, batch), self._software(batch)
