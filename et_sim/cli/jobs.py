@@ -161,6 +161,12 @@ class InferenceOptions(JobOptions):
     """Options of training and of forward passes."""
 
     prompt: Annotated[Numbers, "tokens of each prompt, as in 512,2048", PASSES, PROMPTS] = None
+    image_tokens: Annotated[
+        int | None,
+        "tokens that images add to each prompt, after the model's vision tower has encoded them",
+        PASSES,
+        PROMPTS,
+    ] = None
     context: Annotated[
         Numbers,
         "tokens of each sequence that are cached before its next token, as in 512,2048",
@@ -319,8 +325,9 @@ def _inference(options: InferenceOptions) -> DescribedJob:
     from msgspec import to_builtins
 
     from et_sim.cli.needs import OF_PASSES, case_of, check_needs
+    from et_sim.serving.images import images_of
     from et_sim.workloads.inference.batch import Batch, Segment, check, sights
-    from et_sim.workloads.inference.forward import make_inference, run_by
+    from et_sim.workloads.inference.forward import Encoded, make_inference, run_by
     from et_sim.workloads.inference.numbers import check_cache_type
 
     if options.model is None:
@@ -330,9 +337,11 @@ def _inference(options: InferenceOptions) -> DescribedJob:
     check(model, plan)
     check_needs(OF_PASSES, case_of(options, model, plan))
     check_cache_type(model, plan, plan.types, vars(options).get("machine") or "it")
+    images = images_of(options.image_tokens, options.model)
     if options.kind == PREFILL:
-        lengths = _lengths(options.kind, "--prompt", options.prompt, model, 0)
-        segments = [[Segment(length) for length in lengths]]
+        more = 0 if images is None else images.tokens
+        lengths = _lengths(options.kind, "--prompt", options.prompt, model, more)
+        segments = [[Segment(length + more) for length in lengths]]
     else:
         steps = 1 if options.steps is None else options.steps
         if not 1 <= steps <= MOST_STEPS:
@@ -349,8 +358,21 @@ def _inference(options: InferenceOptions) -> DescribedJob:
     text = " ".join(filter(None, (f"{model.name}, {plan},", each, str(batches[0]))))
     tokens = {"tokens": [batch.tokens for batch in batches]}
     engine = run_by(options.exchanges, eager=options.eager) if options.exchanges else None
-    workload = make_inference(model, plan, batches, engine)
+    encoded = None
+    if images is not None:
+        images.check(plan)
+        warn_of(images.tower.remarks)
+        count = len(segments[0]) * plan.batch
+        encoded = Encoded(images.tower, images.plan(plan), images.batch(count))
+        text += f", with {plural(images.tokens * count, 'token')} of images"
+    workload = make_inference(model, plan, batches, engine, encoded)
     return DescribedJob(workload, plan, model.name, text, to_builtins(model), tokens)
+
+
+def warn_of(remarks: Iterable[str]) -> None:
+    """Print remarks on a model's file to stderr."""
+    for remark in remarks:
+        print(f"et-sim: warning: {remark}", file=sys.stderr)
 
 
 def _lengths(kind: str, flag: str, lengths: Numbers, model: Model, more: int) -> tuple[int, ...]:
@@ -412,9 +434,7 @@ def read_model(options: Command, plan: Plan, *, trains: bool = False) -> Model:
             f"--layers is given, and layers of {known} {differ}", remedy="change both in its file"
         )
     simulated = OTHER_PARTS[VISION] if vars(options).get("image_tokens") else None
-    for remark in model.remarks:
-        if simulated is None or not remark.endswith(simulated):
-            print(f"et-sim: warning: {remark}", file=sys.stderr)
+    warn_of(each for each in model.remarks if simulated is None or not each.endswith(simulated))
     on_sequence = configuration.remark_on_sequence(model)
     if on_sequence and trains and "sequence" not in numbers:
         print(f"et-sim: warning: {on_sequence}", file=sys.stderr)

@@ -43,6 +43,13 @@ class Case(NamedTuple):
         )
 
     @property
+    def shares_experts(self) -> bool:
+        """Return whether groups of ranks exchange tokens for their experts, on other ranks or in shares."""
+        return self.model.experts is not None and self.has_plan(
+            lambda plan: plan.experts_apart or plan.data > 1
+        )
+
+    @property
     def spreads_experts_over_nodes(self) -> bool:
         """Return whether training sends tokens to experts by an exchange that depends on nodes."""
         return self.model.experts is not None and self.has_plan(
@@ -134,10 +141,16 @@ _NODES = (
 )
 OF_PLANS = (
     Need(
-        ("expert_nodes", "dispatch", "expert_exchange", "overlap_experts"),
+        ("expert_nodes", "dispatch", "expert_exchange"),
         lambda case: case.routes_tokens,
         _EXPERTS,
         _SPREAD,
+    ),
+    Need(
+        ("overlap_experts",),
+        lambda case: case.shares_experts,
+        "has no effect: tokens are not exchanged for experts that groups of ranks share",
+        "give a model with experts, and --dp, 2 or more, or leave it out",
     ),
     Need(
         ("node_ranks",),

@@ -23,7 +23,7 @@ PLANS = OptionGroup("all plans of a language model, in place of SPEC")
 SERVING = OptionGroup("all fleets that serve requests, with --model and --machine")
 OF_PLANS = ("machine", "objective", "global_batch", "sequence", "software", "within", "budget")
 OF_TRAINING = ("global_batch", "sequence", "software", "within")
-OF_SERVING = ("serve", "engine", "concurrency", "ttft", "tpot", "good_share")
+OF_SERVING = ("serve", "engine", "concurrency", "image_tokens", "ttft", "tpot", "good_share")
 MACHINE = (
     "a preset machine, such as h100-dgx:2048; if several are named, as in h100-dgx:64,b200-dgx, plans of the"
     " first one are searched, and the best is simulated on each"
@@ -81,6 +81,13 @@ class Options(EvaluationOptions):
         tuple[int, ...] | None,
         "requests under way at a time, as in 16,64,256, each a point (default: as they arrive)",
         Option(parse=whole_numbers),
+        "N",
+        SERVING,
+    ] = None
+    image_tokens: Annotated[
+        int | None,
+        "tokens that the images of each request add to its prompt, as in et-sim serve",
+        Option(least=1),
         "N",
         SERVING,
     ] = None
@@ -226,4 +233,5 @@ def _serving_search(options: Options, machine: str) -> ServingSearch:
         options.tpot,
         options.good_share,
         options.budget,
+        options.image_tokens,
     )

@@ -18,6 +18,7 @@ from et_sim.cli.jobs import (
     naming_options,
     read_model,
     read_plan,
+    warn_of,
     with_plan,
 )
 from et_sim.cli.options import run_options
@@ -268,7 +269,9 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     decode = {field: value for field, value in decode.items() if value is not None}
     choices = ServingChoices(**{name: getattr(options, name) for name in names}, decode=decode)
     model = read_model(options, plan)
-    setup = replace(setup_of(choices, plan, model), images=images_of(options.image_tokens, options.model))
+    images = images_of(options.image_tokens, options.model)
+    warn_of(() if images is None else images.tower.remarks)
+    setup = replace(setup_of(choices, plan, model), images=images)
     check(model, plan)
     check_needs(OF_SERVING, case_of(options, model, plan, setup.decode_plan))
     return model, setup, run_options(options)

@@ -22,6 +22,7 @@ from et_sim.plan.kernel_times import times_of_kernels
 from et_sim.run.options import RunOptions
 from et_sim.run.planning import plan_of
 from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
+from et_sim.serving.alike import are_alike
 from et_sim.serving.batcher import Policy
 from et_sim.serving.chains import Chains, KernelTimes, has_chains, trials
 from et_sim.serving.engines.description import EngineMemory
@@ -155,7 +156,8 @@ def make_pool(
         free = int(room.of(weight, activations) * share)
         blocks = free // units.unit_bytes
         if blocks < 1:
-            raise _lack_of_room(model, room, policy.block, units, free, max(weights), activations)
+            of_weights = _in_words(model, plan, max(weights))
+            raise _lack_of_room(model, room, policy.block, units, free, of_weights, activations)
     of_experts = weight_bytes_of_experts(model, plan) if plan.experts_apart else 0
     if of_experts > room.beside(0) > 0:
         raise UsageError(
@@ -194,7 +196,7 @@ def _lack_of_room(
     block: int,
     units: CacheUnits,
     free: int,
-    weights: int,
+    weights: str,
     activations: int,
 ) -> UsageError:
     """Return the refusal of a replica whose memory does not hold its weights and a block of the cache."""
@@ -206,10 +208,20 @@ def _lack_of_room(
         )
     available = max(room.of(0, activations), 0)
     return UsageError(
-        f"the weights of {model.name} take {format_bytes(weights)} of each NPU, but"
-        f" {format_bytes(available)} are available for weights and cache",
+        f"{weights} of each NPU, but {format_bytes(available)} are available for weights and cache",
         remedy="give more ranks to a replica with --tp or --pp, or more memory with --capacity",
     )
+
+
+def _in_words(model: Model, plan: Plan, weights: int) -> str:
+    """Return what the weights on a rank are, and their bytes."""
+    text = f"the weights of {model.name} take {format_bytes(weights)}"
+    if not plan.lora_rank:
+        return text
+    without = replace(plan, lora_rank=0, adapters=0)
+    own = max(weight_bytes_of_stage(model, without, stage) for stage in range(plan.pipeline))
+    adapters = plural(max(plan.adapters, 1), "adapter")
+    return f"{text}, {format_bytes(weights - own)} of them for {adapters} of rank {plan.lora_rank},"
 
 
 def check_pools(pools: tuple[CachePool, ...], npus: int) -> None:
@@ -327,9 +339,15 @@ class SimulatedTimes(Struct):
 
     def _plan_times(self, pool: CachePool) -> PlanTimes:
         if pool.first_rank not in self._plans:
-            key = self.model, pool.plan, pool.first_rank, self.exchanges
+            first = 0 if self._is_like_the_first(pool) else pool.first_rank
+            key = self.model, pool.plan, first, self.exchanges
             self._plans[pool.first_rank] = self.shared.plans.setdefault(key, PlanTimes())
         return self._plans[pool.first_rank]
+
+    def _is_like_the_first(self, pool: CachePool) -> bool:
+        """Return whether a replica takes as long as one that begins at rank 0."""
+        task = next(iter(self._tasks.values()), None)  # None before the first pass
+        return task is not None and has_chains(task) and are_alike(task.machine, pool.ranks)
 
     def _new_pass(self, pool: CachePool, batch: GroupBatches) -> int:
         simulate, software = partial(self._simulated_pass, pool, batch), self._software(batch)

@@ -27,6 +27,7 @@ from et_sim.recipes.recipe import (
 from et_sim.recipes.servings import PLAN, beside, setup_of_recipe
 from et_sim.run.options import RunOptions
 from et_sim.serving.clients import Traffic, read_traffic
+from et_sim.serving.requests import NONE
 from et_sim.sweeps.axes import Values
 from et_sim.sweeps.certificate import FullError
 from et_sim.sweeps.space import Inputs, Space
@@ -43,6 +44,7 @@ from et_sim.workloads.training.plan_bounds import PlanBounder, PlanBounds
 
 Bound = Mapping[str, float]  # by column: no row is better
 _ROUNDED = 1 - 1e-11  # costs have twelve digits
+_COSTS_ROUNDED, _RATES_ROUNDED = 1 - 1e-8, 0.001  # those of serving have nine, and rates three decimals
 
 
 class Bounder(Struct):
@@ -96,7 +98,10 @@ class Bounder(Struct):
 
     @naming_fields()
     def _of_serving(self, inputs: Inputs) -> Bound:
-        """Return the NPUs of replicas; refuse those that lack memory for the weights or a request's cache."""
+        """Return the NPUs of replicas, and bounds by the load; refuse those that lack memory.
+
+        It must hold the weights, and the cache of each request.
+        """
         from et_sim.serving.cluster import check_requests
         from et_sim.serving.serve import pools_of
         from et_sim.workloads.models.configuration import read_model
@@ -115,7 +120,10 @@ class Bounder(Struct):
         requests = requests if setup.second is None else ()  # those of the first model are not known here
         setup, pools = pools_of(requests, self._models[name], setup, machine, inputs.options)
         check_requests(requests, pools, setup.policy, setup.speculation)
-        return {"ranks": sum(pool.replicas * pool.ranks for pool in pools)}
+        npus = sum(pool.replicas * pool.ranks for pool in pools)
+        if recipe.find_rate or setup.autoscaling is not None or setup.second is not None:
+            return {"ranks": npus}
+        return {"ranks": npus, **_of_load(self._loads[key], machine.system, npus)}
 
     @naming_fields()
     def _model_and_plan(self, inputs: Inputs) -> tuple[Model, Plan]:
@@ -128,6 +136,27 @@ class Bounder(Struct):
         if key not in self._models:
             self._models[key] = model_of(recipe, self.space.folder)
         return self._models[key], plan_of_recipe(recipe)
+
+
+def _of_load(traffic: Traffic, system: System, npus: int) -> Bound:
+    """Return bounds of a load whose requests arrive at times of their own: it takes as long as they come.
+
+    The time from the first arrival to the last token is at least that to the last arrival.
+    """
+    counted = traffic.requests[traffic.warm_up :]
+    arrivals = [request.arrival_ns for request in counted if request.after == NONE]
+    span = max(arrivals) - min(arrivals) if arrivals else 0
+    if traffic.concurrency or traffic.batch or not span:
+        return {}
+    tokens_per_s = sum(request.output for request in counted) * 1e9 / span + _RATES_ROUNDED
+    columns, costs = {"output_tokens_per_s_per_rank": tokens_per_s / npus}, system.costs
+    if costs is not None and costs.busy_watts is not None and costs.idle_watts is not None:
+        watts = min(costs.busy_watts, costs.idle_watts) + costs.network_watts
+        columns["joules_per_million_tokens"] = 1e6 / tokens_per_s * npus * watts * _COSTS_ROUNDED
+    if costs is not None and costs.price_per_hour is not None:
+        hours = 1e6 / tokens_per_s * npus / 3600
+        columns["price_per_million_tokens"] = hours * costs.price_per_hour * _COSTS_ROUNDED
+    return columns
 
 
 def _bounder(model: Model, machine: Machine, ranks: int) -> PlanBounder:

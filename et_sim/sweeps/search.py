@@ -371,9 +371,10 @@ class _Rung(Struct):
 
     def _chooser(self, points: Sequence[Point], bounds: Mapping[int, Bound]) -> tuple[Chooser, str]:
         goal = self.goal
-        has_bounds = any(
-            bounds.get(point.number, {}).get(name) for point in points for name in goal.objectives
-        )
+        of_points = [bounds.get(point.number, {}) for point in points]
+        with_bounds = [name for name in goal.objectives if any(bound.get(name) for bound in of_points)]
+        is_whole = len(with_bounds) == len(goal.objectives)  # else bounds rule no fleet out
+        has_bounds = bool(with_bounds) and (is_whole or not self._serves(points))
         if goal.method == BOUNDS and not has_bounds:
             raise InputError(
                 "search: no bounds are known of these points",

@@ -69,6 +69,7 @@ class ServingSearch(Struct, frozen=True):
     tpot: float | None = None
     good_share: float | None = None  # None: the usual one
     budget: int | None = None
+    image_tokens: int | None = None  # of each request
 
     @property
     def assumed(self) -> str:
@@ -78,7 +79,9 @@ class ServingSearch(Struct, frozen=True):
         within = [f"{name} {format_ns(round(limit))}" for name, limit in limits if limit is not None]
         share = 100 * (self.good_share or GOOD_SHARE)
         good = f", {share:g} % of them within {' and '.join(within)}" if within else ""
-        return f"{self.model.name} on {self.machine}: requests of {self.requests}{good}, served by {engines}"
+        images = f" with {self.image_tokens} tokens of images" if self.image_tokens else ""
+        load = f"requests of {self.requests}{images}"
+        return f"{self.model.name} on {self.machine}: {load}{good}, served by {engines}"
 
     def description(self) -> dict[str, Any]:
         """Return the description of the search."""
@@ -96,6 +99,8 @@ class ServingSearch(Struct, frozen=True):
         workload: dict[str, Any] = {"make": "serving", "model": self.named, "requests": self.requests}
         for name, limit in (("ttft", self.ttft), ("tpot", self.tpot)):
             workload |= {} if limit is None else {name: f"{limit:.0f}ns"}
+        if self.image_tokens is not None:
+            workload["image-tokens"] = self.image_tokens
         if self.engine is None:
             axes["engine"] = {"field": "workload.engine", "values": list(ENGINES)}
         else:

@@ -32,6 +32,15 @@ def test_a_prefill_is_a_pass_over_all_prompts(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.startswith("gpt2, tensor 2 x data 2, 2 prompts of 30 tokens: ")
 
 
+def test_a_prefill_with_images_has_their_tokens_in_its_prompts(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["make", "prefill", "--model", "gemma3-4b", "--prompt", "10,20", "--batch", "2", "-o", "p"]
+    assert main([*words, "--image-tokens", "256"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("gemma3-4b, one rank, 4 prompts of 1,084 tokens, with 1,024 tokens of images: ")
+    assert main([*words, "--image-tokens", "100"]) == 2
+    assert "an image of the vision tower of gemma3-4b has 256 tokens" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -40,6 +49,8 @@ def test_a_prefill_is_a_pass_over_all_prompts(capsys: pytest.CaptureFixture[str]
         ("prefill --model llama3-8b", "prefill needs --prompt (add it, as in --prompt 2048)"),
         ("prefill --model llama3-8b --prompt 3 --context 3", "--context is not for prefill"),
         ("decode --model llama3-8b", "decode needs --context"),
+        ("decode --model gemma3-4b --context 8 --image-tokens 256", "--image-tokens is not for inference"),
+        ("prefill --model llama3-8b --prompt 8 --image-tokens 256", 'llama3-8b has no "vision_config"'),
         ("prefill --prompt 3", "inference needs a model"),
         ("prefill --model lama3-8b --prompt 3", "did you mean 'llama3-8b'?"),
         ("prefill --model llama3-8b --prompt 0", "--prompt has the length 0 (give tokens from 1 up)"),

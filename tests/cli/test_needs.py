@@ -307,3 +307,12 @@ def test_a_pass_of_one_token_has_no_halves(kind: list[str], capsys: pytest.Captu
     assert main(words) == 2
     assert "--overlap-experts has no effect: a group has one token" in capsys.readouterr().err
     assert main([*words, "--batch", "2"]) == 0
+
+
+def test_halves_have_an_effect_where_all_groups_share_each_expert() -> None:
+    words = ["make", "decode", "--model", "moe.json", "--context", "40", "--batch", "64", "--dp", "2"]
+    sizes = []
+    for name, more in (("whole", []), ("halves", ["--overlap-experts"])):
+        assert main([*words, *more, "-o", name]) == 0
+        sizes.append(Path(f"{name}.template0.et").stat().st_size)
+    assert sizes[1] > sizes[0]

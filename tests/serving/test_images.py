@@ -18,6 +18,7 @@ from et_sim.serving.results import Serving
 from et_sim.serving.serve import serve
 from et_sim.serving.setups import Setup
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference
+from et_sim.workloads.inference.forward import Encoded
 from et_sim.workloads.models.model import Attention, FeedForward, VisionTower
 
 TOWER = VisionTower(
@@ -62,6 +63,15 @@ def test_a_request_takes_a_pass_of_the_tower_and_then_those_of_a_longer_prompt()
     assert without.requests()["e2e_ns"].tolist() == [sum(text)]
     assert outcome.summary()["image_tokens"] == 32
     assert "image_tokens" not in without.summary()
+
+
+@pytest.mark.parametrize("plan", [Plan(tensor=2), Plan(tensor=2, data=2), Plan()])
+def test_a_made_pass_with_images_takes_that_of_the_tower_and_that_of_the_longer_prompt(plan: Plan) -> None:
+    batch, images = Batch.of([Segment(132), Segment(52)]), IMAGES.batch(2)
+    encoded = Encoded(TOWER, IMAGES.plan(plan), images)
+    made = make_inference(TEXT, plan, [batch], images=encoded)
+    took = int(et_sim.simulate(made, machine=f"h100-dgx:{plan.ranks}").makespan_ns)
+    assert took == pass_ns(TOWER, IMAGES.plan(plan), images) + pass_ns(TEXT, plan, batch)
 
 
 def test_images_are_encoded_once_with_the_first_part_of_a_prompt() -> None:

@@ -56,6 +56,12 @@ def test_a_dense_model_has_replicas_together_and_apart() -> None:
     ]
 
 
+def test_images_are_those_of_every_fleet() -> None:
+    given = described("gemma3-4b", "h100-dgx:2", image_tokens=512)
+    assert given["base"]["workload"]["image-tokens"] == 512
+    assert "image-tokens" not in described("gemma3-4b", "h100-dgx:2")["base"]["workload"]
+
+
 def test_a_model_with_experts_shares_them_or_spreads_them_over_all_ranks(tmp_path: Path) -> None:
     path = tmp_path / "moe.json"
     path.write_text(json.dumps(EXPERTS), encoding="utf-8")
@@ -99,6 +105,43 @@ def test_the_fewest_npus_are_found_without_serving_with_more(tmp_path: Path) -> 
     assert all(row["good_share"] < 0.99 for row in rows.values() if row["ranks"] < fewest)
     assert report.search.ruled_out > 0
     assert max(row["ranks"] for row in rows.values()) <= fewest + 1
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("objective", "column", "sign"),
+    [("tokens", "output_tokens_per_s_per_rank", -1), ("price", "price_per_million_tokens", 1)],
+)
+def test_the_load_rules_out_fleets_that_are_too_large_and_none_of_the_best(
+    objective: str, column: str, sign: int, tmp_path: Path
+) -> None:
+    given = described("gpt2", "h100-dgx:4", objective=objective, ttft=12e6, requests="constant:1000,24,64,4")
+    report = carry_out(plan_sweep(given, searches=True), tmp_path / "found", workers=1)
+    plan = plan_sweep(given, searches=True)
+    bounds = bounds_of_points(plan.space, plan.points, NoSweepWatcher()).bounds
+    space = {name: value for name, value in given.items() if name != "search"}
+    rows = et_sim.sweep(space, workers=1, progress=False).table.to_pylist()
+    for row in rows:
+        assert sign * bounds[row["point"]][column] <= sign * row[column]
+    good = [row for row in rows if row["good_share"] >= 0.99 and row["keeps_up"]]
+    best = min(sign * row[column] for row in good)
+    assert {sign * row[column] for row in rows if row["point"] in report.search.front} == {best}
+    assert report.search.ruled_out > 0
+
+
+def test_a_load_that_comes_in_a_time_bounds_the_tokens_of_an_npu() -> None:
+    """Check 24 requests of 4 tokens within 23 ms, and a closed loop, which may take any time."""
+    plan = plan_sweep(described("gpt2", "h100-dgx:2", requests="constant:1000,24,64,4"), searches=True)
+    found = bounds_of_points(plan.space, plan.points, NoSweepWatcher()).bounds
+    for bound in found.values():
+        most = bound["output_tokens_per_s_per_rank"] * bound["ranks"]
+        assert most == pytest.approx(24 * 4 / 0.023, rel=1e-6)
+        assert bound["price_per_million_tokens"] > 0
+    plan = plan_sweep(
+        described("gpt2", "h100-dgx:2", requests="closed:64,4", concurrency=(2,)), searches=True
+    )
+    closed = bounds_of_points(plan.space, plan.points, NoSweepWatcher()).bounds
+    assert all(set(bound) == {"ranks"} for bound in closed.values())
 
 
 def test_memory_rules_out_replicas_before_they_are_simulated() -> None:
@@ -158,6 +201,14 @@ def test_a_search_from_the_command_line_prints_the_front(
         (
             ["--model", "gpt2", "--machine", "h100-dgx:2", "--serve", LOAD, "--good-share", "0.9"],
             "--good-share requires --ttft or --tpot",
+        ),
+        (
+            ["--model", "gpt2", "--machine", "h100-dgx:2", "--image-tokens", "9"],
+            "--image-tokens belongs to --serve",
+        ),
+        (
+            ["--model", "gpt2", "--machine", "h100-dgx:2", "--serve", LOAD, "--image-tokens", "9"],
+            'gpt2 has no "vision_config"',
         ),
         (["--model", "gpt2", "--machine", "h100-dgx:2", "--serve", "none.csv"], "none.csv: there is no such"),
         (

@@ -14,6 +14,7 @@ from training_jobs import decoder, with_experts, with_latent_attention
 
 import et_sim
 from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_bytes
 from et_sim.run.options import RunOptions
 from et_sim.serving.requests import Request
 from et_sim.serving.serve import serve
@@ -122,3 +123,21 @@ def test_a_model_that_makes_drafts_has_no_adapters() -> None:
 def test_a_number_of_adapters_requires_their_rank() -> None:
     with pytest.raises(UsageError, match="adapters requires lora_rank"):
         kernels(decoder(), Plan(adapters=3))
+
+
+def test_a_refusal_for_want_of_memory_names_the_adapters() -> None:
+    model, plan = decoder(sequence=4096), Plan(lora_rank=16, adapters=40_000_000)
+    own = weight_bytes_of_stage(model, Plan(), 0)
+    size = format_bytes(weight_bytes_of_stage(model, plan, 0) - own)
+    with pytest.raises(
+        UsageError, match=f"{size} of them for 40,?000,?000 adapters of rank 16, of each NPU, but"
+    ):
+        serve("poisson:1,2,30,6", model, Setup(plan=plan), RunOptions(machine="h100-dgx:1"))
+    with pytest.raises(UsageError) as refused:
+        serve(
+            "poisson:1,2,30,6",
+            model,
+            Setup(plan=Plan(), capacity_bytes=own),
+            RunOptions(machine="h100-dgx:1"),
+        )
+    assert "adapter" not in str(refused.value)

@@ -17,10 +17,11 @@ from et_sim.serving.sequences import ServedSequence
 from et_sim.trace import Trace
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, make_training, read_model
 from et_sim.workloads.inference.batch import AttentionSight, sights
-from et_sim.workloads.inference.memory import SequenceCache, matrices, weight_bytes_of_stage
+from et_sim.workloads.inference.memory import SequenceCache, layer_bytes, matrices, weight_bytes_of_stage
 from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache, make_transfers, messages
 from et_sim.workloads.models.configuration import model_of
 from et_sim.workloads.models.model import Index
+from et_sim.workloads.training.layers import ModelLayers
 
 SPARSE = with_latent_attention()
 SPARSE = replace(SPARSE, attention=replace(SPARSE.attention, index=Index(4, 16, 8)))
@@ -205,3 +206,18 @@ def test_products_of_a_pass_are_the_matrices_that_a_rank_keeps(name: str, tensor
         for matrix in matrices(model, plan, layer):
             if not matrix.name.startswith("experts"):
                 assert found[str(layer), matrix.name] == (matrix.outputs, matrix.inputs)
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt2", "gpt-oss-20b", "gemma3-4b", "deepseek-v3", "llama4-maverick", "qwen3.5-35b-a3b"]
+)
+@pytest.mark.parametrize("plan", [Plan(), Plan(tensor=2, pipeline=2), Plan(tensor=4, expert=4, lora_rank=8)])
+def test_weights_of_a_stage_are_those_of_its_ends_and_of_each_layer(name: str, plan: Plan) -> None:
+    model = read_model(name)
+    plan = plan if model.experts is not None else replace(plan, expert=1)
+    ends = ModelLayers(model, plan)
+    for stage in range(plan.pipeline):
+        part = plan.part(model, stage, 0)
+        more = ends.embedding_weights * part.has_embedding + ends.head_weights * part.has_head
+        each = [layer_bytes(model, plan, layer) for layer in part.all_layers]
+        assert weight_bytes_of_stage(model, plan, stage) == more * plan.value_bytes + sum(each)

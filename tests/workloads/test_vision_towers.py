@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from test_model_families import tower as llama4_weights
 
 from et_sim.basics.errors import UsageError
@@ -70,6 +71,35 @@ def test_checkpoints_of_gemma_are_the_language_model_and_the_tower(
     assert text.weights + found.weights + found.joining_weights == checkpoint
 
 
+@pytest.mark.parametrize(
+    ("preset", "kind", "vision"),
+    [
+        *((name, "gemma3", SIGLIP) for name in ("gemma3-4b", "gemma3-12b", "gemma3-27b")),
+        *((name, "llama4", LLAMA) for name in ("llama4-scout", "llama4-maverick")),
+        ("qwen3.5-27b", "qwen3_5", QWEN),
+        ("qwen3.5-35b-a3b", "qwen3_5_moe", {**QWEN, "out_hidden_size": 2048}),
+    ],
+)
+def test_presets_have_their_towers_and_no_remarks(
+    preset: str, kind: str, vision: dict[str, Any], tmp_path: Path
+) -> None:
+    found, text = read_tower(preset), read_model(preset)
+    named = {"name": found.name, "source": found.source}
+    of_file = read(tmp_path, kind, text.hidden, vision)
+    if kind != "gemma3":  # the files name the activation function of the others
+        named["feed_forward"] = found.feed_forward
+    assert replace(of_file, **named) == found
+    assert found.remarks == text.remarks == ()
+    assert found.name == f"the vision tower of {preset}"
+
+
+def test_keys_that_a_tower_does_not_use_give_a_remark(tmp_path: Path) -> None:
+    found = read(tmp_path, "gemma3", 2560, {**SIGLIP, "window_size": 112, "layer_norm_eps": 1e-6})
+    assert found.remarks == (
+        f'{tmp_path / "config.json"}, vision_config: the key "window_size": unknown, and not simulated',
+    )
+
+
 def test_weights_of_the_tower_of_llama_4_are_those_of_its_checkpoint(tmp_path: Path) -> None:
     found = read(tmp_path, "llama4", 5120, LLAMA)
     assert found.weights + found.joining_weights == llama4_weights()
@@ -108,6 +138,9 @@ def test_each_patch_sees_all_of_its_image(
         ("gemma3", {"patch_size": 15}, '"image_size" is 896 (give a multiple of the patch_size, 15)'),
         ("gemma3", {"hidden_size": None}, '"hidden_size" is missing'),
         ("llama4", {"pixel_shuffle_ratio": 0.3}, "give the reciprocal of a whole number"),
+        ("gemma3", {"vision_use_head": True}, "a layer that joins all patches is not simulated"),
+        ("llama4", {"vision_feature_layer": -2}, "outputs of inner layers are not simulated"),
+        ("llama4", {"multi_modal_projector_bias": True}, "the last product has no bias"),
         ("llama4", {"vision_output_dim": 9}, "give the projector_output_dim, 4096"),
         ("qwen3_5", {"deepstack_visual_indexes": [8]}, "outputs of inner layers are not simulated"),
         ("qwen3_5", {"out_hidden_size": 9}, "give the hidden_size of the language model, 5120"),

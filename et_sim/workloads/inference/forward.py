@@ -71,8 +71,20 @@ def run_by(engine: str, *, eager: bool = False, launch_ns: float = 0.0, expert_e
     return MadeFor(engine, launch_ns=host_ns, engine=engine, eager=eager, expert_exchange=expert_exchange)
 
 
+class Encoded(NamedTuple):
+    """Images that each data-parallel group encodes before its batches, by the plan of its tower."""
+
+    tower: VisionTower
+    plan: Plan
+    batch: Batch
+
+
 def make_inference(
-    model: Model, plan: Plan, batches: Sequence[GroupBatches], software: MadeFor | None = None
+    model: Model,
+    plan: Plan,
+    batches: Sequence[GroupBatches],
+    software: MadeFor | None = None,
+    images: Encoded | None = None,
 ) -> Workload:
     """Return forward passes over batches, one after the other.
 
@@ -82,10 +94,21 @@ def make_inference(
     check_batches(plan, batches)
     plan = with_sharers(model, plan)
     axes = axes_of_replicas(plan, 1) if plan.experts_apart else plan.axes
-    workload = make_workload(
-        axes, lambda rank: run_passes(RankWork(rank, plan), model, batches), source=f"<{model.name}>"
-    )
-    return structs.replace(workload, software=software)
+
+    def program(rank: Rank) -> None:
+        work = RankWork(rank, plan)
+        if images is not None and not is_expert_rank(work):
+            work.at = _encode(RankWork(rank, images.plan), images)
+        run_passes(work, model, batches)
+
+    return structs.replace(make_workload(axes, program, source=f"<{model.name}>"), software=software)
+
+
+def _encode(work: RankWork, images: Encoded) -> tuple[int, ...]:
+    """Run the pass of a tower on a rank; return the nodes that end it."""
+    work.during = "images"
+    _Pass(work, images.tower, images.batch, (images.batch,), 0, 0).run(())
+    return work.at
 
 
 def make_replica(

@@ -9,18 +9,20 @@ last tokens of its convolution, whatever the length of the sequence.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import gcd
 
 from msgspec import Struct
 
 from et_sim.workloads.inference.numbers import LayerNumbers, cache_bits
 from et_sim.workloads.inference.ranks import experts_on_rank
-from et_sim.workloads.models.model import RECURRENCE, Attention, Experts, FeedForward, Model
+from et_sim.workloads.models.formats import LayerFormats
+from et_sim.workloads.models.model import RECURRENCE, Attention, Experts, FeedForward, LayerKind, Model
 from et_sim.workloads.recurrence import STATE_BYTES
 from et_sim.workloads.training.layers import ModelLayers
 from et_sim.workloads.training.plan import Plan
 
+WHOLE = Plan()
 NOT_ADAPTED = ("experts ", "index ", "key-value up")
 
 
@@ -116,7 +118,7 @@ def adapter_weights(model: Model, plan: Plan, layer: int) -> int:
 
 def layer_bytes(model: Model, plan: Plan, layer: int) -> int:
     """Return the bytes of a layer's weights on a rank; routers are whole, biases shared by tensor ranks."""
-    numbers, whole = LayerNumbers.of(model, plan, layer), Plan()
+    numbers = LayerNumbers.of(model, plan, layer)
     size = router = biases = mine = 0
     if (experts := model.experts) is not None and model.has_experts(layer):
         router = experts.router_weights(model.hidden)
@@ -125,7 +127,7 @@ def layer_bytes(model: Model, plan: Plan, layer: int) -> int:
         biases, mine = experts.count * each, local * -(-each // sharers) * (not plan.experts_apart)
     for matrix in matrices(model, plan, layer):
         size += matrix.copies * numbers.stored_bytes(matrix.name, matrix.outputs, matrix.inputs)
-    products = sum(matrix.weights for matrix in matrices(model, whole, layer))
+    products = sum(matrix.weights for matrix in matrices(model, WHOLE, layer))
     norms = model.norms_of_layer(layer)
     others = model.layer_weights(layer) - norms - router - products - biases  # with norms of attention
     adapters = max(plan.adapters, 1) * adapter_weights(model, plan, layer)
@@ -135,20 +137,32 @@ def layer_bytes(model: Model, plan: Plan, layer: int) -> int:
 def weight_bytes_of_experts(model: Model, plan: Plan) -> int:
     """Return the bytes of weights on a rank that has experts alone."""
     size, experts = 0, model.experts
-    for layer in range(model.layers) if experts is not None else ():
+    for layer, count in _distinct(model, range(model.layers if experts is not None else 0)):
         if experts is not None and model.has_experts(layer):
             numbers, (local, _) = LayerNumbers.of(model, plan, layer), experts_on_rank(experts, plan)
-            size += local * experts.expert.biases(model.hidden) * plan.value_bytes
+            size += count * local * experts.expert.biases(model.hidden) * plan.value_bytes
             for matrix in expert_matrices(experts, plan, model.hidden):
-                size += matrix.copies * numbers.stored_bytes(matrix.name, matrix.outputs, matrix.inputs)
+                each = numbers.stored_bytes(matrix.name, matrix.outputs, matrix.inputs)
+                size += count * matrix.copies * each
     return size
+
+
+def _distinct(model: Model, layers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield a layer of each kind with each numbers, and how many there are: they have equal weights."""
+    found: dict[tuple[LayerKind, LayerFormats], list[int]] = {}
+    for layer in layers:
+        found.setdefault((model.kind(layer), model.formats_of(layer)), []).append(layer)
+    return ((alike[0], len(alike)) for alike in found.values())
 
 
 def weight_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:
     """Return the bytes of weights on a rank at a place of the pipeline."""
     layers, part = ModelLayers(model, plan), plan.part(model, place, 0)
     ends = layers.embedding_weights * part.has_embedding + layers.head_weights * part.has_head
-    return ends * plan.value_bytes + sum(layer_bytes(model, plan, layer) for layer in part.all_layers)
+    of_layers = (
+        count * layer_bytes(model, plan, layer) for layer, count in _distinct(model, part.all_layers)
+    )
+    return ends * plan.value_bytes + sum(of_layers)
 
 
 def cached_values_of_rank(attention: Attention, tensor: int) -> int:

@@ -18,7 +18,7 @@ from et_sim.basics.files import is_file
 from et_sim.documents.reading import parse_json
 from et_sim.workloads import models
 from et_sim.workloads.models import families, mixed
-from et_sim.workloads.models.keys import ModelKeys
+from et_sim.workloads.models.keys import VISION, ModelKeys
 from et_sim.workloads.models.model import Experts, Model
 from et_sim.workloads.models.quantization import BESIDE, IN_FILE, stored_numbers
 from et_sim.workloads.models.windows import refuse_windows
@@ -38,6 +38,8 @@ def read_model(name: str) -> Model:
     beside = path.with_name(f"{BESIDE}.json")
     if isinstance(content, dict) and IN_FILE not in content and is_file(beside):
         content[BESIDE] = parse_json(beside.read_text("utf-8-sig"), str(beside), InputError)
+    if path.parent == PRESETS and isinstance(content, dict):
+        content = {key: value for key, value in content.items() if key != VISION}
     return model_of(content, str(path), stem)
 
 

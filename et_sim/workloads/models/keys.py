@@ -20,7 +20,7 @@ MOST = 10**9
 MOST_NAMED = 6  # keys in one remark
 VISION = "vision_config"
 OTHER_PARTS = {
-    VISION: "only et-sim serve --image-tokens simulates this part of the model",
+    VISION: "only --image-tokens of serve and make prefill simulates this part of the model",
     "audio_config": "this part of the model is not simulated",
 }
 #: Operations of activation functions for each output; an exponential counts as four.

@@ -17,6 +17,7 @@ from et_sim.workloads.models.configuration import PRESETS
 from et_sim.workloads.models.keys import ACTIVATIONS, MOST, VISION, ModelKeys
 from et_sim.workloads.models.model import Attention, FeedForward, VisionTower
 
+INNER = "outputs of inner layers are not simulated"
 GELU = ACTIVATIONS["gelu"]  # of towers whose file names no activation function
 
 
@@ -37,7 +38,10 @@ def read_tower(name: str) -> VisionTower:
             place=str(path),
             remedy=f"known: {', '.join(_FORMS)}",
         )
-    return _FORMS[kind](keys, keys.inner(VISION), f"the vision tower of {stem}")
+    vision = keys.inner(VISION)
+    vision.text("model_type")
+    tower = _FORMS[kind](keys, vision, f"the vision tower of {stem}")
+    return replace(tower, remarks=vision.remarks())
 
 
 def _tower(keys: ModelKeys, name: str, layers: int, heads: int, patch: int, **more: Any) -> VisionTower:
@@ -61,6 +65,11 @@ def _tower(keys: ModelKeys, name: str, layers: int, heads: int, patch: int, **mo
     )
 
 
+def _text(keys: ModelKeys) -> ModelKeys:
+    """Return the keys of the language model."""
+    return keys.inner("text_config") if keys.is_named("text_config") else keys
+
+
 def _grid(keys: ModelKeys) -> tuple[int, int]:
     """Return the size of a patch, and the patches of an image."""
     image, patch = keys.number("image_size"), keys.number("patch_size")
@@ -77,8 +86,9 @@ def _gemma3(keys: ModelKeys, vision: ModelKeys, name: str) -> VisionTower:
         raise keys.fault(
             "mm_tokens_per_image", tokens, f"give a divisor of the {patches} patches of an image"
         )
+    vision.refuse("vision_use_head", False, "a layer that joins all patches is not simulated")
     layers, heads = vision.number("num_hidden_layers"), vision.number("num_attention_heads")
-    hidden = keys.inner("text_config").number("hidden_size")
+    hidden = _text(keys).number("hidden_size")
     ends = {"positions": patches, "sequence": patches, "image_patches": patches, "patches": patches // tokens}
     width = vision.number("hidden_size")
     return _tower(
@@ -92,6 +102,9 @@ def _llama4(keys: ModelKeys, vision: ModelKeys, name: str) -> VisionTower:
     ratio = vision.get("pixel_shuffle_ratio")
     if not isinstance(ratio, float) or not 0 < ratio <= 1 or (1 / ratio) % 1:
         raise vision.fault("pixel_shuffle_ratio", ratio, "give the reciprocal of a whole number, as in 0.5")
+    vision.refuse("multi_modal_projector_bias", False, "the last product has no bias")
+    vision.refuse("vision_feature_layer", -1, INNER)
+    vision.refuse("vision_feature_select_strategy", "default", "the token of a tile itself is left out")
     joined = round(1 / ratio) ** 2
     if patches % joined:
         raise vision.fault("pixel_shuffle_ratio", ratio, f"{patches} patches are no multiple of {joined}")
@@ -99,7 +112,7 @@ def _llama4(keys: ModelKeys, vision: ModelKeys, name: str) -> VisionTower:
     outer, seen = vision.number("projector_output_dim"), vision.number("vision_output_dim")
     if seen != outer:
         raise vision.fault("vision_output_dim", seen, f"give the projector_output_dim, {outer}")
-    hidden = keys.inner("text_config").number("hidden_size")
+    hidden = _text(keys).number("hidden_size")
     ends = {"positions": patches + 1, "sequence": patches + 1, "image_patches": patches, "patches": joined}
     return _tower(
         vision,
@@ -119,11 +132,10 @@ def _qwen(keys: ModelKeys, vision: ModelKeys, name: str) -> VisionTower:
     """Return the tower of Qwen 3.5, whose images have any size; a patch is of two frames."""
     if vision.numbers("deepstack_visual_indexes"):
         value = vision.get("deepstack_visual_indexes")
-        raise vision.fault("deepstack_visual_indexes", value, "outputs of inner layers are not simulated")
+        raise vision.fault("deepstack_visual_indexes", value, INNER)
     width, joined = vision.number("hidden_size"), vision.number("spatial_merge_size") ** 2
     frames, positions = vision.number("temporal_patch_size"), vision.number("num_position_embeddings")
-    text = keys.inner("text_config") if keys.is_named("text_config") else keys
-    hidden = text.number("hidden_size")
+    hidden = _text(keys).number("hidden_size")
     if (outer := vision.number("out_hidden_size")) != hidden:
         raise vision.fault("out_hidden_size", outer, f"give the hidden_size of the language model, {hidden}")
     found = _tower(
@@ -143,7 +155,11 @@ def _qwen(keys: ModelKeys, vision: ModelKeys, name: str) -> VisionTower:
 
 _FORMS: Mapping[str, Callable[[ModelKeys, ModelKeys, str], VisionTower]] = {
     "gemma3": _gemma3,
+    "gemma3_text": _gemma3,
     "llama4": _llama4,
+    "llama4_text": _llama4,
     "qwen3_5": _qwen,
+    "qwen3_5_text": _qwen,
     "qwen3_5_moe": _qwen,
+    "qwen3_5_moe_text": _qwen,
 }
