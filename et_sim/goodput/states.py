@@ -92,13 +92,14 @@ def _degraded(job: JobSpec, step: JobStep, source: Source, simulator: Simulator)
 
 
 def like_the_first(workload: Workload, node: int) -> list[int]:
-    """Return the first ranks of the nodes that run the trace of the first one.
+    """Return the first ranks of the nodes whose ranks run the traces of the first node, in this order.
 
     If all of them are slow, ranks stay alike. The step then takes about as long as with one of them slow, as
     each waits for the slowest.
     """
-    alike = workload.template_of_rank == workload.template_of_rank[0]
-    return [rank for rank in np.flatnonzero(alike).tolist() if rank % node == 0]
+    nodes = workload.ranks // node
+    of_nodes = workload.template_of_rank[: nodes * node].reshape(nodes, node)
+    return (node * np.flatnonzero((of_nodes == of_nodes[0]).all(axis=1))).tolist()
 
 
 def _with_half_links(network: Mapping[str, Any], ranks: list[int]) -> dict[str, Any]:

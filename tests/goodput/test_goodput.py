@@ -411,6 +411,26 @@ def test_nodes_that_are_alike_stand_for_one_of_a_large_step(monkeypatch: pytest.
     assert one.seconds < one.slow <= alike.slow < 1.01 * one.slow
 
 
+@pytest.mark.deep
+def test_a_slow_replica_slows_a_step_as_much_as_two(tmp_path: Path) -> None:
+    """Check that ranks begin collectives in one order: else, chunks wait until all other ranks have ended."""
+    plan = {"tp": 4, "pp": 4, "dp": 4, "micro-batches": 8, "zero": 1, "sequence-parallel": True}
+    recipe = {"make": "llm", "model": "mixtral-8x7b", "layers": 8, "sequence": 256, "plan": plan}
+    workload, known = make(recipe, tmp_path), preset("h100-dgx:64")
+    times = []
+    for ranks in ("0-7", "0-15"):
+        system = {**known.system, "stragglers": [{"ranks": ranks, "compute": 1.5}]}
+        times.append(et_sim.simulate(workload, machine="h100-dgx:64", system=system).makespan_ns)
+    assert times[0] == times[1]
+
+
+def test_nodes_of_other_stages_are_not_alike() -> None:
+    of_rank = np.array([0] * 12 + [1] * 12 + [0] * 8, np.int32)
+    traces = [TraceBuilder().build(), TraceBuilder().build()]
+    workload = Workload(tuple(traces), of_rank, relative_peers=(True, True))
+    assert states_module.like_the_first(workload, 8) == [0, 24]
+
+
 def test_a_second_port_is_worth_the_goodput_of_a_job_whose_links_are_halved() -> None:
     cable = {"name": "cable", "per-1000-node-days": 300, "nodes": 1, "repair": "6h", "link": True}
     job = JOB | {"failures": {"parts": [cable]}, "spares": {"hot": 4}}

@@ -181,6 +181,23 @@ def test_shared_weights_are_gathered_twice_for_each_micro_batch_and_reduced_once
     assert result["data", "reduce_scatter"] == 3 * weights * plan.gradient_bytes
 
 
+@pytest.mark.parametrize("zero", [0, 1, 2])
+def test_the_loss_is_summed_after_the_gradients_of_the_same_ranks(zero: int) -> None:
+    for trace in transformer(data=4, pipeline=2, zero=zero, micro_batches=2).templates:
+        losses = np.flatnonzero(rows_named(trace, "loss all-reduce"))
+        if not len(losses):  # of the first stage
+            continue
+        before, left = set[int](), losses.tolist()
+        while left:
+            found = set(trace.parents(left.pop()).tolist()) - before
+            before |= found
+            left += found
+        of_data = (trace.kind == NodeKind.COLL) & (trace.group == trace.group[losses[0]])
+        reduced = of_data & rows_named(trace, "reduce-scatter" if zero else "gradients all-reduce")
+        assert reduced.any()
+        assert set(np.flatnonzero(reduced).tolist()) <= before
+
+
 def test_a_bucket_holds_gradients_of_one_micro_batch() -> None:
     trace = transformer(data=4, zero=2, micro_batches=3).templates[0]
     reduced = np.flatnonzero(trace.comm_type == CollectiveKind.REDUCE_SCATTER)

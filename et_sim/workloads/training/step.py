@@ -247,12 +247,14 @@ class _Step:
                 "all_reduce", size, PIPELINE, name="tied embedding all-reduce", after=done, stream=None
             )
         if place == plan.pipeline - 1 or (plan.is_dual and place == 0):
+            # one communicator with the reductions: late ranks must not begin the two in another order
+            done = tuple(dict.fromkeys((*self.work.at, *self.replicas.reduced)))
             self.rank.collective(
                 "all_reduce",
                 LOSS_BYTES,
                 (CONTEXT, DATA),
                 name="loss all-reduce",
-                after=self.work.at,
+                after=done,
                 stream=None,
             )
         self.replicas.update()
