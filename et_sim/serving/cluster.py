@@ -186,8 +186,7 @@ class ServingCluster(Struct):
         return min((replica for replica in self.replicas if replica.pool.work in works), key=left)
 
     def _send_request(self, request: Request) -> None:
-        host = self.engine.host
-        before = round(host.before_ns + self.layers * host.before_layer_ns)
+        before = self.engine.before_ns(self.layers, self.expert_layers)
         self._push(request.arrival_ns + before, ARRIVES, Served(request))
 
     def _arrive(self, sequence: Served) -> None:
