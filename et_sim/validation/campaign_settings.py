@@ -3,8 +3,8 @@
 SemiAnalysisAI/InferenceX, benchmarks: `70b_fp8_h200_trt_slurm.sh` (a267b4bd), `dsr1_fp8_h200_trt_slurm.sh`
 and `gptoss_fp4_h200_trt_slurm.sh` (2e46dba0). Scripts of TensorRT-LLM 1.3 give a pass of DeepSeek 8,192
 tokens at least, as serving_engines.json states; earlier ones do not, so that it has one prompt. The first
-ones (of rows without a version, 11c2dbe1) share experts among all ranks, and attention is data-parallel for long
-prompts of more than 32 requests, which rows do not state.
+ones (of rows without a version, 11c2dbe1) share experts among all ranks, and attention is data-parallel for
+long prompts of more than 32 requests, which rows do not state.
 """
 
 from __future__ import annotations
