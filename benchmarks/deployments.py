@@ -64,6 +64,21 @@ def prefill(machine: str, ranks: int, published: int) -> None:
         print(f"{machine}, {prompts} prompts of a group: {rate:,} tokens/s a node ({published:,})")
 
 
+def halves() -> None:
+    """Print passes in halves whose load of experts is even in the published run, too: LMSYS, 2025-05-05."""
+    normal = {**GROUPS, "expert_exchange": "deepep"}
+    for machine, ranks, batch, published, fields in (
+        ("h100-dgx", 32, [Segment(4096)] * 4, 59_337, normal),
+        ("h800-node", 32, [Segment(4096)] * 4, 62_713, normal),
+        ("h800-node", 128, [Segment(1, 4096)] * 128, 18_598, {**GROUPS, "redundant_experts": 0}),
+    ):
+        machine = f"{machine}:{ranks}"
+        plan = plan_on(machine, data=ranks, expert=ranks, overlap_experts=True, **fields)
+        took = pass_ms("deepseek-v3", machine, plan, *batch)
+        rate = round(sum(segment.tokens for segment in batch) * NODE / took * 1e3)
+        print(f"{machine}, {len(batch)} sequences in halves: {rate:,} tokens/s a node ({published:,})")
+
+
 def numbers() -> None:
     """Print passes of one sequence in the file's numbers and in others."""
     for model, machine, tensor, words in (
@@ -82,3 +97,4 @@ if __name__ == "__main__":
     prefill("h100-dgx", 32, 52_300)
     decode("h100-dgx", 72, 2000, 22_300)
     decode("h800-node", 144, 4989, 14_800)
+    halves()

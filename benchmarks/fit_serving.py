@@ -56,13 +56,14 @@ LIMITS = {  # of figures: least, most, scale
     "host.eager-layer": (0.0, 3e6, 3e5),
     "host.before": (0.0, 4e8, 5e7),
     "host.before-layer": (0.0, 6e6, 1e6),
+    "host.before-expert-layer": (0.0, 6e6, 1e6),
     "prompt-factor": (0.7, 2.0, 1.0),
     "unpacking-factor": (0.8, 3.0, 1.0),
     "token-factor": (0.7, 1.5, 1.0),
 }
 FITTED = {  # of each engine; the others are as its description has them
     "vllm": ("host.layer", "prompt-factor", "unpacking-factor", "token-factor"),
-    "trtllm": ("host.expert-layer", "host.before-layer"),
+    "trtllm": ("host.expert-layer",),
     "sglang": ("host.layer", "host.expert-layer", "host.before"),
 }
 CAMPAIGNS = {"vllm": "B", "trtllm": "B", "sglang": "AB"}  # B has one model for SGLang
@@ -105,14 +106,15 @@ class Course:
 
     def errors(self, figures: Figures) -> tuple[float, float]:
         """Return the logarithms of predicted by measured times: of TPOT and of TTFT."""
-        host, before = self.engine.host, figures["host.before"]
-        before += self.layers * (figures["host.before-layer"] - host.before_layer_ns) - host.before_ns
+        host, simulated = self.engine.host, self.engine.before_ns(self.layers, self.expert_layers)
+        before = figures["host.before"] + self.layers * figures["host.before-layer"] - simulated
+        before += self.expert_layers * figures["host.before-expert-layer"]
         factor = figures["prompt-factor"] * (figures["unpacking-factor"] if self.unpacks else 1)
         device = self.device * np.where(self.has_prompts, factor, figures["token-factor"])
         device += self.layers * figures["host.layer"] + self.expert_layers * figures["host.expert-layer"]
         eager = np.maximum(device, self.layers * figures["host.eager-layer"]) + host.prompt_pass_ns
         ends = np.concatenate([[0.0], np.cumsum(np.where(self.has_prompts, eager, device) + host.pass_ns)])
-        at_first = host.before_ns + self.layers * host.before_layer_ns + host.after_ns
+        at_first = simulated + host.after_ns
         first = ends[self.first] - ends[self.arrival] + (self.arrival == 0) * at_first + before
         each = (ends[self.finish] - ends[self.first]) / self.further
         tpot, ttft = self.row.tpot_ms or 1.0, self.row.ttft_ms or 1.0
@@ -143,14 +145,15 @@ def course_of(row: ServedRow, engine: Engine, shared: dict[str, MachineTimes]) -
 def figures_of(engine: Engine) -> dict[str, float]:
     """Return the figures of a description."""
     host = engine.host
-    times = (host.layer_ns, host.expert_layer_ns, host.eager_layer_ns, host.before_ns, host.before_layer_ns)
+    before = host.before_ns, host.before_layer_ns, host.before_expert_layer_ns
+    times = (host.layer_ns, host.expert_layer_ns, host.eager_layer_ns, *before)
     factors = (engine.prompt_factor, engine.unpacking_factor, engine.token_factor)
     return dict(zip(LIMITS, (*times, *factors), strict=True))
 
 
 def changed(engine: Engine, figures: Figures) -> Engine:
     """Return the engine with figures."""
-    layer, expert_layer, eager, before, before_layer, prompt, unpacking, token = (
+    layer, expert_layer, eager, before, before_layer, before_experts, prompt, unpacking, token = (
         figures[name] for name in LIMITS
     )
     host = replace(
@@ -158,6 +161,7 @@ def changed(engine: Engine, figures: Figures) -> Engine:
         layer_ns=layer,
         expert_layer_ns=expert_layer,
         eager_layer_ns=eager,
+        before_expert_layer_ns=before_experts,
         before_ns=before,
         before_layer_ns=before_layer,
     )

@@ -220,8 +220,7 @@ class ServingCluster(Struct):
 
     def send_request(self, request: Request) -> None:
         """Let a request arrive."""
-        host = self.engine.host
-        before = round(host.before_ns + self.layers * host.before_layer_ns)
+        before = self.engine.before_ns(self.layers, self.expert_layers)
         self._push(request.arrival_ns + before, ARRIVES, Served(request))
 
     def _arrive(self, sequence: Served) -> None:

@@ -13,7 +13,7 @@ from et_sim.serving.batcher import Batcher, Share
 
 
 def is_steady(shares: Sequence[Share], sight: int = 0) -> bool:
-    """Return whether a pass has one token of each sequence, after other ones, which fill the longest sight."""
+    """Return whether a pass has one token of each sequence, after others that fill the longest sight."""
     least = max(sight - 1, 1)
     return all(tokens == 1 and sequence.cached >= least and sequence.produced for sequence, tokens in shares)
 

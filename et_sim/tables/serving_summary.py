@@ -38,7 +38,8 @@ Pool = TypedDict("Pool", {
 })
 Policy = TypedDict("Policy", {
     "name": str, "block": NotRequired[int], "max_batch": NotRequired[int], "token_budget": NotRequired[int],
-    "prompt_every": NotRequired[int],
+    "prompt_every": NotRequired[int], "wait_passes": NotRequired[int], "wait_share": NotRequired[float],
+    "balance_passes": NotRequired[int],
 })
 Drafts = TypedDict("Drafts", {"source": str, "tokens": int, "acceptance": float})
 Prefixes = TypedDict("Prefixes", {

@@ -188,7 +188,8 @@ def _plan(line: Mapping[str, str], model: str, side: str, *, may_be_square: bool
     of_each, spread = (_count(line, f"{side}{name}", 1) or 1 for name in ("moe_tp_size", "moe_ep_size"))
     replicas = _count(line, f"{side}attention_dp_size", 0)
     if may_be_square and of_each == spread > 1 and max(tensor, 1) * max(replicas, 1) == spread**2:
-        tensor, of_each, replicas = spread, 1, 1
+        is_parallel = tensor <= 1  # attention is data-parallel
+        tensor, of_each, replicas = (1, 1, spread) if is_parallel else (spread, 1, 1)
     if not replicas:
         replicas = max(of_each * spread // tensor, 1)
     return Plan(tensor=tensor, pipeline=stages, data=replicas, expert=spread, **_numbers(line, model))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from et_sim.basics.errors import EtSimError
 from et_sim.run.options import RunOptions
 from et_sim.run.workers import in_order
-from et_sim.serving.batcher import PREFILL_FIRST, Policy
+from et_sim.serving.batcher import PREFILL_FIRST, Policy, blocks_for
 from et_sim.serving.clients import Client
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
@@ -18,6 +18,7 @@ from et_sim.serving.replicas import MachineTimes, SimulatedTimes
 from et_sim.serving.results import TPOT, TTFT, Serving
 from et_sim.serving.serve import serve
 from et_sim.serving.setups import Setup
+from et_sim.validation.campaign_settings import settings_of
 from et_sim.validation.serving_rows import Load, ServedRow, ServingCase
 from et_sim.workloads import Model, read_model
 
@@ -129,9 +130,17 @@ def latencies_of(case: ServingCase, shared: MachineTimes | None = None) -> Laten
 
 
 def is_full(outcome: Serving, concurrency: int) -> bool:
-    """Return whether caches were lost, or a tenth of the passes left requests waiting while fewer ran."""
-    waits = sum(each.waiting > 0 and each.sequences < concurrency for each in outcome.iterations)
-    return waits > len(outcome.iterations) / 10 or any(each.preemptions for each in outcome.served)
+    """Return whether caches were lost, or a tenth of the passes left requests waiting for room."""
+    if any(each.preemptions for each in outcome.served):
+        return True
+    pool, block = outcome.pools[0], outcome.policy.block
+    least = min(each.request.prompt for each in outcome.served)
+    needed = blocks_for(least, block) if pool.units is None else pool.units.of(least)
+    waits = sum(
+        each.waiting > 0 and each.sequences < concurrency and each.used_blocks + needed > pool.blocks
+        for each in outcome.iterations
+    )
+    return waits > len(outcome.iterations) / 10
 
 
 def model_of(case: ServingCase) -> Model:
@@ -142,18 +151,21 @@ def model_of(case: ServingCase) -> Model:
 
 def setup_of(case: ServingCase, engine: Engine) -> Setup:
     """Return the setup of a case, whose engine runs as many sequences at a time as are under way."""
-    load = case.load
-    budget = max(engine.token_budget, load.concurrency)
-    if engine.policy == "whole-prompts":  # as its campaign sets it
-        budget = max(budget, load.concurrency + load.prompt + 64)
+    load, own = case.load, settings_of(case)
+    budget = max(own.token_budget or engine.token_budget, load.concurrency)
+    if engine.policy == "whole-prompts":
+        budget = max(budget, load.concurrency + load.prompt)
+    most = min(engine.max_batch, load.concurrency)
+    waits = {name: getattr(own, name) for name in ("wait_passes", "wait_share", "balance_passes")}
     prefill, decode = case.replicas
     return Setup(
-        plan=case.plan,
+        plan=own.plan or case.plan,
         replicas=decode,
         prefill_replicas=prefill,
         decode_plan=case.decode_plan,
-        policy=Policy(engine.policy, min(engine.max_batch, load.concurrency), budget, engine.block),
+        policy=Policy(engine.policy, most, budget, engine.block, **waits),
         context_step=CONTEXT_STEP,
+        memory_share=own.memory_share,
         client=client_of(load, engine),
         engine=engine,
     )

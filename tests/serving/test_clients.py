@@ -150,11 +150,11 @@ def test_a_spread_loop_has_shorter_waits_and_longer_tokens_than_one_in_step() ->
 
 def test_time_of_a_request_before_its_passes_grows_with_the_layers() -> None:
     times = []
-    for layers in (1, 80):
-        host = EngineHost(before_ns=700, before_layer_ns=20)
-        engine = Engine("an engine", host=host)
-        cluster = ServingCluster((pool(blocks=99),), Policy(), KnownTimes(), engine=engine, layers=layers)
+    for layers, experts in ((1, 0), (80, 0), (80, 77)):
+        host = EngineHost(before_ns=700, before_layer_ns=20, before_expert_layer_ns=3)
+        engine, number = Engine("an engine", host=host), {"layers": layers, "expert_layers": experts}
+        cluster = ServingCluster((pool(blocks=99),), Policy(), KnownTimes(), engine=engine, **number)
         cluster.serve(read_traffic("closed:10,2,1", Client(1, warm_up=0)).requests, 1)
         (of,) = cluster.served
         times.append(of.scheduled_ns - of.request.arrival_ns)
-    assert times == [720, 700 + 80 * 20]
+    assert times == [720, 700 + 80 * 20, 700 + 80 * 20 + 77 * 3]

@@ -12,8 +12,11 @@ import pytest
 
 from et_sim.cli import main
 from et_sim.run.options import RunOptions
+from et_sim.serving.batcher import Policy
 from et_sim.serving.clients import Client
 from et_sim.serving.engines.reading import read_engine
+from et_sim.serving.replicas import BOTH, CachePool
+from et_sim.serving.requests import Request
 from et_sim.serving.serve import serve
 from et_sim.validation.serving_rows import ServedRow, is_serving, read_servings
 from et_sim.validation.servings import is_full, model_of, setup_of
@@ -213,17 +216,58 @@ def test_errors_are_printed_by_group_with_the_reasons(
 
 
 @pytest.mark.parametrize(
-    ("passes", "preemptions", "is_too_full"),
+    ("passes", "used", "preemptions", "is_too_full"),
     [
-        ([(0, 1)] * 5 + [(1, 4)] * 5, 0, False),  # small batches with none that waits, and full ones
-        ([(1, 3)] + [(0, 4)] * 9, 0, False),
-        ([(1, 3)] * 2 + [(0, 4)] * 8, 0, True),
-        ([(0, 4)] * 10, 1, True),
+        ([(0, 1)] * 5 + [(1, 4)] * 5, 9, 0, False),  # small batches with none that waits, and full ones
+        ([(1, 3)] + [(0, 4)] * 9, 9, 0, False),
+        ([(1, 3)] * 2 + [(0, 4)] * 8, 9, 0, True),
+        ([(1, 3)] * 2 + [(0, 4)] * 8, 8, 0, False),  # there is room for the shortest prompt
+        ([(0, 4)] * 10, 0, 1, True),
     ],
 )
-def test_caches_are_full_where_requests_wait_beside_a_batch_with_places(
-    passes: list[tuple[int, int]], preemptions: int, is_too_full: bool
+def test_caches_are_full_where_requests_wait_for_room_beside_a_batch_with_places(
+    passes: list[tuple[int, int]], used: int, preemptions: int, is_too_full: bool
 ) -> None:
-    iterations = [SimpleNamespace(waiting=waiting, sequences=sequences) for waiting, sequences in passes]
-    outcome: Any = SimpleNamespace(iterations=iterations, served=[SimpleNamespace(preemptions=preemptions)])
+    iterations = [
+        SimpleNamespace(waiting=waiting, sequences=sequences, used_blocks=used)
+        for waiting, sequences in passes
+    ]
+    served = [SimpleNamespace(preemptions=preemptions, request=Request(0, 0, 20, 1))]
+    pool, policy = CachePool(BOTH, Plan(), 1, 0, 10, 1), Policy(block=16)
+    outcome: Any = SimpleNamespace(iterations=iterations, served=served, pools=(pool,), policy=policy)
     assert is_full(outcome, 4) is is_too_full
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "expected"),
+    [
+        ("meta-llama/Llama-3.1-70B", {}, (16_384, 20)),
+        ("meta-llama/Llama-3.1-70B", {"osl": "8192"}, (16_384, 0)),
+        ("meta-llama/Llama-3.1-70B", {"tp_size": "8"}, (16_384, 0)),
+        ("openai/gpt-oss-120b", {}, (20_000, 0)),
+        ("deepseek-ai/DeepSeek-V3", {"tp_size": "8"}, (1152, 0)),
+        ("deepseek-ai/DeepSeek-V3", {"tp_size": "8", "backend_version": "1.3.0rc14"}, (8192, 0)),
+    ],
+)
+def test_campaign_b_has_settings_of_its_scripts(
+    tmp_path: Path, model: str, more: dict[str, str], expected: tuple[int, int]
+) -> None:
+    usual = {"backend": "trtllm", "backend_version": "", "model_path": model, "osl": "1024"}
+    for campaign, lengths in (("B", expected), ("A", (8192, 0))):
+        row = read(tmp_path, **{**usual, "concurrency": "64", "campaign": campaign, **more})
+        assert row.case is not None
+        policy = setup_of(row.case, read_engine("trtllm")).policy
+        assert (policy.token_budget, policy.wait_passes) == lengths
+
+
+def test_rows_of_deepseek_without_a_version_share_experts_and_have_parallel_attention_for_long_prompts(
+    tmp_path: Path,
+) -> None:
+    usual = {"backend": "trtllm", "backend_version": "", "model_path": "deepseek-ai/DeepSeek-V3"}
+    for concurrency, plan in (("32", (8, 1, 8)), ("64", (1, 8, 8))):
+        more = {"isl": "8192", "osl": "1024", "tp_size": "8", "concurrency": concurrency}
+        case = read(tmp_path, **usual, **more).case
+        assert case is not None
+        found = setup_of(case, read_engine("trtllm"))
+        assert (found.plan.tensor, found.plan.data, found.plan.expert) == plan
+        assert found.policy.balance_passes == (60 if concurrency == "64" else 0)

@@ -47,9 +47,6 @@ class EngineHost(Struct, frozen=True):
         0.0,
         stated=True,
     )
-    eager_expert_layer_ns: float = time(
-        "Further time for a layer with experts of a pass that has prompts.", 0.0, stated=True
-    )
     overlaps: bool = flag(
         "Kernels are launched while earlier ones run: a pass takes the longer of both times, else their sum.",
         True,
@@ -75,6 +72,9 @@ class EngineHost(Struct, frozen=True):
     before_ns: float = time("Time of a request before it may be in a pass.", 0.0, stated=True)
     before_layer_ns: float = time(
         "Further time of a request before it may be in a pass, for each layer of the model.", 0.0, stated=True
+    )
+    before_expert_layer_ns: float = time(
+        "Further time of a request before it may be in a pass, for each layer with experts.", 0.0, stated=True
     )
     after_ns: float = time("Time from a pass until the client has its token.", 0.0, stated=True)
 
@@ -190,6 +190,12 @@ class Engine(Struct, frozen=True):
         """Return the engine for a model whose products unpack weights of less than 8 bits."""
         return replace(self, prompt_factor=self.prompt_factor * self.unpacking_factor, unpacking_factor=1.0)
 
+    def before_ns(self, layers: int, expert_layers: int) -> int:
+        """Return the time of a request before it may be in a pass of a model with so many layers."""
+        host = self.host
+        of_layers = layers * host.before_layer_ns + expert_layers * host.before_expert_layer_ns
+        return round(host.before_ns + of_layers)
+
     def padded(self, segments: Sequence[Segment]) -> Sequence[Segment]:
         """Return the segments of a pass, with unused places of the graph that launches it."""
         tokens = sum(segment.tokens for segment in segments)
@@ -207,7 +213,6 @@ class Engine(Struct, frozen=True):
         if not batch.prefill.segments:
             return round(device_ns * self.token_factor + between + self.host.pass_ns)
         device, host = device_ns * self.prompt_factor + between, layers * self.host.eager_layer_ns
-        host += expert_layers * self.host.eager_expert_layer_ns
         both = max(device, host) if self.host.overlaps else device + host
         return round(both + self.host.pass_ns + self.host.prompt_pass_ns)
 
