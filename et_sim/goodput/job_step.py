@@ -22,6 +22,7 @@ class JobStep(Struct, frozen=True):
     fewer: tuple[tuple[float, float], ...] = ()  # step and share of tokens with 1, 2, … replicas less
     slow: float = 0.0  # with a slow node; 0: not needed
     half_link: float = 0.0  # where a GPU has half of its bandwidth between nodes
+    has_half_link: bool = False  # it was simulated
     copy_stall: float = 0.0  # by which copies of a checkpoint into the memory of other nodes lengthen a step
     write_stall: float | None = None  # by which writing a checkpoint lengthens steps; None: not simulated
     write: float = 0.0  # time of writing it beside steps

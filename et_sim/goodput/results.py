@@ -58,6 +58,7 @@ class Goodput(Struct, frozen=True, eq=False):
                 "nodes": step.nodes,
                 "replicas_less": [list(pair) for pair in step.fewer],
                 "slow_node_seconds": step.slow or None,
+                "half_link_seconds": step.half_link if step.has_half_link else None,
                 "half_link_at_most_seconds": step.half_link,
                 "write_stall_seconds": step.write_stall,
                 "copies_seconds": step.seconds + step.copy_stall if step.copy_stall else None,

@@ -87,7 +87,7 @@ def _degraded(job: JobSpec, step: JobStep, source: Source, simulator: Simulator)
         found["slow"] = simulator.seconds(source, changed={"system": system})[0]
     if halves:
         changed = {"network": _with_half_links(network, alike)}
-        found["half_link"] = simulator.seconds(source, changed=changed)[0]
+        found["half_link"], found["has_half_link"] = simulator.seconds(source, changed=changed)[0], True
     return found
 
 

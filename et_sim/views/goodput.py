@@ -107,8 +107,12 @@ def _facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _degraded_facts(step: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the times of steps with a slow node, and with copies or writes of a checkpoint beside them."""
-    times = {"a slow node": step["slow_node_seconds"], "copies in memory": step["copies_seconds"]}
+    """Return the times of degraded steps, and of those with copies or writes of a checkpoint beside them."""
+    times = {
+        "a slow node": step["slow_node_seconds"],
+        "half of a link": step.get("half_link_seconds"),
+        "copies in memory": step["copies_seconds"],
+    }
     texts = [f"{seconds:.4g} s with {what}" for what, seconds in times.items() if seconds is not None]
     if step["write_stall_seconds"]:
         texts.append(f"{step['write_stall_seconds']:.3g} s more in all beside the writing of a checkpoint")

@@ -230,6 +230,9 @@ def test_the_step_with_half_of_a_link_is_that_of_a_network_with_half_of_the_link
     assert first.step.half_link == expected.makespan_ns / 1e9
     assert first.step.seconds < first.step.half_link < 2 * first.step.seconds
     assert not first.step.notes
+    assert f"{first.step.half_link:.4g} s with half of a link" in "\n".join(
+        summary_lines(first.summary(), 100)
+    )
 
 
 def test_copies_beside_a_step_share_its_network() -> None:
