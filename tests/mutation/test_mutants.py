@@ -116,7 +116,8 @@ def test_a_change_has_the_tests_that_run_its_function() -> None:
         names = [name for name, first, last in functions_of(module) if first <= mutant.row <= last]
         assert set(files_for(mutant)) >= {*found[names[0] if names and names[0] in found else "*"]}
     new = replace(mutants_of(module)[0], module="et_sim/network/new.py")
-    assert set(files_for(new)) <= {file for of in files_by_function().values() for file in of["*"]}
+    beside = {file for other, of in files_by_function().items() if "/network/" in other for file in of["*"]}
+    assert len(set(files_for(new)) & beside) >= MOST_FILES
 
 
 def test_a_line_has_the_files_whose_names_share_its_words() -> None:
