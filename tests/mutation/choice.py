@@ -34,7 +34,7 @@ MOST_SECONDS = 12.0  # of processor time, for the files of a function together
 ENOUGH = 3  # files that run a row
 LOADING_SECONDS = 0.3  # of a file
 SLOWER = 2.0  # a test whose lines are noted, than the test alone
-# A test that runs few lines is near to each of them. What the tests of a function add to each other falls.
+# A test that runs few lines is near to each of them. The more tests run a row, the less another one adds.
 FEW_LINES, FALLS = 50, 0.3
 ONE_TEST = 0.002 / 4
 WHOLE_OUTPUTS = {"views/test_views_shown.py"}  # files that compare all that comes out of the lines they run
