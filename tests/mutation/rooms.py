@@ -62,7 +62,7 @@ def files_by_function() -> dict[str, dict[str, list[str]]]:
 
 
 def files_for(mutant: Mutant) -> list[str]:
-    """Return the paths of test files for a change: those that run it, with two by name behind the first two."""
+    """Return paths of test files for a change: those that run it, and two by name behind the first two."""
     found = _files_that_run(mutant)
     return list(dict.fromkeys([*found[:BY_NAME], *files_by_name(mutant.line), *found[BY_NAME:]]))
 
