@@ -68,15 +68,19 @@ def files_for(mutant: Mutant) -> list[str]:
 
 
 def _files_that_run(mutant: Mutant) -> list[str]:
-    found = files_by_function().get(mutant.module)
-    if found is None:
-        return _tests_of_folder(mutant.module.rpartition("/")[0])
-    rows = [(name, first) for name, first, last in functions_of(mutant.module) if first <= mutant.row <= last]
-    if not rows:
-        return found[REST]
-    [(name, first)] = rows
-    own = found.get(f"{name}@{mutant.row - first}", [])
-    return list(dict.fromkeys([*own, *found.get(name, found[REST])]))
+    found, of_module = files_by_function().get(mutant.module, {}), files_of_module(mutant.module)
+    for name, first, last in functions_of(mutant.module) if found else ():
+        if first <= mutant.row <= last:
+            return list(
+                dict.fromkeys([*found.get(f"{name}@{mutant.row - first}", ()), *found.get(name, of_module)])
+            )
+    return of_module
+
+
+def files_of_module(module: str) -> list[str]:
+    """Return the test files of a module outside of its functions, or else those of its folder."""
+    found = files_by_function().get(module)
+    return found[REST] if found else _tests_of_folder(module.rpartition("/")[0])
 
 
 def files_by_name(line: str) -> list[str]:
