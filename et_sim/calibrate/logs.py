@@ -155,14 +155,18 @@ _RINGS = re.compile(r"\bPattern 4, .*?nChannels (\d+), bw ([\d.]+)/")  # rings
 _REMEDY = "give the whole log of a program of nccl-tests, or a CSV with " + ",".join(CSV_COLUMNS)
 
 
-def read_rings(path: Path) -> dict[str, list[float]]:
-    """Read the channels of rings, and the GB/s of each, from a log of NCCL (NCCL_DEBUG_SUBSYS=INIT,GRAPH)."""
+def _text_of_log(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read: {unreadable(error)}", remedy="name a log of NCCL"
         ) from error
+
+
+def read_rings(path: Path) -> dict[str, list[float]]:
+    """Read the channels of rings, and the GB/s of each, from a log of NCCL (NCCL_DEBUG_SUBSYS=INIT,GRAPH)."""
+    text = _text_of_log(path)
     nodes = [int(count) for count in _NODES.findall(text)]
     rings = [(int(count), float(speed)) for count, speed in _RINGS.findall(text)]
     if not rings or not nodes:
@@ -182,12 +186,7 @@ def read_rings(path: Path) -> dict[str, list[float]]:
 
 def read_choices(path: Path) -> dict[str, list[list[Any]]]:
     """Read NCCL's choices from its log (NCCL_DEBUG_SUBSYS=INIT,TUNING), in the form of the key "choices"."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {unreadable(error)}", remedy="name a log of NCCL"
-        ) from error
+    text = _text_of_log(path)
     nodes, program = set(_NODES.findall(text)), _PROGRAM.search(text) or _PROGRAM.search(path.name)
     remedy = (
         "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING, and keep the whole log of one communicator"

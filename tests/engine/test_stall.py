@@ -260,6 +260,7 @@ def test_cycles_are_those_that_networkx_finds() -> None:
             for cycle in cycles.minimal
         }
         for cycle in cycles.minimal:
+            assert [cycles.parent[row] for row in cycle] == [*cycle[1:], cycle[0]]
             assert all(
                 (parent, row) in edges for row, parent in zip(cycle, cycle[1:] + cycle[:1], strict=True)
             )

@@ -294,7 +294,10 @@ def test_lists_that_do_not_fit_are_refused() -> None:
     other_total = changed(short, comm_bytes=np.array([9]))
     assert "comm_size of 9" in str(refusal(other_total, 2))
     mixed = Workload.of([short.trace(0), exchange(None, 1, 3).trace(0)])
-    assert "comm_split_sizes" in str(refusal(mixed, 2))
+    assert (
+        "rank 0 has 1 all-to-all with comm_split_sizes in communicator group all, but rank 1 has none"
+        in str(refusal(mixed, 2))
+    )
     assert [problem.kind for problem in find_problems(mixed)] == ["collective-splits"]
     huge = changed(short, split_texts=("", f"{2**60} 1"))
     assert "moves more than" in str(refusal(huge, 2))

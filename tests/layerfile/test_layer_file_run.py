@@ -23,7 +23,7 @@ from et_sim.run.other_inputs import LayerFileRun
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.run.selection import EVERYTHING
-from et_sim.views.summary.layers import Layers, layers_lines, write_csv
+from et_sim.views.summary.layers import Layers, _figure, layers_lines, write_csv
 
 TRAINING = "DATA 1 l -1 100 NONE 0 50 NONE 0 200 ALLREDUCE 65536 0"
 MICRO = "MICRO 1 l -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 65536 1"
@@ -204,3 +204,10 @@ def test_of_many_passes_the_first_two_and_the_last_are_listed() -> None:
     run = open_run(Path("run"))
     first, second, *_, last = map(format_ns, Layers(run).figures["pass_end_ns"])
     assert layers_lines(run, EVERYTHING, 200)[-1] == f"5 passes, computed by {first}, {second}, …, {last}"
+
+
+def test_figures_of_layers_have_four_digits_and_no_part_of_a_nanosecond_and_zero_is_a_dash() -> None:
+    row = {"time": 1_234_567}
+    units = (("ns", 1), ("us", 1000), ("ms", 1_000_000))
+    assert [_figure("time", unit, size, row) for unit, size in units] == ["1234567", "1235", "1.235"]
+    assert _figure("time", "us", 1000, {"time": 0}) == "-"

@@ -27,13 +27,14 @@ from rooms import CHOICE, MOST_FILES, REST, ROOMS, functions_of, modules
 
 TESTS = REPOSITORY / "tests"
 PACKAGE = f"{REPOSITORY / 'et_sim'}/"
-# Folders whose tests run other processes or other packages, or read texts.
-LEFT_OUT = {"compiled", "converters", "docs", "golden", "language", "mutation", "recorder"}
+# Folders whose tests run other processes, read texts, or take long.
+LEFT_OUT = {"compiled", "docs", "golden", "language", "mutation", "recorder"}
 LONG_SECONDS = 25  # a test that takes longer, with its lines noted, is not chosen
 MOST_SECONDS = 12.0  # of processor time, for the files of a function together
+ENOUGH = 3  # files that run a row
 LOADING_SECONDS = 0.3  # of a file
 SLOWER = 2.0  # a test whose lines are noted, than the test alone
-# A test that runs few lines is near to each of them. What the tests of a function add to each other falls.
+# A test that runs few lines is near to each of them. The more tests run a row, the less another one adds.
 FEW_LINES, FALLS = 50, 0.3
 ONE_TEST = 0.002 / 4
 WHOLE_OUTPUTS = {"views/test_views_shown.py"}  # files that compare all that comes out of the lines they run
@@ -180,6 +181,22 @@ def chosen_files(
     return chosen
 
 
+def _of_rows(
+    runs: list[Runs], rows: range, name: str, chosen: list[str], seconds: Mapping[str, float]
+) -> dict[str, list[str]]:
+    """Return files of the rows of a function that fewer than `ENOUGH` of the chosen files run."""
+    ran: dict[str, int] = defaultdict(int)
+    for file, _, lines in runs:
+        ran[file] |= lines
+    found = {}
+    for row in rows:
+        files = {file for file, lines in ran.items() if lines >> row & 1}
+        if len(files & {*chosen}) < min(ENOUGH, len(files)):
+            own = chosen_files(runs, 1 << row, seconds, MOST_SECONDS / 3)
+            found[f"{name}@{row - rows.start}"] = own[:ENOUGH]
+    return found
+
+
 def _bits(number: int) -> Iterator[int]:
     while number:
         lowest = number & -number
@@ -195,6 +212,8 @@ def choice(folder: Path) -> dict[str, dict[str, list[str]]]:
         functions = {name: (1 << last + 1) - (1 << first + 1) for name, first, last in functions_of(module)}
         runs = by_module[module]
         found = {name: chosen_files(runs, rows, seconds) for name, rows in functions.items()}
+        for name, first, last in functions_of(module):
+            found |= _of_rows(runs, range(first, last + 1), name, found[name], seconds)
         importing = chosen_files(runs, 1 << OUTSIDE, seconds, MOST_SECONDS / 2)
         found[REST] = list(dict.fromkeys([*importing, *chosen_files(runs, -1, seconds, MOST_SECONDS / 2)]))
         result[module] = {name: files for name, files in found.items() if files}

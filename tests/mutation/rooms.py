@@ -1,7 +1,8 @@
 """Tests for a change: files whose tests run the function that is changed, the nearest to it first.
 
 `rooms.json` names them by module and function; `choice.py` writes it. A function without an entry takes those
-of its module, and a module without one those of its folder.
+of its module, and a module without one those of its folder. Rows that few of these run have files of their
+own, by their distance from the function's first row.
 """
 
 from __future__ import annotations
@@ -61,24 +62,33 @@ def files_by_function() -> dict[str, dict[str, list[str]]]:
 
 
 def files_for(mutant: Mutant) -> list[str]:
-    """Return the test files for a change, as pytest takes them: two by name follow on those that run most."""
+    """Return paths of test files for a change: those that run it, and two by name behind the first two."""
     found = _files_that_run(mutant)
     return list(dict.fromkeys([*found[:BY_NAME], *files_by_name(mutant.line), *found[BY_NAME:]]))
 
 
 def _files_that_run(mutant: Mutant) -> list[str]:
-    found = files_by_function().get(mutant.module)
-    if found is None:
-        return _tests_of_folder(mutant.module.rpartition("/")[0])
-    names = (name for name, first, last in functions_of(mutant.module) if first <= mutant.row <= last)
-    return found.get(next(names, REST), found[REST])
+    found, of_module = files_by_function().get(mutant.module, {}), files_of_module(mutant.module)
+    for name, first, last in functions_of(mutant.module) if found else ():
+        if first <= mutant.row <= last:
+            return list(
+                dict.fromkeys([*found.get(f"{name}@{mutant.row - first}", ()), *found.get(name, of_module)])
+            )
+    return of_module
+
+
+def files_of_module(module: str) -> list[str]:
+    """Return the test files of a module outside of its functions, or else those of its folder."""
+    found = files_by_function().get(module)
+    return found[REST] if found else _tests_of_folder(module.rpartition("/")[0])
 
 
 def files_by_name(line: str) -> list[str]:
     """Return two test files whose names share words with a line: a function may serve many subjects."""
-    words = _words(line)
     every = {file for found in files_by_function().values() for of in found.values() for file in of}
-    shared = {file: len(words & _words(Path(file).stem)) for file in sorted(every)}
+    named = {file: _words(Path(file).stem) for file in sorted(every)}
+    counts = Counter(word for words in named.values() for word in words)
+    shared = {file: sum(1 / counts[word] for word in words & _words(line)) for file, words in named.items()}
     return heapq.nlargest(BY_NAME, (file for file in shared if shared[file]), key=lambda file: shared[file])
 
 

@@ -24,6 +24,7 @@ from rooms import (
     files_by_function,
     files_by_name,
     files_for,
+    files_of_module,
     functions_of,
     listed,
     modules,
@@ -102,8 +103,7 @@ def test_a_seed_draws_the_same_change_again() -> None:
 
 
 def test_every_module_has_test_files_and_all_of_them_exist() -> None:
-    changes = (mutant for module in modules() for mutant in mutants_of(module)[:1])
-    assert all(files_for(mutant) for mutant in changes)
+    assert all(files_of_module(module) for module in modules())
     files = {file for found in files_by_function().values() for of in found.values() for file in of}
     assert [file for file in files if not (REPOSITORY / file).is_file()] == []
     assert [module for module in files_by_function() if not (REPOSITORY / module).is_file()] == []
@@ -116,7 +116,8 @@ def test_a_change_has_the_tests_that_run_its_function() -> None:
         names = [name for name, first, last in functions_of(module) if first <= mutant.row <= last]
         assert set(files_for(mutant)) >= {*found[names[0] if names and names[0] in found else "*"]}
     new = replace(mutants_of(module)[0], module="et_sim/network/new.py")
-    assert set(files_for(new)) <= {file for of in files_by_function().values() for file in of["*"]}
+    beside = {file for other, of in files_by_function().items() if "/network/" in other for file in of["*"]}
+    assert len(set(files_for(new)) & beside) >= MOST_FILES
 
 
 def test_a_line_has_the_files_whose_names_share_its_words() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 from statistics import mean
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ import et_sim
 from et_sim.machine.networks import Network, RankCards
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_machine
+from et_sim.plan.library_rows import LibraryRows
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 MIB = 1 << 20
@@ -168,3 +170,15 @@ def test_a_group_with_unequal_parts_of_nodes_is_on_all_of_them() -> None:
         workload = et_sim.Workload.of([build.build() for build in builders])
         result = et_sim.simulate(workload, machine="h100-dgx:24", groups={"some": [*ranks]})
         assert max(result.outcome.plan.library_nodes) == nodes
+
+
+def test_rows_of_other_collectives_have_no_choice_nodes_or_processors_of_the_library() -> None:
+    rows = LibraryRows()
+    assert rows.choices(2) == ()
+    choice = SimpleNamespace(text="ring, Simple", larger=None)
+    made = cast(Any, SimpleNamespace(choice=choice, nodes=2, processors=16))
+    rows.add(1, made, "all_reduce", MIB, 16)
+    assert rows.choices(3) == ("", "ring, Simple", "")
+    assert rows.nodes(3) == (0, 2, 0)
+    assert rows.processors_held(3).tolist() == [0, 16, 0]
+    assert rows.notices == []

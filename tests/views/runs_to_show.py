@@ -79,3 +79,24 @@ def congested(folder: Path, detail: str = "ports") -> Path:
     protocol = {"preset": "roce", "congestion-control": "none", "buffer": 400_000, "window": "none"}
     network = {"graph": {**graph, "bandwidth": "100Gbps", "latency": "200ns"}, "protocol": protocol}
     return run_written(folder, workload, network, {}, model="packet", detail=detail)
+
+
+PEAK, BANDWIDTH = 100e12, 1600e9
+KERNELS = {"matrix": (4e9, 1 << 20), "copy": (1e6, 1 << 24), "both": (3e9, 3 << 24)}  # operations, bytes
+
+
+def kernels_on_a_roofline(folder: Path) -> Path:
+    """Write two ranks with three kernels, each twice, on a roofline, and with tracked memory."""
+    build, after = et_sim.TraceBuilder(), []
+    for name, (operations, size) in (*KERNELS.items(), *KERNELS.items()):
+        tensors = {"inputs": {"weights": 4096}, "outputs": {f"activation.{len(after)}": 1 << 16}}
+        after = [build.compute(name, num_ops=int(operations), tensor_bytes=size, after=after[-1:], **tensors)]
+    build.collective("all_reduce", 1 << 16, after=after)
+    system = FIFO_RING | {
+        "roofline-enabled": 1,
+        "peak-perf": PEAK / 1e12,
+        "local-mem-bw": BANDWIDTH / 1e9,
+        "track-local-mem": 1,
+        "local-mem-capacity": "160KiB",
+    }
+    return run_written(folder, et_sim.Workload.of([build.build()] * 2), ring(2, "50GB/s"), system)

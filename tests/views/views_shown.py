@@ -25,7 +25,13 @@ import sampled_cases  # noqa: E402
 import small_sweeps  # noqa: E402
 import yaml  # noqa: E402
 from machines import ring  # noqa: E402
-from runs_to_show import congested, pipeline, side_by_side, two_dimensions  # noqa: E402
+from runs_to_show import (  # noqa: E402
+    congested,
+    kernels_on_a_roofline,
+    pipeline,
+    side_by_side,
+    two_dimensions,
+)
 
 from et_sim.basics.errors import EtSimError  # noqa: E402
 from et_sim.cli import main as command  # noqa: E402
@@ -40,6 +46,7 @@ RUNS: dict[str, Callable[[Path], Path]] = {
     "two-dimensions": lambda folder: two_dimensions(folder, detail="phases,links", model="link"),
     "side-by-side": side_by_side,
     "congested": congested,
+    "kernels": kernels_on_a_roofline,
 }
 
 

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from machines import FIFO_RING, ring
-from runs_to_show import pipeline, run_written
+from runs_to_show import BANDWIDTH, KERNELS, PEAK, kernels_on_a_roofline, pipeline
 
-import et_sim
 from et_sim.cli import main
 from et_sim.views import open_run
 from et_sim.views.drawing.memory import capacity_of, memory_picture
@@ -21,30 +19,11 @@ from et_sim.views.summary.memory import memory_peaks
 from et_sim.views.summary.roofline import NO_KERNELS, roofline_data, roofline_of
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
-PEAK, BANDWIDTH = 100e12, 1600e9
-KERNELS = {"matrix": (4e9, 1 << 20), "copy": (1e6, 1 << 24), "both": (3e9, 3 << 24)}  # operations, bytes
-
-
-def _kernels(folder: Path) -> Path:
-    """Write two ranks with three kernels, each twice, on a roofline, and with tracked memory."""
-    build, after = et_sim.TraceBuilder(), []
-    for name, (operations, size) in (*KERNELS.items(), *KERNELS.items()):
-        tensors = {"inputs": {"weights": 4096}, "outputs": {f"activation.{len(after)}": 1 << 16}}
-        after = [build.compute(name, num_ops=int(operations), tensor_bytes=size, after=after[-1:], **tensors)]
-    build.collective("all_reduce", 1 << 16, after=after)
-    system = FIFO_RING | {
-        "roofline-enabled": 1,
-        "peak-perf": PEAK / 1e12,
-        "local-mem-bw": BANDWIDTH / 1e9,
-        "track-local-mem": 1,
-        "local-mem-capacity": "160KiB",
-    }
-    return run_written(folder, et_sim.Workload.of([build.build()] * 2), ring(2, "50GB/s"), system)
 
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _kernels(tmp_path_factory.mktemp("roofline") / "run")
+    return kernels_on_a_roofline(tmp_path_factory.mktemp("roofline") / "run")
 
 
 def test_operations_bytes_and_time_are_those_of_the_trace(kernels: Path) -> None:

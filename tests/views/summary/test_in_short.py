@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from machines import FIFO_RING, ring
 from msgspec import structs
@@ -18,7 +21,7 @@ from et_sim.trace import write_manifest
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.summary.in_short import Lever, best_lever, in_short, small_path
+from et_sim.views.summary.in_short import Lever, _longest_on, best_lever, in_short, small_path
 from et_sim.views.text import share
 from et_sim.views.view import view_text
 
@@ -108,3 +111,9 @@ def test_a_run_that_did_not_complete_has_no_such_sentence(tmp_path: Path) -> Non
     run = open_run(side_by_side(tmp_path / "run"))
     stuck = structs.replace(run, summary={**run.summary, "status": "stalled"})
     assert in_short(stuck, None) == ""
+
+
+def test_the_actor_with_the_most_time_of_a_path_may_be_the_first() -> None:
+    chain = SimpleNamespace(actor=np.array([0, 1, -1, 0]))  # no actor: before all of them begin
+    path = cast(Any, SimpleNamespace(chain=chain, spent_ns=np.array([5, 6, 100, 4])))
+    assert _longest_on(path) == (0, 9)
