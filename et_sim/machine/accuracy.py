@@ -16,8 +16,8 @@ logarithms. A class that the file leaves out has the default below:
 - recordings repeat within a few percent; hosts and remote memory were not measured;
 - a training step as a whole: its software besides kernels, and plans unlike the measured ones.
 
-The terms of training steps, of libraries (on a node by kind of collective, between nodes by kind of network) and
-of some kernels of single devices are fitted by `docs/studies/fit_bands.py`
+The terms of training steps, of libraries (on a node by kind of collective, between nodes by kind of network)
+and of some kernels of single devices are fitted by `docs/studies/fit_bands.py`
 (`et_sim/machine/presets/bands.json`); the values here are those of other machines.
 """
 
