@@ -14,10 +14,11 @@ logarithms. A class that the file leaves out has the default below:
 - the whole: the same run repeated differs by E 1.3 to 2 %, large collectives of other labs on the same device
   by 0.4 to 2.1 %; other software differs by 3 to 12 %, which is in the classes of kernels;
 - recordings repeat within a few percent; hosts and remote memory were not measured;
-- a training step as a whole: its software besides kernels, and plans unlike the measured ones. These terms,
-  those of libraries (on a node by kind of collective, between nodes by kind of network) and of some kernels of
-  single devices are fitted by `docs/studies/fit_bands.py` (`et_sim/machine/presets/bands.json`); the values
-  here are those of other machines.
+- a training step as a whole: its software besides kernels, and plans unlike the measured ones.
+
+The terms of training steps, of libraries (on a node by kind of collective, between nodes by kind of network)
+and of some kernels of single devices are fitted by `docs/studies/fit_bands.py`
+(`et_sim/machine/presets/bands.json`); the values here are those of other machines.
 """
 
 from __future__ import annotations

@@ -231,11 +231,21 @@ def test_slow_cards_are_near_though_nothing_is_fitted_to_them() -> None:
     assert Errors.of(ratios).e < 25
 
 
-@given(full=st.floats(0.1, 1000), rate=st.floats(0, 1000), size=st.integers(1, 1 << 36))
-def test_first_bytes_take_extra_time_of_the_fill_rate_at_most(full: float, rate: float, size: int) -> None:
+@given(node=st.floats(0.1, 1000), part=st.floats(0.01, 1), size=st.integers(1, 1 << 36))
+def test_first_bytes_take_less_extra_time_over_slow_nodes_alone(node: float, part: float, size: int) -> None:
     usual = Between(fill=1.5, fill_size=22 * MIB)
-    extra = replace(usual, fill_rate=rate).fill_us(size, full)
-    assert extra == usual.fill_us(size, max(full, rate)) <= usual.fill_us(size, full)
+    extra = replace(usual, fill_rate=50.0).fill_us(size, part * node, node)
+    whole = usual.fill_us(size, part * node, node)
+    assert extra == (whole if node >= 50 else pytest.approx(node / 50 * whole))
+
+
+def test_groups_of_a_few_devices_of_fast_nodes_have_the_whole_extra_time() -> None:
+    """Check that the rate of nodes counts, and not that of the group's cards."""
+    named = library("h100-dgx:64,network=infiniband")
+    assert named.between is not None
+    without = replace(named, between=replace(named.between, fill_rate=0.0))
+    alone = Call("all_reduce", 8, 8, 64 * MIB)  # a device of each node
+    assert named.choice(alone).time_us == without.choice(alone).time_us
 
 
 def test_between_nodes_steps_with_simple_have_one_factor_and_all_others_that_of_ll() -> None:

@@ -51,7 +51,8 @@ class Between(Struct, frozen=True):
     fill: float = number("Extra time of the first bytes, as a multiple of their time.", 0.0, maximum=1000)
     fill_size: int = size("Bytes of a collective that count as first ones.", 0)
     fill_rate: float = number(
-        "The least rate in GB/s that `fill` is a multiple of: slower cards of a node are soon filled.", 0.0
+        "GB/s of the cards of a node from which on `fill` holds; it falls in proportion with slower ones.",
+        0.0,
     )
     protocols: tuple[LibraryProtocol, ...] = choices(
         "The only protocols that are used between nodes.",
@@ -77,9 +78,10 @@ class Between(Struct, frozen=True):
         """Return the latency that the library adds to a step; it counts it twice with Simple."""
         return self.told_latency_ns / 1000 * (2 if protocol is LibraryProtocol.SIMPLE else 1)
 
-    def fill_us(self, size: int, full: float) -> float:
-        """Return the extra time of the first bytes, given the full rate in GB/s."""
-        return self.fill * min(size, self.fill_size) / 1000 / max(full, self.fill_rate)
+    def fill_us(self, size: int, full: float, node: float) -> float:
+        """Return the extra time of the first bytes; `full` and `node` are GB/s of the group and of a node."""
+        part = min(node / self.fill_rate, 1.0) if self.fill_rate else 1.0
+        return part * self.fill * min(size, self.fill_size) / 1000 / full
 
 
 def _in_units(name: str, value: Any) -> Any:

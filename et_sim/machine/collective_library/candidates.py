@@ -88,6 +88,7 @@ class Crossing(Struct, frozen=True):
     full: float  # GB/s of the collective at the rate of the cards
     carried: float  # bytes on the wire by bytes of the collective, flags included
     most: float  # limit in GB/s of the collective, with any cards
+    node: float  # GB/s of all cards of a node
 
 
 class Candidate(Struct, frozen=True):
@@ -170,7 +171,8 @@ def _crossing(machine: LibraryMachine, kind: str, group: LibraryGroup, way: Cand
         step = network.collnet_direct if way.algorithm == COLLNET_DIRECT else network.collnet_chain
         carried = 1.0 if kind == ALL_REDUCE else (nodes - 1) / nodes
     full = max(wires.cards * group.fewest // machine.node, 1) * wires.card
-    return Crossing(messages, step, full, carried * FLAGS[way.protocol], most)
+    node = wires.cards * wires.card
+    return Crossing(messages, step, full, carried * FLAGS[way.protocol], most, node)
 
 
 def _by_switches(machine: LibraryMachine, ppn: int) -> float:

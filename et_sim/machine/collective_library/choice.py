@@ -142,7 +142,7 @@ class Calibration(Struct, frozen=True):
         most = crossing.most * (self.nvls_bandwidth if by_switches else 1.0)
         share = min(between.share * self.between_bandwidth, 1.0)
         full = crossing.full * share / crossing.carried
-        filling = between.fill_us(size, crossing.full * share)
+        filling = between.fill_us(size, crossing.full * share, crossing.node)
         return latency + size / 1000 / min(most * self.between_bandwidth, full) + filling
 
     def pairs_us(
