@@ -41,6 +41,7 @@ from et_sim.plan.records import LoweredPlan
 FEWEST_EVENTS, MOST_EVENTS = 4_000, 1 << 40  # before control returns to Python
 SECONDS_BETWEEN_REPORTS = 0.3
 MOST_GROWTH = 8  # of the number of events from one return to the next
+NODES_STARTED = 1 << 19  # about as many in one call: interpreted, each is an object
 SECONDS_PER_MESSAGE, SECONDS_PER_NODE = 1e-4, 1e-4  # of an interpreted run, roughly
 
 # now_ns; delivered messages or sent packets, and the expected number; nodes completed, and all nodes; the
@@ -208,13 +209,17 @@ def _run_to_end(
 ) -> Run | None:
     """Return the run when nothing is left to happen; None if actors do not behave like all their ranks."""
     bits, reserve, run = network.fraction_bits, start.reserve, start.run
-    events, standstill, changes = FEWEST_EVENTS, Standstill(), Changes(model, network, run)
+    standstill, changes = Standstill(), Changes(model, network, run)
+    events = _events_while_ranks_start(run)
     while True:
         begin = time.monotonic()
         status = happen(run, *reserve, events)
         if status == PAUSED:
             standstill.look(run, events, bits)
-            events = _events_until_next_look(events, time.monotonic() - begin)
+            if run.clock[0].to_start < len(run.actors):
+                events = _events_while_ranks_start(run)
+            else:
+                events = _events_until_next_look(events, time.monotonic() - begin)
         recorders.drain(run, bits)
         if status == TOO_LATE and changes.is_due:
             run = changes.made(run, reserve)
@@ -292,6 +297,12 @@ def _outcome(
         network=network if network.failures else None,
         waits_ns=waits_ns,
     )
+
+
+def _events_while_ranks_start(run: Run) -> int:
+    """Return a number of events that starts few nodes: a rank sets the state of all its nodes."""
+    most = int(run.plan.templates["nodes"].max(initial=1))
+    return max(min(NODES_STARTED // most, FEWEST_EVENTS), 1)
 
 
 def _events_until_next_look(events: int, seconds: float) -> int:

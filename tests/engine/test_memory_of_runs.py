@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import mmap
 import resource
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ from machines import RING_2, network, system
 
 import et_sim
 from et_sim.basics.errors import UsageError
-from et_sim.engine import containers, guards
+from et_sim.engine import containers, driver, guards
+from et_sim.engine.entry import simulate
 from et_sim.plan.records import zeros
 from et_sim.trace import TraceBuilder, Workload
 
@@ -34,6 +37,32 @@ def test_a_hundred_runs_take_no_more_memory_than_a_few() -> None:
 
     few = memory_after(runs=20)
     assert memory_after(runs=100) < few + 20  # MiB
+
+
+def test_ranks_start_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that a call starts few nodes: interpreted, each of them is an object."""
+    build, started = TraceBuilder(), [0]
+    for _ in range(6):
+        build.compute("work", micros=1)
+
+    class Watched:
+        def lasting(self, seconds: Any) -> Any:
+            happen = simulate.lasting(seconds)
+
+            def watched(run: Any, *arguments: Any) -> Any:
+                status = happen(run, *arguments)
+                started.append(int(run.clock[0].to_start))
+                return status
+
+            return watched
+
+    monkeypatch.setattr(driver, "simulate", Watched())
+    monkeypatch.setattr(driver, "NODES_STARTED", 13)
+    workload = Workload.of([build.build()] * 5)
+    result = et_sim.simulate(workload, network=network(["Ring"], [5]), system=system("ring"), fold=False)
+    assert result.is_complete
+    assert max(after - before for before, after in pairwise(started)) == 13 // 6
+    assert started[-1] == 5
 
 
 def test_there_is_some_memory() -> None:

@@ -127,6 +127,29 @@ def test_times_do_not_depend_on_the_number_of_updated_rates(
     assert outcome[0] == outcome[1] == outcome[2]
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+def test_flows_that_share_no_link_have_the_rates_of_the_general_rule(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    set_alone, alone, outcome = shares._set_alone, list[bool](), []
+
+    def counted(run: Any, row: int) -> bool:
+        alone.append(set_alone(run, row))
+        return alone[-1]
+
+    for rule in (counted, lambda *_: False):
+        monkeypatch.setattr(shares, "_set_alone", rule)
+        for detail in ((), ("path", "links")):
+            described = system(profile="corrected")
+            result = simulate(traffic(3, 60), NETWORKS[name], described, model="flow", detail=detail)
+            load = result.outcome.load
+            outcome.append((result.finish_ns.tolist(), load.bytes.tolist(), result.outcome.nodes.tobytes()))
+    assert outcome[0] == outcome[1] == outcome[2] == outcome[3]
+    assert any(alone)
+    assert not all(alone)
+
+
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from([None, 0.0, 1.0, 2.5, 3.0])), max_size=60))
 def test_a_heap_always_has_the_smallest_key_first(changes: list[tuple[int, float | None]]) -> None:
     heap, keys = heap_for(4), dict[int, float]()

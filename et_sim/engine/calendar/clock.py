@@ -221,7 +221,7 @@ def new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
 @works_on_tables
 def slot_home(run: Run, time: int) -> int:
     """Return the place in the index where the search for a slot begins."""
-    return (time ^ (time >> 9) ^ (time >> 19)) & (len(run.slot_index) - 1)
+    return (time ^ (time >> 9) ^ (time >> 19)) & (run.clock[0].slot_places - 1)
 
 
 @works_on_tables
@@ -239,7 +239,24 @@ def _slot_at(run: Run, time: int) -> int:
     slot.head = slot.tail = NONE
     chain(run.slots, run.slot_index, home, row)
     _push_time(run, time, row)
+    if run.clock[0].times > run.clock[0].slot_places and run.clock[0].slot_places < len(run.slot_index):
+        _double_slot_places(run)
     return row
+
+
+@works_on_tables
+def _double_slot_places(run: Run) -> None:
+    """Use twice as many places of the index of slots; few places stay in the processor's cache."""
+    clock = run.clock[0]
+    places = clock.slot_places
+    clock.slot_places = 2 * places
+    for home in range(places):
+        row = run.slot_index[home]
+        run.slot_index[home] = NONE
+        while row != NONE:
+            after = run.slots[row].chain
+            chain(run.slots, run.slot_index, slot_home(run, run.slots[row].time), row)
+            row = after
 
 
 @works_on_tables
@@ -254,7 +271,7 @@ def _close_slot(run: Run, row: int) -> None:
 def bucket_home(run: Run, actor: int, time: int) -> int:
     """Return the place in the index where the search for a bucket begins; actors in step are neighbours."""
     mixed = (time ^ (time >> 9) ^ (time >> 19)) & LOWEST_16_BITS
-    return (mixed * 40503 + actor) & (len(run.bucket_index) - 1)
+    return (mixed * 40503 + actor) & (run.clock[0].bucket_places - 1)
 
 
 @works_on_tables
@@ -264,12 +281,33 @@ def _open_bucket(run: Run, row: int, actor: int, time: int, home: int) -> None:
     bucket.actor = actor
     bucket.head = bucket.tail = NONE
     chain(run.buckets, run.bucket_index, home, row)
+    clock = run.clock[0]
+    clock.open_buckets += 1
+    if clock.open_buckets > clock.bucket_places and clock.bucket_places < len(run.bucket_index):
+        _double_bucket_places(run)
+
+
+@works_on_tables
+def _double_bucket_places(run: Run) -> None:
+    """Use twice as many places of the index of buckets, as of slots."""
+    clock = run.clock[0]
+    places = clock.bucket_places
+    clock.bucket_places = 2 * places
+    for home in range(places):
+        row = run.bucket_index[home]
+        run.bucket_index[home] = NONE
+        while row != NONE:
+            bucket = run.buckets[row]
+            after = bucket.chain
+            chain(run.buckets, run.bucket_index, bucket_home(run, bucket.actor, bucket.time), row)
+            row = after
 
 
 @works_on_tables
 def _close_bucket(run: Run, row: int) -> None:
     bucket = run.buckets[row]
     unchain(run.buckets, run.bucket_index, bucket_home(run, bucket.actor, bucket.time), row)
+    run.clock[0].open_buckets -= 1
     give_row(run.events, run.clock[0].free_events, row)
 
 
@@ -286,10 +324,15 @@ def move_bucket(run: Run, row: int, actor: int, time: int) -> None:
 @works_on_tables
 def _push_time(run: Run, time: int, slot: int) -> None:
     clock = run.clock[0]
-    at = clock.times
     clock.times += 1
+    _rise(run, clock.times - 1, time, slot)
+
+
+@works_on_tables(forceinline=True)
+def _rise(run: Run, at: int, time: int, slot: int) -> None:
+    """Put a time in an empty place of the heap, or above it."""
     while at > 0:
-        above = (at - 1) >> 1
+        above = (at - 1) >> 2
         if run.heap_time[above] <= time:
             break
         run.heap_time[at] = run.heap_time[above]
@@ -301,21 +344,28 @@ def _push_time(run: Run, time: int, slot: int) -> None:
 
 @works_on_tables
 def _pop_time(run: Run) -> int:
+    """Return the slot of the first time, which leaves the heap.
+
+    Each time has up to four below. These are moved up first, down to a leaf, from where the last one rises:
+    it seldom does. So each step down only compares the four, without a branch.
+    """
     clock = run.clock[0]
     first = run.heap_slot[0]
     clock.times -= 1
     last = clock.times
-    time, slot = run.heap_time[last], run.heap_slot[last]
-    at = 0
-    while 2 * at + 1 < last:
-        below = 2 * at + 1
-        if below + 1 < last and run.heap_time[below + 1] < run.heap_time[below]:
-            below += 1
-        if time <= run.heap_time[below]:
-            break
-        run.heap_time[at] = run.heap_time[below]
-        run.heap_slot[at] = run.heap_slot[below]
-        at = below
-    run.heap_time[at] = time
-    run.heap_slot[at] = slot
+    at, child, times = 0, 1, run.heap_time
+    while child + 3 < last:
+        least = child + int(times[child + 1] < times[child])
+        other = child + 2 + int(times[child + 3] < times[child + 2])
+        least += (other - least) * int(times[other] < times[least])
+        times[at], run.heap_slot[at] = times[least], run.heap_slot[least]
+        at, child = least, 4 * least + 1
+    if child < last:
+        least = child
+        for other in range(child + 1, last):
+            if times[other] < times[least]:
+                least = other
+        times[at], run.heap_slot[at] = times[least], run.heap_slot[least]
+        at = least
+    _rise(run, at, run.heap_time[last], run.heap_slot[last])
     return first

@@ -48,6 +48,9 @@ CLOCK = record(
     ("tail", "i4"),
     ("last_slot", "i4"),  # the slot of the last insertion, and the one before
     ("other_slot", "i4"),
+    ("slot_places", "i8"),  # of the index of slots in use, a power of two
+    ("bucket_places", "i8"),  # likewise
+    ("open_buckets", "i4"),
     ("free_events", FREE),
     ("free_slots", FREE),
     ("free_unexpecteds", FREE),

@@ -372,6 +372,7 @@ def _alike(rows: Any, firsts: Any) -> Any:
 def _clock(plan: LoweredPlan, message: Any) -> Any:
     """Return the clock before the first event; all pools are empty, and unused ones never grow."""
     clock = _idle(CLOCK, 1, "slot", "bucket", "head", "tail")
+    clock["slot_places"] = clock["bucket_places"] = 1
     for pool in (name for name in CLOCK.names or () if name.startswith("free_")):
         clock[pool]["head"] = NONE
     unused = {"free_bus_requests": not len(plan.bus), "free_joins": not len(plan.switches)}

@@ -136,6 +136,7 @@ def tables(network: Network, plan: LoweredPlan) -> FlowTables:
     state["longer"] = state["changed"] = state["planned_ns"] = NONE
     state["first_held"] = state["tries_ns"] = NONE
     state["free_routes"]["head"] = state["free_uses"]["head"] = NONE
+    state["places"] = 1
     shared["speed"] = hops.links["speed"][first]
     shared["capacity"] = hops.fabric.speeds["bytes_per_ns"][shared["speed"]]
     members = network.fabric.routed.graph.members if isinstance(network.fabric, GraphFabric) else None

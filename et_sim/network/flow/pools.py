@@ -21,7 +21,7 @@ def grown(tables: Any, rows: int) -> Any:
         tables = replace(
             tables,
             routes=routes,
-            index=_index_of(routes),
+            index=_index_of(routes, int(state.places)),
             ends=heap_for(len(routes), tables.ends),
             part_routes=np.resize(tables.part_routes, len(routes)),
         )
@@ -30,10 +30,10 @@ def grown(tables: Any, rows: int) -> Any:
     return tables
 
 
-def _index_of(routes: Any) -> Any:
+def _index_of(routes: Any, places: int) -> Any:
     """Return the index of the open routes."""
     index, rows = empty_index(len(routes)), np.flatnonzero(routes["messages"] > 0)
     source, target, ports = (routes[name][rows].astype(np.int64) for name in ("source", "target", "ports"))
     messages = routes["kind"][rows].astype(np.int64) + routes["member"][rows]
-    chain_rows(routes, index, rows, home(index, source, target, ports, messages))
+    chain_rows(routes, index, rows, home(places, source, target, ports, messages))
     return index

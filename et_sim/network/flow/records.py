@@ -32,6 +32,7 @@ STATE = record(
     ("changed", "i4"),  # links on which flows began or ended since rates were set
     ("opened", "i4"),  # how many routes were opened since then
     ("routes", "i8"),  # and in all
+    ("places", "i4"),  # of their index in use, a power of two
     ("part", "i4"),  # how often rates have been set
     ("is_due", "i4"),  # rates are set at the end of this nanosecond
     ("planned_ns", "i8"),  # when the next message ends; NONE: none does

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.containers import NONE, give_row, join, join_after, leave, take_out, take_row, unchain
+from et_sim.engine.containers import (
+    NONE,
+    chain,
+    give_row,
+    join,
+    join_after,
+    leave,
+    take_out,
+    take_row,
+    unchain,
+)
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import REQUESTED_STEP, STEP
 from et_sim.engine.state.records import PHASE_BITS, PROGRAM_MASK
@@ -33,7 +43,8 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
     if kind in (STEP, REQUESTED_STEP):
         program = run.plan.programs[(message.c >> PHASE_BITS) & PROGRAM_MASK]
         kind, member = kind + IN_PAIRS * program.pairs, message.a
-    first = home(network.index, source, target, ports, kind + member)
+    state = network.state[0]
+    first = home(state.places, source, target, ports, kind + member)
     row = network.index[first]
     while row != NONE:
         route = network.routes[row]
@@ -41,7 +52,6 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
         if is_same and route.kind == kind and route.member == member:
             return row
         row = route.chain
-    state = network.state[0]
     row = take_row(network.routes, state.free_routes)
     route = network.routes[row]
     route.source, route.target, route.ports = source, target, ports
@@ -51,6 +61,8 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
     route.batch, route.messages, route.served, route.rate = 0, 0, 0.0, 0.0
     route.since_ns, route.number = float(run.clock[0].now), state.routes
     state.routes += 1
+    if len(network.routes) - state.free_routes.rows > state.places and state.places < len(network.index):
+        _double_places(network)
     route.is_held, route.sent_before = 0, 0.0
     take_path(run, row, message_row)
     return row
@@ -75,7 +87,7 @@ def close_route(run: Run, row: int) -> bool:
     """Release an empty route; return whether a rate depends on one of its links."""
     network = run.network
     state, route = network.state[0], network.routes[row]
-    first = home(network.index, route.source, route.target, route.ports, route.kind + route.member)
+    first = home(state.places, route.source, route.target, route.ports, route.kind + route.member)
     unchain(network.routes, network.index, first, row)
     take_out(network.ends, row)
     network.shared[route.bottleneck].bound -= 1
@@ -229,10 +241,27 @@ def mark_changed(network: Any, link_row: int) -> None:
 
 
 @works_on_tables
-def home(index: Any, source: int, target: int, ports: int, messages: int) -> int:
-    """Return the slot where the search for a route begins."""
+def home(places: int, source: int, target: int, ports: int, messages: int) -> int:
+    """Return the place of the index, of those in use, where the search for a route begins."""
     mixed = source * 0x9E3779B1 + target + ports * 0x85EBCA6B + messages * 0x27D4EB2F
-    return (mixed ^ (mixed >> 15)) & (len(index) - 1)
+    return (mixed ^ (mixed >> 15)) & (places - 1)
+
+
+@works_on_tables
+def _double_places(network: Any) -> None:
+    """Use twice as many places of the index; few places stay in the processor's cache."""
+    places = network.state[0].places
+    network.state[0].places = 2 * places
+    for before in range(places):
+        row = network.index[before]
+        network.index[before] = NONE
+        while row != NONE:
+            route = network.routes[row]
+            after = route.chain
+            messages = route.kind + route.member
+            now = home(2 * places, route.source, route.target, route.ports, messages)
+            chain(network.routes, network.index, now, row)
+            row = after
 
 
 @works_on_tables

@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule_at_end
 from et_sim.engine.containers import first_of, put, take_out
@@ -40,12 +42,18 @@ def set_rates(run: Run) -> None:
     """Set the rates of all flows that are affected by changes since the last call."""
     network, state = run.network, run.network.state[0]
     state.part += 1
-    routes, links = state.opened, 0
+    opened, routes, links = state.opened, 0, 0
     state.opened = 0
-    for at in range(routes):
-        serve(network.routes[network.part_routes[at]], state.changes_ns)
-        links = _count_links(run, network.part_routes[at], links)
+    for at in range(opened):
+        row = network.part_routes[at]
+        serve(network.routes[row], state.changes_ns)
+        if not _set_alone(run, row):
+            network.part_routes[routes] = row
+            routes += 1
+            links = _count_links(run, row, links)
     routes, links = _take_changed(run, routes, links)
+    if links == 0:
+        return
     rounds, before = 0, -1
     while routes > before:
         before = routes
@@ -59,6 +67,35 @@ def set_rates(run: Run) -> None:
     for at in range(links):
         link = network.shared[network.part_links[at]]
         link.rate = link.capacity - link.left
+
+
+@works_on_tables
+def _set_alone(run: Run, row: int) -> bool:
+    """Set the rate of a flow that begins and shares no link, as steps 1 to 3 do; else return False."""
+    network, state, route = run.network, run.network.state[0], run.network.routes[row]
+    if len(network.recovery) > 0:  # a link may be dead
+        return False
+    at, rate, bottleneck = route.uses.head, np.inf, NONE
+    while at != NONE:
+        use = network.uses[at]
+        if use.is_back or use.before != NONE or use.after != NONE:
+            return False
+        share = network.shared[use.link].capacity / max(use.weight, LEAST_SHARE)
+        if share < rate or (share == rate and use.link < bottleneck):
+            rate, bottleneck = share, use.link
+        at = use.next
+    route.rate, route.bottleneck = rate, bottleneck
+    network.shared[bottleneck].bound += 1
+    at = route.uses.head
+    while at != NONE:
+        use = network.uses[at]
+        link = network.shared[use.link]
+        link.part = state.part
+        carry(run, use.link, state.changes_ns)
+        link.rate = link.capacity - (link.capacity - rate * use.weight)
+        at = use.next
+    plan_end(run, row)
+    return True
 
 
 @works_on_tables
