@@ -188,7 +188,7 @@ def test_the_median_of_a_slice_is_a_known_value_that_half_do_not_exceed() -> Non
         "tpot_ns": np.array([4, 3, -1, 2, 1]),
     }
     assert tuple(columns) == COLUMNS
-    run = cast(Any, SimpleNamespace(arrays=lambda *_: columns))
+    run = cast(Any, SimpleNamespace(arrays=lambda *_: columns, serving_summary={}))
     [whole] = slices_of(run, 1)
     assert (whole.arrived, whole.ttft_ns, whole.tpot_ns) == (5, 30, 2)
     first, *_, last = slices_of(run, 3)
