@@ -5,7 +5,7 @@ no packet is left over. Faults of keys and key files are reported in a sentence.
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -217,6 +217,28 @@ def test_cyclic_pauses_end_in_a_stall_that_names_them(timeout: Any, control: str
     assert all(to == begin for (_, to), (begin, _) in pairwise([*circle, circle[0]]))
 
 
+def test_messages_whose_acknowledgements_wait_for_ever_end_their_tries() -> None:
+    keys = {"congestion-control": "none", "window": "none", "buffer": 66_000, "reserve": 0, "payload": 1000}
+    keys |= {"preset": "datacenter", "retransmission-timeout": "200us", "completion": "receipt"}
+    far = zip(range(5), repeat(3), (100_000, 100_000, 40_000, 40_000, 100_000), strict=False)
+    near = zip(range(5), repeat(2), (100_000, 40_000, 100_000, 100_000, 100_000), strict=False)
+    result = run(network({"generator": "ring", "npus": 5}, keys), [*far, *near], ranks=5)
+    assert result.stall is not None
+    assert "paused ports wait for each other" in result.stall.cause
+    tables = result.outcome.run.network
+    ports = tables.flows["port"][(tables.transport.pairs["acknowledged"] < tables.flows["size"])]
+    assert not tables.ports["is_paused"][ports].all()
+    assert 0 < tables.state[0].timeouts < 20
+
+
+def test_connections_of_tcp_end_their_tries_at_ports_that_stay_paused() -> None:
+    keys = {"preset": "tcp", "pauses": True, "buffer": 66_000, "reserve": 0}
+    messages = [(source, ahead, 4_000_000) for ahead in (3, 2) for source in range(5)]
+    stall = run(network({"generator": "ring", "npus": 5}, keys), messages, ranks=5).stall
+    assert stall is not None
+    assert "paused ports wait for each other" in stall.cause
+
+
 TORUS = {"generator": "torus", "sizes": [3, 3]}
 TRAFFIC = st.lists(
     st.tuples(st.integers(0, 8), st.integers(1, 8), st.integers(1, 30_000)), min_size=4, max_size=30
@@ -224,12 +246,19 @@ TRAFFIC = st.lists(
 
 
 @pytest.mark.deep
-@given(st.integers(64_000, 120_000), st.sampled_from([0, 4096]), st.booleans(), TRAFFIC)
+@given(
+    st.integers(64_000, 120_000),
+    st.sampled_from([0, 4096]),
+    st.booleans(),
+    st.sampled_from([0, "20us", "10ms"]),
+    TRAFFIC,
+)
 def test_tori_with_small_buffers_lose_nothing_and_end_or_report_the_waits(
-    room: int, reserve: int, has_window: bool, messages: list[tuple[int, int, int]]
+    room: int, reserve: int, has_window: bool, timeout: Any, messages: list[tuple[int, int, int]]
 ) -> None:
     protocol = {"preset": "datacenter", "payload": 1000, "congestion-control": "none", "buffer": room}
     protocol |= {"reserve": reserve, "window": "pair" if has_window else "none", "resume-below": 0}
+    protocol["retransmission-timeout"] = timeout
     result = run(network(TORUS, protocol), messages, ranks=9)
     tables = result.outcome.run.network
     assert tables.state[0].lost == tables.ports["drops"].sum() == 0

@@ -110,6 +110,7 @@ PORT = lines(
     ("paused_since_ps", "i8"),
     ("marks", "i8"),
     ("drops", "i8"),
+    ("is_closed", "u1"),  # it stays paused for ever, by the last search
 )
 DEVICE = record(
     ("shared", "i8"),  # bytes of its buffer that packets share

@@ -11,6 +11,7 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import NONE, join, leave, leave_from
 from et_sim.network.packet.broken import finds_way, gets_through, try_ps
+from et_sim.network.packet.closed import sends_in_vain
 from et_sim.network.packet.flows import (
     has_figures,
     message_arrives,
@@ -249,7 +250,7 @@ def begin_flow(network: Any, row: int) -> None:
     transport, flow = network.transport, network.flows[row]
     pair, rules = transport.pairs[row], transport.rules[0]
     pair.sent = pair.highest = pair.acknowledged = pair.expected = 0
-    pair.refused_ps, pair.refused, pair.tries = 0, 0, 0
+    pair.refused_ps, pair.refused, pair.tries, pair.tried = 0, 0, 0, NONE
     pair.next_ps = pair.free_ps = network.state[0].now_ps
     pair.line_rate = network.ports[flow.port].bits_per_s
     pair.rate = pair.line_rate
@@ -376,8 +377,8 @@ def sends_nothing(_network: Any, timer: int) -> bool:
 def timer_rings(network: Any, timer: int) -> None:
     """Send a pair's bytes again after its timeout, or handle a timer of congestion control.
 
-    At a paused port, the pair sends when the pause ends, and waits from then on; without an end, the run
-    ends.
+    At a paused port, the pair sends when the pause ends, and waits from then on. It gives up if its packets
+    or acknowledgements meet ports that stay paused, so that the run ends.
     """
     row = timer // TIMERS
     if timer % TIMERS != AGAIN:
@@ -387,6 +388,8 @@ def timer_rings(network: Any, timer: int) -> None:
     network.state[0].timeouts += 1
     network.flows[row].timeouts += 1
     stop(network, timer_of(row))
+    if sends_in_vain(network, row, pair):
+        return
     if len(network.fails) > 0 and network.state[0].has_died == 1 and not _tries_again(network, row):
         return
     pair.sent = pair.acknowledged

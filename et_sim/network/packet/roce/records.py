@@ -15,6 +15,7 @@ PAIR = record(
     ("expected", "i8"),  # the receiver's next byte
     ("refused_ps", "i8"),  # until when it does not report missing bytes again
     ("refused", "i8"),  # the missing byte that it reported
+    ("tried", "i8"),  # `expected` at the last timeout while the way back was closed
     ("next_ps", "i8"),  # when it may send again
     ("free_ps", "i8"),  # when its last packet had left
     ("window", "i8"),  # bytes; 0: there is none

@@ -106,6 +106,7 @@ def _new_connection(network: Any, row: int) -> None:
     connection.rtt_ps = connection.deviation_ps = connection.unanswered_ps = 0
     connection.timeout_ps, connection.deadline_ps = rules.first_timeout_ps, NEVER
     connection.expected = connection.left_to = connection.first_begin = 0
+    connection.tried = NONE
     control.begins(network, row)
 
 

@@ -61,6 +61,7 @@ CONNECTION = record(
     ("tail", "i4"),
     # The receiver
     ("expected", "i8"),
+    ("tried", "i8"),  # the same at the last timeout while the way back was closed
     ("held", "i4"),  # ranges beyond that have arrived
     ("held_count", "i4"),
     ("unanswered", "i4"),  # packets

@@ -1,0 +1,92 @@
+"""Ports that stay paused for ever, and the messages whose ways they close.
+
+A paused port resumes when packets that came over it leave the device behind it. If all of these wait for
+ports that stay paused, too, none of them moves again. Packets on a link, and an end of a pause that is on its
+way, may change that: such ports count as open.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.containers import NONE
+
+OPEN, BACK, FORWARD = range(3)
+
+
+@works_on_tables
+def _closed_way(network: Any, row: int) -> int:
+    """Return the way of a message that stays closed: its own, that of its acknowledgements, or neither."""
+    back = network.flows[row].back
+    if not _has_pause(network, row, 0) and not _has_pause(network, row, back):
+        return OPEN
+    _find_closed(network)
+    if _has_closed(network, row, 0):
+        return FORWARD
+    return BACK if _has_closed(network, row, back) else OPEN
+
+
+@works_on_tables
+def sends_in_vain(network: Any, row: int, sender: Any) -> bool:
+    """Return whether no further try of a sender gets through.
+
+    If acknowledgements alone are held up, a try may bring lost packets: one that brings none is the last.
+    """
+    if network.rules[0].pauses == 0:
+        return False
+    way = _closed_way(network, row)
+    if way != BACK:
+        return bool(way == FORWARD)
+    is_last = sender.tried == sender.expected
+    sender.tried = sender.expected
+    return bool(is_last)
+
+
+@works_on_tables
+def _has_pause(network: Any, row: int, hop: int) -> bool:
+    """Return whether a port is paused on a way from a hop on."""
+    at = row * network.stride[0] + hop
+    while network.ways[at] != NONE:
+        if network.ports[network.ways[at]].is_paused:
+            return True
+        at += 1
+    return False
+
+
+@works_on_tables
+def _has_closed(network: Any, row: int, hop: int) -> bool:
+    """Return whether a port stays paused on a way from a hop on."""
+    at = row * network.stride[0] + hop
+    while network.ways[at] != NONE:
+        if network.ports[network.ways[at]].is_closed:
+            return True
+        at += 1
+    return False
+
+
+@works_on_tables
+def _find_closed(network: Any) -> None:
+    """Mark the ports that stay paused: first all that are paused, then without those that may resume."""
+    for row in range(len(network.ports)):
+        port = network.ports[row]
+        port.is_closed = int(port.is_paused != 0 and port.pauses != 0 and port.flying.head == NONE)
+    is_done = False
+    while not is_done:
+        is_done = True
+        for row in range(len(network.ports)):
+            if network.ports[row].is_closed == 0 and _opens_ports(network, row):
+                is_done = False
+
+
+@works_on_tables
+def _opens_ports(network: Any, port_row: int) -> bool:
+    """Unmark the ports over which packets came that wait for an open port; return whether there are any."""
+    packet_row, found = network.ports[port_row].head, False
+    while packet_row != NONE:
+        packet = network.packets[packet_row]
+        if packet.port != NONE and network.ports[packet.port].is_closed:
+            network.ports[packet.port].is_closed = 0
+            found = True
+        packet_row = packet.next
+    return found
