@@ -58,7 +58,7 @@ class Parser(argparse.ArgumentParser):
         declare(self, declared)
         self.set_defaults(run=run, command_parser=self)
         if declared.commands:
-            add_commands(self.add_subparsers(metavar="WHAT", required=True), declared.commands)
+            add_commands(self.add_subparsers(metavar="SUBJECT", required=True), declared.commands)
 
     def _get_formatter(self) -> argparse.HelpFormatter:
         if not self.groups:

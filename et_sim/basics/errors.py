@@ -101,15 +101,21 @@ def unreadable(error: Exception) -> str:
 
 
 def did_you_mean(word: str, choices: list[str] | tuple[str, ...]) -> str:
-    """Return a question for choices that begin with a word, end it or resemble it; or an empty text."""
+    """Return a question for choices that begin with a word, or with its first part, or resemble it; or ""."""
     import difflib
 
     if len(word) > LONGEST_QUOTE:
         return ""
-    longer = [choice for choice in choices if len(word) >= LEAST_BEGINNING and choice.startswith(word)]
+
+    def longer(beginning: str) -> list[str]:
+        found = [choice for choice in choices if choice.startswith(beginning)]
+        return found if len(beginning) >= LEAST_BEGINNING else []
+
+    from_beginning, first_word = longer(word), word[: word.find("-") + 1]
     near = (
         [word for choice in choices if choice == word]
-        or longer[: None if len(longer) <= MOST_LONGER else 1]
+        or from_beginning[: None if len(from_beginning) <= MOST_LONGER else 1]
+        or difflib.get_close_matches(word, longer(first_word), n=1, cutoff=0.5)
         or difflib.get_close_matches(word, choices, n=1, cutoff=0.8)
         or [choice for choice in choices if word.endswith(f"-{choice}")]
         or difflib.get_close_matches(word, choices, n=1, cutoff=0.6)

@@ -141,9 +141,9 @@ def parse_json(text: str, place: str, error_type: type[InputError]) -> Any:
         has_long = _LONG_NUMBER.search(text) is not None
         return json.loads(text, object_pairs_hook=unique, parse_int=whole if has_long else None)
     except json.JSONDecodeError as error:
-        found = error.msg.removesuffix(" starting at")
+        found = error.msg.removesuffix(" starting at") if text.strip() else "it is empty"
         cause = f"line {error.lineno}, column {error.colno}: not valid JSON: {found}"
-        raise error_type(cause, place=place) from None
+        raise error_type(cause, place=place, remedy="correct it there") from None
     except RecursionError:
         raise error_type(NESTED_TOO_DEEPLY, place=place) from None
 

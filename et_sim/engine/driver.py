@@ -216,9 +216,7 @@ def _run_to_end(
         status = happen(run, *reserve, events)
         if status == PAUSED:
             standstill.look(run, events, bits)
-            if run.clock[0].to_start < len(run.actors):
-                events = _events_while_ranks_start(run)
-            else:
+            if run.clock[0].to_start == len(run.actors):
                 events = _events_until_next_look(events, time.monotonic() - begin)
         recorders.drain(run, bits)
         if status == TOO_LATE and changes.is_due:

@@ -45,7 +45,7 @@ def parse_yaml(text: str, place: str) -> Any:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         cause = f"{where}not valid YAML: {error.problem or error.context}"
-        raise MachineError(cause, place=place) from None
+        raise MachineError(cause, place=place, remedy="correct it there") from None
     except yaml.YAMLError as error:
         raise MachineError(f"not valid YAML: {' '.join(str(error).split())}", place=place) from None
     except RecursionError:

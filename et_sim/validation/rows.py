@@ -76,13 +76,12 @@ def _of_csv(path: Path, text: str) -> Iterator[Row]:
         return read_steps(path, text)
     if {*columns} != KERNEL_COLUMNS:
         given = ", ".join(columns[:MOST_SHOWN]) + (", …" if len(columns) > MOST_SHOWN else "")
+        cause = f"no kind of measurement has the columns {given}" if columns else "the file is empty"
         remedy = (
             f"kernels need table, shape and us; training steps need {', '.join(NEEDED)};"
             f" servings need {', '.join(SERVING_COLUMNS)}"
         )
-        raise InputError(
-            f"no kind of measurement has the columns {given or 'none'}", place=str(path), remedy=remedy
-        )
+        raise InputError(cause, place=str(path), remedy=remedy)
     return _kernels(path, text)
 
 

@@ -15,6 +15,7 @@ from et_sim.cli import main as simulate
         ("inspect r sumary", "there is no view 'sumary' (did you mean 'summary'?"),
         ("inspect r --top 3 sumary", "there is no view 'sumary' (did you mean 'summary'?"),
         ("inspect r ops --top 3 links", "'links' is one argument too many"),
+        ("calibrate xyz", "there is no subject 'xyz' (there are kernels,"),
         ("inspect r zzz", "there is no view 'zzz' (there are summary, ranks,"),
         ("run x --sistem y --network z", "there is no option --sistem (did you mean '--system'?"),
         (

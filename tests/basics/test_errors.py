@@ -40,6 +40,14 @@ def test_the_beginning_of_a_name_means_that_name() -> None:
     assert did_you_mean("x", ["xylophone", "tree"]) == ""
 
 
+def test_names_with_the_same_first_word_are_nearer_than_names_with_the_same_letters() -> None:
+    names = ["a100-dgx-80gb", "a100-quad", "b200-dgx", "h100-dgx", "h20-node"]
+    assert did_you_mean("a100-dgxx", names) == "did you mean 'a100-dgx-80gb'?"
+    assert did_you_mean("a100-sxm", names) == "did you mean 'a100-quad'?"
+    assert did_you_mean("b200-node", names) == "did you mean 'b200-dgx'?"
+    assert did_you_mean("h10-dgx", names) == "did you mean 'h100-dgx'?"
+
+
 def test_the_reason_of_an_unreadable_file_has_neither_number_nor_path() -> None:
     assert (
         unreadable(FileNotFoundError(2, "No such file or directory", "x.log")) == "No such file or directory"

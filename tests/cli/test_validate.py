@@ -329,6 +329,9 @@ def test_a_csv_of_other_columns_is_refused_with_its_own_and_the_columns_read(
     assert "no kind of measurement has the columns hardware, model, seconds" in error
     assert "training steps need hardware, model, machine, gpus" in error
     assert "servings need backend, model_path, system" in error
+    path.write_text("")
+    assert main(["validate", str(path)]) == 2
+    assert "steps.csv: the file is empty (kernels need table" in capsys.readouterr().err
 
 
 TOO_LONG = "x" * 200_000  # for a value of a CSV

@@ -137,6 +137,13 @@ def test_installing_takes_two_commands_and_ci_runs_them_in_one_checkout_with_one
     assert not [line for line in between if "cd " in line or "ET_SIM_CACHE_DIR" in line or "cache" in line]
 
 
+def test_the_answer_of_the_readme_has_the_figures_of_its_output() -> None:
+    readme = " ".join((REPOSITORY / "README.md").read_text(encoding="utf-8").split())
+    [(change, low, high)] = re.findall(r"≈ -(\S+) % (\S+) to (\S+) % Finite differences", readme)
+    assert f"shorten the step by {change} % in the model" in readme
+    assert f"the true change lies between {low} and {high} %" in readme
+
+
 @pytest.mark.parametrize(
     ("shown", "printed", "agree"),
     [

@@ -13,6 +13,7 @@ from machines import MODELS, network, system
 
 from et_sim.api import run
 from et_sim.basics.errors import EtSimError, MachineError, TraceError
+from et_sim.plan.expected import expected_messages, expected_packets
 from et_sim.run.result import Result
 from et_sim.trace import GroupRule, TraceBuilder, Workload, decode, encode_trace
 from et_sim.trace.preflight import find_problems
@@ -124,6 +125,13 @@ def test_nothing_is_sent_between_pairs_without_bytes() -> None:
     assert sent == wanted
     assert len(rows) == sum(min(size, 2) for size in wanted.values())
     assert result.finish_ns.tolist()[3] > 0
+
+
+def test_expected_messages_and_packets_are_those_of_pairs_with_bytes() -> None:
+    matrix = [[0, 7, 0, 0, 1], [0, 9, 0, 0, 0], [3, 3, 3, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 4, 0]]
+    plan = finished(exchange(matrix, 5), [5]).outcome.plan
+    assert expected_messages(plan) == 5
+    assert [expected_packets(plan, payload) for payload in (1, 2, 100)] == [18, 4 + 1 + 2 + 2 + 2, 5]
 
 
 def random_matrix(draw: Random, ranks: int, period: int) -> Matrix:

@@ -124,7 +124,10 @@ def test_spellings_on_which_yaml_readers_differ_are_no_numbers(entry: str, tmp_p
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
-        ("topology: [Ring\n", "line 2, column "),
+        (
+            "topology: [Ring\n",
+            "line 2, column 1: not valid YAML: did not find expected ',' or ']' (correct it there)",
+        ),
         ("topology: [Ring]\n bandwidth: [1]\n", "line 2, column "),
         ("topology: [Ring]\n---\ntopology: [Ring]\n", "line 2, column "),
         ("topology: [\x00]\n", "not valid YAML"),

@@ -98,7 +98,10 @@ def test_a_folder_and_a_binary_file_are_refused(tmp_path: Path) -> None:
     ("text", "cause"),
     [
         ('{"endpoint-delay": 10,}', "line 1, column 23: not valid JSON"),
-        ('{\n  "endpoint-delay" 10\n}', "line 2, column 20: not valid JSON"),
+        (
+            '{\n  "endpoint-delay" 10\n}',
+            "line 2, column 20: not valid JSON: Expecting ':' delimiter (correct it there)",
+        ),
         ('{"L": 1, "L": 2}', 'key "L" is given more than once (keep one of them)'),
         ('["ring"]', "the system file holds a list at its top level"),
         ("3", "the system file holds a number at its top level"),

@@ -11,7 +11,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from counting import counted_calls
-from machines import network, simulate, system
+from machines import network, sends, simulate, system
 from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
@@ -420,3 +420,15 @@ def test_65536_npus_are_routed_in_few_steps_each(graph: dict[str, Any]) -> None:
     assert ranks == 65536
     assert calls < 100 * ranks
     assert sum(getattr(tables, name).nbytes for name in type(tables).__struct_fields__) < 1 << 29
+
+
+@pytest.mark.parametrize(
+    ("profile", "wanted_ns"), [("corrected", 2 * (700 + 1000)), ("astra-1.0", 2 * 700 + 2001)]
+)
+def test_links_of_a_graph_take_fractions_of_a_nanosecond_with_the_rules_of_1_0(
+    profile: str, wanted_ns: int
+) -> None:
+    """Check a message that takes 1000.6 ns on each of two links, which it takes one after the other."""
+    star = {"graph": {"generator": "star", "npus": 4, "bandwidth": "50GB/s", "latency": "700ns"}}
+    result = simulate(sends(4, [(0, 1, 50_030)]), star, system(profile=profile), model="link")
+    assert result.makespan_ns == wanted_ns

@@ -11,7 +11,7 @@ from training_jobs import decoder, with_experts, with_latent_attention
 
 from et_sim.run.options import RunOptions
 from et_sim.serving import exchanges
-from et_sim.serving.chains import trials
+from et_sim.serving.chains import Chains, trials
 from et_sim.serving.exchanges import MOST_DOUBLINGS, ExchangeTimes
 from et_sim.serving.replicas import BOTH, CachePool, SimulatedTimes
 from et_sim.workloads import Batch, Model, Plan, Segment, read_model
@@ -179,6 +179,27 @@ def counted(*operations: str) -> CountedProgram:
 
     (program_of_all,) = counted_programs(Axes(all=4), program)
     return program_of_all
+
+
+@pytest.mark.parametrize(("simulated_ns", "simulations"), [(7, 1), (8, 3)])
+def test_passes_of_a_structure_are_added_up_only_if_the_first_sum_is_its_simulation(
+    simulated_ns: int, simulations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, calls = decoder(sequence=4096), []
+
+    def simulate() -> int:
+        calls.append(1)
+        return simulated_ns
+
+    def program(batch: Batch) -> tuple[Axes, Any]:
+        return replica_program(model, Plan(tensor=4), batch, 0, 8)
+
+    unused: Any = None
+    chains = Chains(program, trials(sights(model)), unused, unused)
+    monkeypatch.setattr(chains, "_sum", lambda _programs: 7)
+    batch = random_batch(random.Random(3), model)
+    assert [chains.pass_ns(batch, simulate) for _ in range(3)] == [simulated_ns] * 3
+    assert len(calls) == simulations
 
 
 def test_operations_that_wait_for_the_last_are_counted() -> None:

@@ -217,7 +217,7 @@ def test_a_wrong_manifest_is_refused_in_a_sentence(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not valid JSON"),
+        ("", "not valid JSON: it is empty"),
         ("[1]", "is not a workload manifest"),
         ('{"et_sim_workload": 1, "ranks": 8, "ranks": 8}', 'key "ranks" is given more than once'),
         ('{"et_sim_workload": 1,}', "line 1, column"),
@@ -227,6 +227,7 @@ def test_a_text_that_is_no_manifest_is_refused(folder: Path, text: str, message:
     with pytest.raises(TraceError, match=r"job\.workload\.json") as caught:
         read_workload(written(folder, text))
     assert message in str(caught.value)
+    assert caught.value.remedy
 
 
 def test_bytes_that_are_no_text_are_refused(folder: Path) -> None:

@@ -92,7 +92,7 @@ def _set_alone(run: Run, row: int) -> bool:
         link = network.shared[use.link]
         link.part = state.part
         carry(run, use.link, state.changes_ns)
-        link.rate = link.capacity - (link.capacity - rate * use.weight)
+        link.rate = link.capacity - (link.capacity - rate * use.weight)  # rounded as that of others
         at = use.next
     plan_end(run, row)
     return True

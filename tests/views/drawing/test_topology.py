@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machines import FIFO_RING, network
+from machines import FIFO_RING, network, ring, sent
 from pyarrow import feather
 from runs_to_show import congested, pipeline, run_written
 
@@ -23,7 +23,14 @@ from et_sim.views.drawing.network import COLOURS, topology_picture
 from et_sim.views.drawing.scene import NothingToDrawError
 from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.run.topology import topology_of
-from et_sim.views.summary.topology import SCALE, level_counts, level_names, level_of, topology_data
+from et_sim.views.summary.topology import (
+    SCALE,
+    level_counts,
+    level_names,
+    level_of,
+    most_used_text,
+    topology_data,
+)
 from et_sim.views.text import share
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
@@ -42,6 +49,19 @@ def _ring_of_rings(folder: Path, *, fold: bool) -> Path:
     }
     workload = et_sim.Workload.of([builder.build() for builder in builders])
     return run_written(folder, workload, grid, system, model="link", detail="links", fold=fold)
+
+
+@pytest.mark.parametrize(("messages", "others"), [(1, ""), (2, ", and 1 other like it")])
+def test_the_most_used_link_is_named_with_the_number_of_others_like_it(
+    messages: int, others: str, tmp_path: Path
+) -> None:
+    workload = sent(4, [(at, at + 1, 1 << 20) for at in range(0, 2 * messages, 2)])
+    path = run_written(tmp_path / "run", workload, ring(4), detail="links", model="link", fold=False)
+    topology = topology_of(open_run(path))
+    assert topology is not None
+    text = most_used_text(topology)
+    assert text.startswith("used most: npu0 to npu1, ")
+    assert text.partition(" %")[2] == others
 
 
 @pytest.fixture(scope="module")
