@@ -160,9 +160,14 @@ class Batcher:
         return self.blocks - self.free
 
     @property
+    def queued(self) -> int:
+        """Return the number of sequences that wait, with those that came too late for the next batch."""
+        return len(self.waiting) + len(self._late)
+
+    @property
     def requests(self) -> int:
         """Return the number of sequences that wait, run, or have their cache on its way here."""
-        return len(self.waiting) + len(self.running) + len(self.coming) + len(self.loaded)
+        return self.queued + len(self.running) + len(self.coming) + len(self.loaded)
 
     @property
     def is_empty(self) -> bool:

@@ -230,7 +230,7 @@ class Scaler:
             return busy / self.rule.every_ns
         batchers = [batcher for place in serving for batcher in self._batchers[place]]
         if self.rule.measure == QUEUE:
-            return sum(len(batcher.waiting) for batcher in batchers)
+            return sum(batcher.queued for batcher in batchers)
         return sum(batcher.requests for batcher in batchers)
 
     def _drain(self, now: int) -> None:
