@@ -73,7 +73,7 @@ class Autoscaling(Struct, frozen=True):
         """Return the number of replicas for a measure of all of the current ones."""
         if round(abs(measured / (self.target * current) - 1), 9) <= TOLERANCE:
             return current
-        return min(max(ceil(round(measured / self.target, 9)), self.least), self.most)
+        return max(ceil(min(round(measured / self.target, 9), self.most)), self.least)
 
 
 def read_autoscaling(

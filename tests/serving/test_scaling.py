@@ -340,3 +340,8 @@ def test_a_closed_loop_scales_too() -> None:
     outcome = served("closed:30,60,24", 3, autoscaling=scaled, client=client)
     assert outcome.scaler is not None
     assert max(state.serving for state in outcome.scaler.course) == 3
+
+
+def test_a_target_near_zero_wants_as_many_replicas_as_there_may_be() -> None:
+    assert rule(QUEUE, 5e-324, 1, 3).wanted(4, 1) == 3
+    assert rule(QUEUE, 5e-324, 1, 3).wanted(0, 1) == 1
