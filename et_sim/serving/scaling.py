@@ -60,6 +60,10 @@ class Autoscaling(Struct, frozen=True):
                 f"--most-replicas is {self.most}, less than the {self.least} of --replicas",
                 remedy=f"give {self.least} or more",
             )
+        if self.every_ns < 1:
+            raise UsageError(
+                "--scale-every is less than 1 ns", remedy=f"give a time such as {EVERY_NS // 10**9}s"
+            )
         if self.source not in SOURCES:
             remedy = did_you_mean(self.source, SOURCES) or f"known: {', '.join(SOURCES)}"
             raise UsageError(f"--weights-from is {self.source!r}", remedy=remedy)

@@ -326,6 +326,7 @@ def test_servings_that_cannot_scale_are_refused(setup: dict[str, Any], given: st
         ({"measure": BUSY, "target": 1.5}, "the target of --autoscale is 1.5"),
         ({"least": 4}, "--most-replicas is 3, less than the 4"),
         ({"source": "disk"}, "--weights-from is 'disk'"),
+        ({"every_ns": 0}, "--scale-every is less than 1 ns"),
     ],
 )
 def test_rules_out_of_range_are_refused(given: dict[str, Any], cause: str) -> None:
