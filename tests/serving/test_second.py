@@ -231,6 +231,18 @@ def test_a_file_names_the_model_of_each_request(tmp_path: Path) -> None:
     assert read(tmp_path, f"{HEADER}\n0,5,6,first\n", NAMES[:1]) == [0]
 
 
+def test_a_seed_draws_the_share_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "requests.csv"
+    path.write_text(HEADER.removesuffix(",model") + "\n" + "0,5,6\n" * 40)
+    drawn = {
+        tuple(of.model for of in read_traffic(str(path), Client(models=NAMES, share=0.5, seed=seed)).requests)
+        for seed in range(5)
+    }
+    assert len(drawn) == 5
+    with pytest.raises(UsageError, match="--seed is only for requests"):
+        read_traffic(str(path), Client(seed=1))
+
+
 @pytest.mark.parametrize(
     ("text", "more", "cause"),
     [
