@@ -272,6 +272,7 @@ def _read(options: Options) -> tuple[Any, Setup, RunOptions]:
     images = images_of(options.image_tokens, options.model)
     warn_of(() if images is None else images.tower.remarks)
     setup = replace(setup_of(choices, plan, model), images=images)
+    warn_of(() if setup.second is None else setup.second.model.remarks)
     check(model, plan)
     check_needs(OF_SERVING, case_of(options, model, plan, setup.decode_plan))
     return model, setup, run_options(options)

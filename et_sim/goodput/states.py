@@ -75,7 +75,7 @@ def _degraded(job: JobSpec, step: JobStep, source: Source, simulator: Simulator)
     network = source.network
     can_halve = len(network.get("topology", ())) > 1 and source.model in SLOW_LINKS
     slows, halves = _has(SLOWS, job), _has(HALVES, job) and can_halve
-    node, alike = step.gpus_of_node, [0]
+    node, alike = min(step.gpus_of_node, step.gpus), [0]
     if (slows or halves) and step.gpus > MOST_APART:
         alike = like_the_first(source.workload(), node)
         found["notes"] = (

@@ -160,9 +160,14 @@ class Batcher:
         return self.blocks - self.free
 
     @property
+    def queued(self) -> int:
+        """Return the number of sequences that wait, with those that came too late for the next batch."""
+        return len(self.waiting) + len(self._late)
+
+    @property
     def requests(self) -> int:
         """Return the number of sequences that wait, run, or have their cache on its way here."""
-        return len(self.waiting) + len(self.running) + len(self.coming) + len(self.loaded)
+        return self.queued + len(self.running) + len(self.coming) + len(self.loaded)
 
     @property
     def is_empty(self) -> bool:
@@ -217,10 +222,11 @@ class Batcher:
             return found
         return found._replace(remote=max(self.remote.find(path, most).blocks - found.blocks, 0))
 
-    def _may_begin(self, sequence: ServedSequence, found: Found) -> bool:
-        is_place = len(self.running) + len(self.coming) + len(self.loaded) < self.policy.max_batch
-        needed = self._needed(sequence.all_tokens) - found.held
-        return is_place and not self._is_full and needed <= self.free
+    def _may_begin(self, sequence: ServedSequence, found: Found, others: int = 0, blocks: int = 0) -> bool:
+        """Return whether a sequence may begin, behind others that take some blocks."""
+        begun = len(self.running) + len(self.coming) + len(self.loaded) + others
+        needed = self._needed(sequence.all_tokens) - found.held + blocks
+        return begun < self.policy.max_batch and not self._is_full and needed <= self.free
 
     def _take(self, found: Found) -> ServedSequence:
         """Take the first waiting sequence, with blocks for all its tokens; found ones are cached."""
@@ -297,12 +303,14 @@ class Batcher:
     @property
     def ready_tokens(self) -> int:
         """Return the tokens of waiting prompts that might begin together."""
-        ready = 0
-        for sequence in self.waiting:
+        ready = blocks = 0
+        for number, sequence in enumerate(self.waiting):
+            found = self.found(sequence)
             is_over = ready and ready + sequence.pending > self.policy.token_budget
-            if is_over or not self._may_begin(sequence, self.found(sequence)):
+            if is_over or not self._may_begin(sequence, found, number, blocks):
                 break
             ready += sequence.pending
+            blocks += self._needed(sequence.all_tokens) - found.held
         return ready
 
     def prompts(self, budget: int, *, in_parts: bool = False) -> list[Share]:

@@ -122,7 +122,8 @@ def _read_traffic(given: str | Sequence[Request], client: Client) -> Traffic:
         return _closed(given, client)
     if isinstance(given, str) and given.startswith(ROLLOUT):
         return _rollout(given, client)
-    requests = read_requests(given, client.seed, client.models) if isinstance(given, str) else tuple(given)
+    seed = client.seed if is_rule or client.share is None else None  # of a file, shares of models are drawn
+    requests = read_requests(given, seed, client.models) if isinstance(given, str) else tuple(given)
     if not requests:
         raise UsageError("there are no requests", remedy="give one at least")
     if client.concurrency:

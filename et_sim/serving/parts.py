@@ -78,8 +78,8 @@ def served_model(
     return ServedModel(model, setup, pools, times, tuple(others), cluster)
 
 
-def results_of(part: ServedModel, counted: Set[int], machine: Machine) -> Serving:
-    """Return the results of the requests of one model that count."""
+def results_of(part: ServedModel, name: str, counted: Set[int], machine: Machine) -> Serving:
+    """Return the results of the requests of one model that count, under its name."""
     setup, cluster = part.setup, part.cluster
     cluster.sort()
     return Serving(
@@ -88,7 +88,7 @@ def results_of(part: ServedModel, counted: Set[int], machine: Machine) -> Servin
         part.pools,
         setup.policy,
         setup.objectives,
-        {"model": part.model.name, "concurrency": 1, "sessions": 0},
+        {"model": name, "concurrency": 1, "sessions": 0},
         {},
         machine.system.costs,
         setup.caching,

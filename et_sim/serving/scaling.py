@@ -60,6 +60,10 @@ class Autoscaling(Struct, frozen=True):
                 f"--most-replicas is {self.most}, less than the {self.least} of --replicas",
                 remedy=f"give {self.least} or more",
             )
+        if self.every_ns < 1:
+            raise UsageError(
+                "--scale-every is less than 1 ns", remedy=f"give a time such as {EVERY_NS // 10**9}s"
+            )
         if self.source not in SOURCES:
             remedy = did_you_mean(self.source, SOURCES) or f"known: {', '.join(SOURCES)}"
             raise UsageError(f"--weights-from is {self.source!r}", remedy=remedy)
@@ -73,7 +77,7 @@ class Autoscaling(Struct, frozen=True):
         """Return the number of replicas for a measure of all of the current ones."""
         if round(abs(measured / (self.target * current) - 1), 9) <= TOLERANCE:
             return current
-        return min(max(ceil(round(measured / self.target, 9)), self.least), self.most)
+        return max(ceil(min(round(measured / self.target, 9), self.most)), self.least)
 
 
 def read_autoscaling(
@@ -230,7 +234,7 @@ class Scaler:
             return busy / self.rule.every_ns
         batchers = [batcher for place in serving for batcher in self._batchers[place]]
         if self.rule.measure == QUEUE:
-            return sum(len(batcher.waiting) for batcher in batchers)
+            return sum(batcher.queued for batcher in batchers)
         return sum(batcher.requests for batcher in batchers)
 
     def _drain(self, now: int) -> None:

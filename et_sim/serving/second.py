@@ -33,13 +33,15 @@ class SecondModel(Struct, frozen=True):
 def words_of(given: str) -> tuple[str, dict[str, str]]:
     """Return the name and the values of the option."""
     name, *words = given.split(",")
-    values = {}
+    known, values = (SHARE, *COUNTS), dict[str, str]()
     for word in words:
         key, sign, value = word.partition("=")
-        if key not in (SHARE, *COUNTS) or not sign:
-            known = (SHARE, *COUNTS)
+        if key not in known or not sign:
             remedy = did_you_mean(key, known) or f"known: {', '.join(known)}, as in {EXAMPLE}"
+            remedy = f"give {key}=VALUE, as in {EXAMPLE}" if key in known else remedy
             raise UsageError(f"--second-model has no {word!r}", remedy=remedy)
+        if key in values:
+            raise UsageError(f"--second-model has {key} twice", remedy="leave one of them out")
         values[key] = value
     return name, values
 

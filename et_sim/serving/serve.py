@@ -93,7 +93,7 @@ def serve(
             'the machine has "failures" at times of a run, and passes of a server are simulated one by one',
             remedy='leave the key out, or give slower "links" or "stragglers"',
         )
-    setups = [setup] if second is None else [replace(setup, second=None), setup.of_second(second)]
+    setups = [setup] if second is None else [setup, setup.of_second(second)]
     shared, npus, parts = shared or MachineTimes(), machine.network.ranks, list[ServedModel]()
     course = Course(
         lambda sent: parts[0].times.ends_of_models([(models[place], each) for place, each in sent])
@@ -130,9 +130,10 @@ def _results(
     """Return the results of all models, and of each if there are several."""
     setup, counted = parts[0].setup, {request.number for request in traffic.requests[traffic.warm_up :]}
     first = next(part.times for part in parts if part.times.manifest)  # whose passes were simulated
-    own = [results_of(part, counted, machine) for part in parts]
+    names = _names(parts)
+    own = [results_of(*each, counted, machine) for each in zip(parts, names, strict=True)]
     facts = {
-        "model": " and ".join(part.model.name for part in parts),
+        "model": " and ".join(names),
         "machine": options.machine,
         "npus": machine.network.ranks,
         "network_model": first.manifest["model"],
@@ -157,10 +158,16 @@ def _results(
         else own[0].iterations,
         pools=tuple(pool for part in parts for pool in part.pools),
         facts=facts,
-        manifest=_manifest(given, [part.model for part in parts], setup, first),
+        manifest=_manifest(given, parts[0].model, setup, first),
         rollout=rollout_of(traffic, parts[0].cluster.weights_ns),
         models=tuple(own) if len(own) > 1 else (),
     )
+
+
+def _names(parts: Sequence[ServedModel]) -> list[str]:
+    """Return the names of the models; the second one of equal names is marked as such."""
+    names = [part.model.name for part in parts]
+    return names if len({*names}) == len(names) else [names[0], f"{names[1]} (second)"]
 
 
 def pools_of(
@@ -270,7 +277,7 @@ def _pools(model: Model, setup: Setup, machine: Machine, after: int) -> tuple[Ca
 
 
 def _manifest(
-    given: str | Sequence[Request], models: Sequence[Model], setup: Setup, times: SimulatedTimes
+    given: str | Sequence[Request], model: Model, setup: Setup, times: SimulatedTimes
 ) -> dict[str, Any]:
     """Return the inputs: enough to repeat the run, and nothing that depends on the host."""
     inputs = list(times.manifest.get("inputs", []))
@@ -284,8 +291,7 @@ def _manifest(
     return {
         "et_sim": __version__,
         "serving": requests,
-        "model": to_builtins(models[0]),
-        **({"second_model": to_builtins(models[1])} if len(models) > 1 else {}),
+        "model": to_builtins(model),
         "setup": to_builtins(setup),
         "network_model": times.manifest["model"],
         "machine": times.options.machine,

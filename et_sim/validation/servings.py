@@ -156,7 +156,10 @@ def setup_of(case: ServingCase, engine: Engine) -> Setup:
     if engine.policy == "whole-prompts":
         budget = max(budget, load.concurrency + load.prompt)
     most = min(engine.max_batch, load.concurrency)
-    waits = {name: getattr(own, name) for name in ("wait_passes", "wait_share", "balance_passes")}
+    waits = {
+        name: getattr(own, name) or getattr(engine, name)
+        for name in ("wait_passes", "wait_share", "balance_passes")
+    }
     prefill, decode = case.replicas
     return Setup(
         plan=own.plan or case.plan,

@@ -51,6 +51,16 @@ def test_a_serving_writes_all_results_and_prints_the_summary(capsys: pytest.Capt
     assert sum(int(str(row["prefill_tokens"])) for row in passes) == 150
 
 
+def test_remarks_on_the_file_of_a_second_model_are_printed_too(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 64}
+    more = {"num_attention_heads": 2, "vocab_size": 99, "max_position_embeddings": 999}
+    Path("audio.json").write_text(json.dumps({**sizes, **more, "audio_config": {}}), encoding="utf-8")
+    given = ["--model", "gpt2", "--layers", "2", "--machine", "h100-dgx:2", "--second-model"]
+    assert main(["serve", "r.csv", *given, "audio.json,share=0.5"]) == 0
+    assert "et-sim: warning: audio.json: " in (printed := capsys.readouterr().err)
+    assert "audio_config" in printed
+
+
 def test_the_same_requests_give_the_same_files() -> None:
     for name, path in (("a", "r.csv"), ("b", str(Path("r.csv").absolute()))):
         assert main(["serve", path, *USUAL, "--out", name]) == 0

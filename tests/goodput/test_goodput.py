@@ -414,6 +414,17 @@ def test_nodes_that_are_alike_stand_for_one_of_a_large_step(monkeypatch: pytest.
     assert one.seconds < one.slow <= alike.slow < 1.01 * one.slow
 
 
+def test_a_slow_node_with_more_gpus_than_the_job_slows_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    hot = {"name": "thermal", "per-1000-node-days": 5, "effect": "slows"}
+    job = {"workload": SMALL, "machine": "h100-dgx:16", "failures": {"parts": [hot]}}
+    whole = months_of({**job, "gpus-of-node": 16}, days=1, runs=2).step
+    larger = months_of({**job, "gpus-of-node": 64}, days=1, runs=2).step
+    monkeypatch.setattr(states_module, "MOST_APART", 8)
+    alike = months_of({**job, "gpus-of-node": 64}, days=1, runs=2).step
+    assert whole.seconds < whole.slow == larger.slow == alike.slow
+
+
 @pytest.mark.deep
 def test_a_slow_replica_slows_a_step_as_much_as_two(tmp_path: Path) -> None:
     """Check that ranks begin collectives in one order: else, chunks wait until all other ranks have ended."""

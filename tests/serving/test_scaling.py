@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from test_batching import PASS_NS, TOKEN_NS, KnownTimes
 from test_rollouts import MODEL, figures, sent_ns, served
 
@@ -16,6 +17,7 @@ from et_sim.serving.batcher import CHUNKED, Policy
 from et_sim.serving.caching import Caching
 from et_sim.serving.clients import Client
 from et_sim.serving.cluster import ServingCluster
+from et_sim.serving.engines.description import FREE_OF_COST, Engine
 from et_sim.serving.prefixes import ENDLESS
 from et_sim.serving.replicas import BOTH, CachePool
 from et_sim.serving.requests import Request
@@ -64,6 +66,7 @@ def cluster_of(
     data: int = 1,
     weights_ns: int = 0,
     caching: Caching = Caching(),  # noqa: B008
+    engine: Engine = FREE_OF_COST,
 ) -> tuple[ServingCluster, Scaler | None]:
     """Return the cluster after it has served (arrival, prompt, output), each request alone on a replica."""
     count = replicas if scaled is None else scaled.most
@@ -71,7 +74,8 @@ def cluster_of(
     scaler = None if scaled is None else Scaler(scaled, own)
     times = TimesOfGroups() if data > 1 else TimesOfWeights()
     times.weights_ns = weights_ns
-    cluster = ServingCluster((own,), Policy(CHUNKED, max_batch=1), times, caching=caching, scaler=scaler)
+    parts: dict[str, Any] = {"caching": caching, "scaler": scaler, "engine": engine}
+    cluster = ServingCluster((own,), Policy(CHUNKED, max_batch=1), times, **parts)
     cluster.serve([Request(number, *fields) for number, fields in enumerate(sorted(given))])
     return cluster, scaler
 
@@ -144,6 +148,22 @@ def test_the_replica_with_the_least_left_to_do_ends_its_requests_and_stops() -> 
         FleetState(stopped.finish_ns, 1, 0, 0),
     ]
     assert scaler.on_times(10**6) == [(1, EVERY, stopped.finish_ns), (0, 0, 10**6)]
+
+
+def test_a_replica_does_not_stop_before_a_request_that_came_too_late_for_its_next_pass() -> None:
+    """Check a replica that is removed in its last pass, in which another request has come.
+
+    Its engine has chosen the batch after this pass, so the request is in the one after that.
+    """
+    prepares = replace(FREE_OF_COST, host=replace(FREE_OF_COST.host, prepares=True))
+    at = 2 * EVERY - 1000
+    load = [*[(EVERY - 9, 100, 1)] * 3, (at, 100, 1), (at + 100, 300, 1), (at + 200, 100, 1)]
+    cluster, scaler = cluster_of(load, rule(most=2), engine=prepares)
+    assert scaler is not None
+    assert [of.replica for of in cluster.served[3:]] == [0, 1, 0]
+    late = cluster.served[5]
+    assert late.finish_ns == at + 2 * REQUEST_NS
+    assert scaler.course[-2:] == [FleetState(2 * EVERY, 1, 0, 1), FleetState(late.finish_ns, 1, 0, 0)]
 
 
 def test_replicas_stop_when_all_counts_of_a_time_wanted_fewer() -> None:
@@ -306,6 +326,7 @@ def test_servings_that_cannot_scale_are_refused(setup: dict[str, Any], given: st
         ({"measure": BUSY, "target": 1.5}, "the target of --autoscale is 1.5"),
         ({"least": 4}, "--most-replicas is 3, less than the 4"),
         ({"source": "disk"}, "--weights-from is 'disk'"),
+        ({"every_ns": 0}, "--scale-every is less than 1 ns"),
     ],
 )
 def test_rules_out_of_range_are_refused(given: dict[str, Any], cause: str) -> None:
@@ -320,3 +341,8 @@ def test_a_closed_loop_scales_too() -> None:
     outcome = served("closed:30,60,24", 3, autoscaling=scaled, client=client)
     assert outcome.scaler is not None
     assert max(state.serving for state in outcome.scaler.course) == 3
+
+
+def test_a_target_near_zero_wants_as_many_replicas_as_there_may_be() -> None:
+    assert rule(QUEUE, 5e-324, 1, 3).wanted(4, 1) == 3
+    assert rule(QUEUE, 5e-324, 1, 3).wanted(0, 1) == 1

@@ -111,6 +111,22 @@ def test_answers_are_by_model_and_together(tmp_path: Path) -> None:
     assert names == ["other" if number % 3 == 0 else MODEL.name for number in range(12)]
 
 
+def test_the_manifest_has_the_second_model_its_share_and_its_replicas() -> None:
+    both = served("poisson:5000,6,40,6", 3, second=SecondModel(OTHER, 0.5, replicas=2))
+    kept = both.manifest["setup"]["second"]
+    assert (kept["model"]["name"], kept["share"], kept["replicas"]) == ("other", 0.5, 2)
+    assert served("poisson:5000,6,40,6", 3).manifest["setup"]["second"] is None
+
+
+def test_the_second_one_of_equal_names_is_marked() -> None:
+    both = served(load(), 2, second=SecondModel(MODEL))
+    names = [MODEL.name, f"{MODEL.name} (second)"]
+    summary = both.summary()
+    assert [of["model"] for of in summary["models"]] == names
+    assert [of.get("model") for of in summary["pools"]] == names
+    assert summary["model"] == " and ".join(names)
+
+
 def test_a_closed_loop_waits_for_answers_of_either_model() -> None:
     client = Client(concurrency=3, warm_up=0)
     both = served("closed:30,6,24", 2, second=SecondModel(OTHER, 0.5), client=client)
@@ -215,6 +231,18 @@ def test_a_file_names_the_model_of_each_request(tmp_path: Path) -> None:
     assert read(tmp_path, f"{HEADER}\n0,5,6,first\n", NAMES[:1]) == [0]
 
 
+def test_a_seed_draws_the_share_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "requests.csv"
+    path.write_text(HEADER.removesuffix(",model") + "\n" + "0,5,6\n" * 40)
+    drawn = {
+        tuple(of.model for of in read_traffic(str(path), Client(models=NAMES, share=0.5, seed=seed)).requests)
+        for seed in range(5)
+    }
+    assert len(drawn) == 5
+    with pytest.raises(UsageError, match="--seed is only for requests"):
+        read_traffic(str(path), Client(seed=1))
+
+
 @pytest.mark.parametrize(
     ("text", "more", "cause"),
     [
@@ -256,7 +284,8 @@ def test_an_option_names_the_model_its_share_and_its_replicas() -> None:
     ("given", "cause"),
     [
         ("x,shar=0.3", "has no 'shar=0.3'"),
-        ("x,share", "has no 'share'"),
+        ("x,share", "has no 'share' (give share=VALUE"),
+        ("x,share=0.3,tp=2,share=0.9", "--second-model has share twice"),
         ("x,share=2", "share of --second-model is '2'"),
         ("x,share=nan", "share of --second-model is 'nan'"),
         ("x,tp=0", "tp of --second-model is '0'"),

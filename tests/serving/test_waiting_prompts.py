@@ -33,10 +33,14 @@ class EqualTimes:
 
 
 def cluster_of(
-    requests: Sequence[tuple[int, int, int]], policy: Policy, engine: Engine = ENGINE, groups: int = 1
+    requests: Sequence[tuple[int, int, int]],
+    policy: Policy,
+    engine: Engine = ENGINE,
+    groups: int = 1,
+    blocks: int = 1000,
 ) -> ServingCluster:
     """Return the cluster after it has served (arrival, prompt, output)."""
-    pools = (CachePool(BOTH, Plan(data=groups), 1, 0, 1000, 1),)
+    pools = (CachePool(BOTH, Plan(data=groups), 1, 0, blocks, 1),)
     cluster = ServingCluster(pools, policy, EqualTimes(), engine=engine)
     cluster.serve([Request(number, *of) for number, of in enumerate(requests)])
     return cluster
@@ -65,6 +69,15 @@ def test_prompts_that_fill_their_share_with_single_tokens_do_not_wait() -> None:
 
 def test_tokens_of_prompts_that_do_not_fit_the_pass_do_not_count() -> None:
     assert begins(cluster_of([(0, 10, 40), (1500, 60, 2), (1500, 60, 2)], WAITING)) == [0, 7, 13]
+
+
+@pytest.mark.parametrize(("places", "blocks"), [(2, 1000), (64, 6)])
+def test_tokens_of_prompts_that_find_no_place_beside_others_do_not_count(places: int, blocks: int) -> None:
+    """Check two prompts, either of which could begin, but not both: for want of a place, or of blocks."""
+    requests = [(0, 10, 40), (1500, 45, 2), (1500, 45, 2)]
+    together = replace(WAITING, max_batch=places)
+    assert begins(cluster_of(requests, WAITING)) == [0, 2, 2]
+    assert begins(cluster_of(requests, together, blocks=blocks))[1] == 2 + 5
 
 
 def test_prompts_do_not_wait_where_nothing_runs() -> None:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from et_sim.cli import main
 from et_sim.run.options import RunOptions
@@ -258,6 +259,16 @@ def test_campaign_b_has_settings_of_its_scripts(
         assert row.case is not None
         policy = setup_of(row.case, read_engine("trtllm")).policy
         assert (policy.token_budget, policy.wait_passes) == lengths
+
+
+def test_prompts_wait_as_a_description_of_the_engine_states_unless_scripts_do(tmp_path: Path) -> None:
+    engine = replace(read_engine("trtllm"), wait_passes=7, wait_share=0.5, balance_passes=9)
+    usual = {"backend": "trtllm", "backend_version": "", "osl": "1024", "concurrency": "64", "campaign": "B"}
+    for model, waits in (("openai/gpt-oss-120b", (7, 0.5, 9)), ("meta-llama/Llama-3.1-70B", (20, 0.9, 9))):
+        row = read(tmp_path, **{**usual, "model_path": model})
+        assert row.case is not None
+        policy = setup_of(row.case, engine).policy
+        assert (policy.wait_passes, policy.wait_share, policy.balance_passes) == waits
 
 
 def test_rows_of_deepseek_without_a_version_share_experts_and_have_parallel_attention_for_long_prompts(

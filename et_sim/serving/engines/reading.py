@@ -44,7 +44,12 @@ def read_engine(given: str) -> Engine:
 
 
 def _engine(place: str, keys: dict[str, Any], name: str) -> Engine:
-    return replace(read(Engine, Section(place, keys, error_type=InputError), Remarks()), name=name)
+    section = Section(place, keys, error_type=InputError)
+    engine = replace(read(Engine, section, Remarks()), name=name)
+    if (engine.wait_passes > 0) != (engine.wait_share > 0):
+        given, other = ("wait-passes", "wait-share") if engine.wait_passes else ("wait-share", "wait-passes")
+        raise section.fault(f'key "{given}" has no effect without "{other}"', "give both above 0, or neither")
+    return engine
 
 
 def _keys_of_name(given: str) -> dict[str, Any]:
