@@ -102,10 +102,11 @@ def _slowdown(jobs: tuple[str, str], off: Callable[[float], float]) -> float:
     here = off(1.0)
     if all(abs(off(power) - here) <= ENOUGH for power in (MOST_SLOWDOWN, 1 / MOST_SLOWDOWN)):
         raise InputError(
-            f"limits of power from {1 / MOST_SLOWDOWN:g} to {MOST_SLOWDOWN:g} of the machine's change both times"
-            " alike, so that these do not separate power from software",
+            f"limits of power from {1 / MOST_SLOWDOWN:g} to {MOST_SLOWDOWN:g} of the machine's change both"
+            " times alike, so that these do not separate power from software",
             place=jobs[1],
-            remedy="take a second job whose kernels draw another power, or fit one figure (--software-factor)",
+            remedy="take a second job whose kernels draw another power, or fit one figure"
+            " (--software-factor)",
         )
     if abs(here) <= ENOUGH:
         return 1.0
