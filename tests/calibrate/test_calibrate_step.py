@@ -183,6 +183,9 @@ def test_software_and_power_follow_from_two_jobs_and_predict_a_third(
     assert found["power-rate"] == pytest.approx(0.8, rel=0.01)
     assert found["others"][0]["simulated_ns"] == pytest.approx(times[2], rel=0.003)
     assert et_sim.simulate(jobs[2], machine=f"{file}:2").makespan_ns == pytest.approx(times[2], rel=0.003)
+    sources = json.loads(file.read_text())["sources"]
+    assert sources[SOFTWARE_FACTOR] == sources[POWER_RATE]
+    assert all(name in sources[POWER_RATE] for name in ("light", "heavy"))
 
 
 def test_two_times_that_software_and_power_do_not_explain_are_refused(
