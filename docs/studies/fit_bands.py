@@ -290,8 +290,10 @@ def mean_share(found: Sequence[Coverage]) -> float:
 def content(terms: Terms) -> dict[str, Any]:
     """Return what `bands.json` holds."""
     return {
-        "about": "Errors of classes of times, fitted by docs/studies/fit_bands.py to public rows that no"
-        " other constant was fitted to; docs/accuracy.md shows each family with the terms of the others.",
+        "about": "Errors of classes of times, fitted by docs/studies/fit_bands.py to public rows: of"
+        " software, plans and libraries of other machines to rows that no other constant was fitted to, of"
+        " networks to labs that their figures were fitted without, of collectives on a node and of kernels of"
+        " one device to all rows; docs/accuracy.md shows each family with the terms of other rows.",
         "terms": {name: term.as_dict() for name, term in terms.items()},
     }
 

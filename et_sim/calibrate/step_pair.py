@@ -14,12 +14,13 @@ from functools import cache
 from msgspec import Struct
 
 from et_sim.basics.errors import InputError
+from et_sim.basics.units import format_ns
 from et_sim.calibrate.step import FIGURES, LARGEST_FACTOR, POWER_RATE, SOFTWARE_FACTOR, Simulated, between
 from et_sim.machine import Machine
 from et_sim.run.options import RunOptions
 
 MOST_SLOWDOWN = 2.0  # of the limit of power, and its inverse
-ENOUGH = 0.002  # of the second time: a search ends at this difference
+ENOUGH = 0.002  # of a time: a search ends at this difference
 MOST_STEPS = 12
 
 
@@ -50,10 +51,18 @@ class _Jobs:
 
     def software(self, slower_power: float) -> float:
         """Return the factor of software with which the first job takes its time."""
-        simulated = self.simulated(0, slower_power)
+        simulated, measured_ns = self.simulated(0, slower_power), self.measured_ns[0]
         low, high = 1 / LARGEST_FACTOR, LARGEST_FACTOR
-        factor = between(simulated, low, high, self.measured_ns[0])
+        factor = between(simulated, low, high, measured_ns)
         self.runs += simulated.runs
+        if abs(simulated(factor) - measured_ns) > ENOUGH * measured_ns:
+            least, most = format_ns(simulated(low)), format_ns(simulated(high))
+            raise InputError(
+                f"{least} to {most} are simulated with {SOFTWARE_FACTOR} from {low:g} to {high:g} and"
+                f" {POWER_RATE} {1 / slower_power:g}, and {format_ns(int(measured_ns))} were measured",
+                place=self.jobs[0],
+                remedy="check that job and machine are those of the measurement",
+            )
         return factor
 
     def off(self, slower_power: float) -> float:
@@ -90,7 +99,16 @@ def predicted(pair: FittedPair, job: str, options: RunOptions) -> int:
 
 def _slowdown(jobs: tuple[str, str], off: Callable[[float], float]) -> float:
     """Return the slowdown of the limit of power at which the second job is not off, by halves."""
-    if abs(off(1.0)) <= ENOUGH:
+    here = off(1.0)
+    if all(abs(off(power) - here) <= ENOUGH for power in (MOST_SLOWDOWN, 1 / MOST_SLOWDOWN)):
+        raise InputError(
+            f"limits of power from {1 / MOST_SLOWDOWN:g} to {MOST_SLOWDOWN:g} of the machine's change both"
+            " times alike, so that these do not separate power from software",
+            place=jobs[1],
+            remedy="take a second job whose kernels draw another power, or fit one figure"
+            " (--software-factor)",
+        )
+    if abs(here) <= ENOUGH:
         return 1.0
     ends = [(1.0, MOST_SLOWDOWN), (1 / MOST_SLOWDOWN, 1.0)]
     low = high = middle = 1.0

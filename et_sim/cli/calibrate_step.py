@@ -114,7 +114,9 @@ def _fit_both(options: Options, others: Others) -> int:
         source = (
             f"two times, of {files} on {options.machine}; these jobs are no test of the machine's accuracy"
         )
-        return calibrated_machine(options.machine, changes, source, SOFTWARE_FACTOR, facts)
+        found = calibrated_machine(options.machine, changes, source, SOFTWARE_FACTOR, facts)
+        found["sources"][POWER_RATE] = found["sources"][SOFTWARE_FACTOR]
+        return found
 
     return conclude(options, facts, _text_of_both(facts, pair.runs), machine)
 

@@ -37,6 +37,7 @@ from et_sim.machine.kernel_kinds import KINDS, LARGEST, PARTS, KernelKind, const
 from et_sim.machine.power import POWER, Power
 
 LARGEST_RATE = 1 << 40
+BF16 = "bf16"
 ANY = ""  # the datatype of a peak that holds for all datatypes
 
 
@@ -195,8 +196,8 @@ class RooflineDevice(Struct, frozen=True):
         maximum=LARGEST,
     )
     exponential_operations: float = number(
-        "Time of the exponential of a score, in operations of a processor, on units that work beside those "
-        "of products: each pair of attention takes the longer of both.",
+        "Time of the exponential of a score, in operations of a processor in bf16, on units that work beside "
+        "those of products: each pair of attention takes the longer of both, in any datatype.",
         0.0,
         maximum=LARGEST,
     )
@@ -244,6 +245,11 @@ class RooflineDevice(Struct, frozen=True):
                 raise section.fault(
                     cause, f"allowed: {', '.join(ATTENTION_KERNELS)}", key="attention-kernels"
                 )
+        if self.exponential_operations and BF16 not in self.peaks:
+            raise section.fault(
+                f'key "exponential-operations" counts operations in {BF16}, which has no peak',
+                f"peaks: {', '.join(self.peaks)}",
+            )
         if self.datatype and self.datatype not in self.peaks:
             raise section.fault(
                 f'key "dtype" is "{self.datatype}", which has no peak', f"peaks: {', '.join(self.peaks)}"
@@ -261,6 +267,9 @@ class RooflineDevice(Struct, frozen=True):
         for name in PARTS:
             if name in changes:
                 changes[name] = getattr(self, name).with_curve(operation, changes[name])
+        if self.exponential_operations:  # as long in any datatype
+            rate = self.peaks.get(datatype, self.peaks[BF16]) / self.peaks[BF16]
+            changes["exponential_operations"] = self.exponential_operations * rate
         return replace(self, **changes)
 
     @property

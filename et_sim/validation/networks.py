@@ -126,6 +126,12 @@ class MeasuredMachine(Struct, frozen=True):
         return {} if self.is_stated else dict(network_kind(UNKNOWN)["accuracy"])
 
 
+def node_in_words(hardware: str) -> int:
+    """Return the GPUs of a node that a text states; 0: none."""
+    words = _NODES_OF.search(hardware)
+    return int(words[1] or words[2]) if words else 0
+
+
 def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: str) -> MeasuredMachine:
     """Return the machine `name` with the nodes and the network of a table; 0 nodes: not stated.
 
@@ -133,8 +139,7 @@ def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: 
     possible.
     """
     machine = as_one_file(name)
-    words = _NODES_OF.search(hardware)
-    size = int(words[1] or words[2]) if words else 0
+    size = node_in_words(hardware)
     if size and not nodes and ranks % size == 0:
         nodes = ranks // size
     per_node = _per_node(machine, ranks, nodes)

@@ -183,15 +183,31 @@ def test_software_and_power_follow_from_two_jobs_and_predict_a_third(
     assert found["power-rate"] == pytest.approx(0.8, rel=0.01)
     assert found["others"][0]["simulated_ns"] == pytest.approx(times[2], rel=0.003)
     assert et_sim.simulate(jobs[2], machine=f"{file}:2").makespan_ns == pytest.approx(times[2], rel=0.003)
+    sources = json.loads(file.read_text())["sources"]
+    assert sources[SOFTWARE_FACTOR] == sources[POWER_RATE]
+    assert all(name in sources[POWER_RATE] for name in ("light", "heavy"))
 
 
-def test_two_times_that_no_limit_of_power_explains_are_refused(
+def test_two_times_that_software_and_power_do_not_explain_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    jobs = [_write(tmp_path / str(count), ("elementwise 2000000",) * count) for count in (1, 2)]
-    before = et_sim.simulate(jobs[0], machine=MACHINE).makespan_ns
-    words = ("--measured", f"{before}ns", "--software-and-power")
-    assert calibrate(jobs[0], *words) == 2
-    assert "needs a second job (give its time: --other JOB=1.42s)" in capsys.readouterr().err
-    assert calibrate(jobs[0], *words, f"--other={jobs[1]}={3 * before}ns") == 2
-    assert "do not explain both times" in capsys.readouterr().err
+    light, heavy = (
+        _write(tmp_path / name, (shape,))
+        for name, shape in (("light", "elementwise 2000000"), ("heavy", "gemm 8192 8192 8192"))
+    )
+    times = [et_sim.simulate(job, machine=MACHINE).makespan_ns for job in (light, heavy)]
+
+    def refusal(machine: str, light_ns: int, *others: str) -> str:
+        words = ("--measured", f"{light_ns}ns", "--software-and-power", *others, "--machine", machine)
+        assert calibrate(light, *words) == 2
+        return capsys.readouterr().err
+
+    assert "needs a second job (give its time: --other JOB=1.42s)" in refusal(MACHINE, times[0])
+    assert "do not explain both times" in refusal(MACHINE, times[0], f"--other={heavy}={3 * times[1]}ns")
+    far = refusal(MACHINE, 20 * times[0], f"--other={heavy}={times[1]}ns")
+    assert "light" in far
+    assert "are simulated with software-factor from 0.125 to 8 and power-rate 1" in far
+    same = refusal(MACHINE, times[0], f"--other={light}={times[0]}ns")
+    assert "do not separate power from software" in same
+    without = refusal("gaudi3-node:2", times[0], f"--other={heavy}={times[1]}ns")
+    assert "are simulated" in without or "do not separate" in without

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from et_sim.machine.presets import preset
 from et_sim.validation.networks import NodeCards, Stated, machine_measured, stated
+from et_sim.validation.row import Collective
+from et_sim.validation.tables import read_tables
 
 
 @pytest.mark.parametrize(
@@ -122,3 +128,14 @@ def test_words_state_the_size_of_nodes_where_their_number_is_not_stated(words: s
     measured = machine_measured("v100-dgx-1", 16, 0, f"V100-SXM2 {words}", "2x100 Gb/s IB")
     assert measured.text == "v100-quad:16,cards=2x100Gbps,network=infiniband"
     assert machine_measured("v100-dgx-1", 16, 0, "V100-SXM2", "").text.startswith("v100-dgx-1:16")
+
+
+def test_collectives_without_a_number_of_nodes_are_on_nodes_of_the_size_in_words() -> None:
+    def nodes(**keys: Any) -> tuple[int | None, str]:
+        table = {"id": "t", "hardware": "V100-SXM2 nodes of 4", "gpus": 8, "collective": "all_reduce"}
+        (row,) = read_tables(Path("t.json"), json.dumps([{**table, "rows": [[8, 30.0]], **keys}]))
+        return (row.job.nodes, row.why) if isinstance(row.job, Collective) else (None, row.why)
+
+    assert nodes() == (2, "")
+    assert nodes(gpus=4) == nodes(hardware="V100-SXM2") == nodes(nodes=1) == (1, "")
+    assert "gpus is 10, which is not a multiple of the 4 of a node" in nodes(gpus=10)[1]

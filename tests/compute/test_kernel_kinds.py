@@ -65,6 +65,20 @@ def test_exponentials_beside_products_take_time_only_where_they_are_longer(width
     assert ns(node, machine) == (max(4 * width, 400) + 10) * scores // 100_000
 
 
+@pytest.mark.parametrize("datatype", ["fp8", "bf16", "fp32"])
+def test_exponentials_beside_products_take_as_long_in_any_datatype(datatype: str) -> None:
+    node = {"layer_shape": shapes.attention(1, 8, 1024, 1024, 64), "dtype": datatype}
+    machine = device(**{"exponential-operations": 400})
+    scores, rate = 8 * 1024 * 1024, PEAKS[datatype] * 1000
+    assert ns(node, machine) == max(256 * scores // rate, 400 * scores // 100_000)
+
+
+def test_exponentials_beside_products_need_a_peak_of_bf16() -> None:
+    machine = system(peaks={"fp16": 100}, dtype="fp16", **{"exponential-operations": 400})
+    with pytest.raises(EtSimError, match="counts operations in bf16, which has no peak"):
+        read_system_alone(machine)
+
+
 def test_backward_passes_may_have_score_operations_of_their_own() -> None:
     node = {"layer_shape": shapes.attention(1, 8, 1024, 1024, 64, backward=True)}
     machine = device(kinds={"attention_backward": {"score-operations": 300}}, **{"score-operations": 100})

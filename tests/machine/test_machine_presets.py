@@ -351,3 +351,19 @@ def test_all_reduces_of_v100_have_widths_by_size_and_other_transfers_keep_the_de
     assert found.terms[small].random > found.terms[large].random
     assert found.of_exchange("all_gather", 1) == COMMUNICATION
     assert found.terms[COMMUNICATION] == DEFAULTS[COMMUNICATION]
+
+
+def test_errors_of_a_calibration_take_the_place_of_fitted_ones_of_any_kind(tmp_path: Path) -> None:
+    machine = as_one_file("a100-dgx-80gb")
+    own = {"basis": "calibrated", "random": 0.3, "common": 0.03}
+    machine["accuracy"] = {**machine["accuracy"], SMALL_LIBRARY: own}
+    machine["device"]["accuracy"] = {**machine["device"]["accuracy"], "short_attention": own}
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(machine))
+    known = preset(f"{file}:8")
+    found = read_machine(system=known.system, network=known.network).system.accuracy
+    assert found is not None
+    assert found.terms["short_attention"] == ErrorTerm("calibrated", 0.3, 0.03)
+    small, large = (found.of_library("all_gather", size, is_on_one_node=True) for size in (1 << 20, 1 << 30))
+    assert (small, found.terms[small].random) == (SMALL_LIBRARY, 0.3)
+    assert large == "library all_gather"

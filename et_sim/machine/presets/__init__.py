@@ -233,16 +233,25 @@ def _accuracy(device: dict[str, Any], machine: dict[str, Any]) -> dict[str, Any]
     kind = machine.get("library", {}).get("between", {}).get("kind", "")
     fitted = _fitted(device["about"], kind)
     for name in (LIBRARY, SMALL_LIBRARY):
-        is_calibrated = stated.get(name, {}).get("basis") == CALIBRATED
+        own_term = stated.get(name, {})
+        is_calibrated = own_term.get("basis") == CALIBRATED
         of_others = fitted.pop(of_other_machines(name))
         own = {each: term for each, term in fitted.items() if each.startswith(of_kind(name, ""))}
         fitted = {each: term for each, term in fitted.items() if each not in own}
-        if is_calibrated:
+        if is_calibrated and not _has_own_width(own_term):
             fitted |= {each: {**term, "basis": CALIBRATED} for each, term in own.items()}
-        else:
+        if not is_calibrated:
             fitted[name] = of_others
-    widths = {name: {**fitted.get(name, {}), **term} for name, term in stated.items()}
+    widths = {
+        name: term if _has_own_width(term) else {**fitted.get(name, {}), **term}
+        for name, term in stated.items()
+    }
     return {"device": device["about"], **fitted, **widths}
+
+
+def _has_own_width(term: dict[str, Any]) -> bool:
+    """Return whether a term has the errors of its own calibration, for which fitted ones do not hold."""
+    return term.get("basis") == CALIBRATED and "random" in term
 
 
 def _fitted(device: str, network: str) -> dict[str, Any]:
