@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_autoscaling import rule
 from test_batching import TRANSFER_NS, KnownTimes, pool
 from test_rollouts import MODEL, figures, served
-from test_scaling import rule
 from test_transfers import place, times
 
 from et_sim.basics.errors import EtSimError, UsageError
