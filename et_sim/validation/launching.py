@@ -9,10 +9,11 @@ the constants of machines.
 from __future__ import annotations
 
 # NVIDIA/nccl-tests issue 123: all-reduces of bytes in one process on 2 to 8 GPUs of a DGX A100 take 10.0,
-# 13.8, 16.9, 20.8, 25.2, 29.5 and 33.7 us. Two other published runs on eight A100 take 32.0 and 39.2 us, and
-# the second 18 to 25 us with a process for each GPU.
+# 13.8, 16.9, 20.8, 25.2, 29.5 and 33.7 us. Issue 333 names the cause. Two other published runs on eight
+# A100, whose addresses were not kept, take 32.0 and 39.2 us; the second 18 to 25 us with a process for each.
 LAUNCH_US = 4.2  # of a GPU
-# Eight RTX 5090 in one process, 8 bytes: an all-to-all takes 54.8 us, and a broadcast 30.5 us.
+# Estimated from one published run, whose address was not kept: eight RTX 5090 in one process, 8 bytes: an
+# all-to-all takes 54.8 us, and a broadcast 30.5 us.
 PAIR_US = 0.19  # of a send or a receive
 
 

@@ -29,7 +29,9 @@ from et_sim.cli import main as et_sim
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSTALLING = re.compile(r"(git clone|python3? -m venv|pip install|\.venv/bin/pip|\. \.venv/bin/activate|cd )")
 # Lines printed only if the machine is busy, or has not yet compiled.
-PROGRESS = re.compile(r"et-sim: (?:\d+ s · |compiling)|et-convert: (?:compiling|.* about \d+ s left)")
+PROGRESS = re.compile(
+    r"et-sim: (?:\d+ s · |compiling|not compiled yet)|et-convert: (?:compiling|.* about \d+ s left)"
+)
 ANYTHING = "..."
 SCRIPT = """#!/bin/sh
 exec "{python}" {arguments} "$@"
