@@ -129,7 +129,7 @@ def fit(rows: Sequence[ServedRow], part: set[int], names: tuple[str, ...], engin
     fitted = [row for row in compared if row.number in part]
     judged = [row for row in compared if row.number not in part]
     for kept, fewest, use in (
-        (fitted, ROWS_OF_FIGURE * len(names), f"to fit {plural(len(names), 'time')}"),
+        (fitted, ROWS_OF_FIGURE * len(names), f"for {plural(len(names), 'fitted time')}"),
         (judged, FEWEST_LEFT, "left to judge"),
     ):
         if len(kept) < fewest:

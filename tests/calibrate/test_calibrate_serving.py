@@ -83,8 +83,8 @@ def test_times_of_a_known_host_are_found(tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("count", "words", "cause"),
     [
-        (8, (), "there are 4 rows of 8 to fit 2 times, and 6 are needed"),
-        (8, ("--figures", "layer", "--part", "isl=40"), "there is 1 row of 8 to fit, and 3 are needed"),
+        (8, (), "there are 4 rows of 8 for 2 fitted times, and 6 are needed"),
+        (8, ("--figures", "layer", "--part", "isl=40"), "there is 1 row of 8 for 1 fitted time, and 3"),
         (6, ("--part", "mode=agg"), "there are 0 rows of 6 left to judge, and 3 are needed"),
         (8, ("--part", "half"), "--part is 'half' (give 1/2"),
         (1, (), "--part is '1/2', and the file has 1 row (give more rows)"),

@@ -49,7 +49,10 @@ def test_a_prefill_with_images_has_their_tokens_in_its_prompts(capsys: pytest.Ca
         ("prefill --model llama3-8b", "prefill needs --prompt (add it, as in --prompt 2048)"),
         ("prefill --model llama3-8b --prompt 3 --context 3", "--context is not for prefill"),
         ("decode --model llama3-8b", "decode needs --context"),
-        ("decode --model gemma3-4b --context 8 --image-tokens 256", "--image-tokens is not for inference"),
+        (
+            "decode --model gemma3-4b --context 8 --image-tokens 256",
+            "--image-tokens is not for decode (only prefill",
+        ),
         ("prefill --model llama3-8b --prompt 8 --image-tokens 256", 'llama3-8b has no "vision_config"'),
         ("prefill --prompt 3", "inference needs a model"),
         ("prefill --model lama3-8b --prompt 3", "did you mean 'llama3-8b'?"),

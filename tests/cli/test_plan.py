@@ -87,10 +87,6 @@ def test_a_machine_times_the_plan_as_it_times_the_run(
         (["--sequence-parallel"], "--sequence-parallel requires --tp, 2 or more (give --tp, 2 or more, or"),
         (["--zero=3", "--recompute=full", "--recompute-layers=uniform:2"], "or give --zero 0, 1 or 2)"),
         (
-            ["--cp=2", "--document-tokens=64"],
-            "--document-tokens is 64, which --context-attention ring does not support",
-        ),
-        (
             ["--tp=2", "--sequence-parallel", "--tensor-overlap=2", "--no-overlap-tensor"],
             "leave --no-overlap-tensor out",
         ),
