@@ -12,57 +12,39 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import NONE
 
-OPEN, BACK, FORWARD = range(3)
-
-
-@works_on_tables
-def _closed_way(network: Any, row: int) -> int:
-    """Return the way of a message that stays closed: its own, that of its acknowledgements, or neither."""
-    back = network.flows[row].back
-    if not _has_pause(network, row, 0) and not _has_pause(network, row, back):
-        return OPEN
-    _find_closed(network)
-    if _has_closed(network, row, 0):
-        return FORWARD
-    return BACK if _has_closed(network, row, back) else OPEN
+# States of a way, by the port of it that is worst off.
+OPEN, PAUSED, CLOSED = range(3)
 
 
 @works_on_tables
 def sends_in_vain(network: Any, row: int, sender: Any) -> bool:
-    """Return whether no further try of a sender gets through.
+    """Return whether no further try of a message's sender gets through.
 
     If acknowledgements alone are held up, a try may bring lost packets: one that brings none is the last.
     """
     if network.rules[0].pauses == 0:
         return False
-    way = _closed_way(network, row)
-    if way != BACK:
-        return bool(way == FORWARD)
+    back = network.flows[row].back
+    if max(_state(network, row, 0), _state(network, row, back)) == PAUSED:
+        _find_closed(network)
+    if _state(network, row, 0) == CLOSED:
+        return True
+    if _state(network, row, back) != CLOSED:
+        return False
     is_last = sender.tried == sender.expected
     sender.tried = sender.expected
     return bool(is_last)
 
 
 @works_on_tables
-def _has_pause(network: Any, row: int, hop: int) -> bool:
-    """Return whether a port is paused on a way from a hop on."""
-    at = row * network.stride[0] + hop
+def _state(network: Any, row: int, hop: int) -> int:
+    """Return the state of a message's way from a hop on."""
+    found, at = OPEN, row * network.stride[0] + hop
     while network.ways[at] != NONE:
-        if network.ports[network.ways[at]].is_paused:
-            return True
+        port = network.ports[network.ways[at]]
+        found = max(found, int(port.is_paused != 0) + int(port.is_closed != 0))
         at += 1
-    return False
-
-
-@works_on_tables
-def _has_closed(network: Any, row: int, hop: int) -> bool:
-    """Return whether a port stays paused on a way from a hop on."""
-    at = row * network.stride[0] + hop
-    while network.ways[at] != NONE:
-        if network.ports[network.ways[at]].is_closed:
-            return True
-        at += 1
-    return False
+    return found
 
 
 @works_on_tables
