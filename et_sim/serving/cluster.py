@@ -40,8 +40,8 @@ from et_sim.serving.engines.description import FREE_OF_COST, Engine
 from et_sim.serving.images import Encoding
 from et_sim.serving.prefixes import HeldBlocks
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
-from et_sim.serving.requests import NONE, Request
-from et_sim.serving.scaling import ReplicaOfPass, Scaler
+from et_sim.serving.requests import Request
+from et_sim.serving.scaling import BUSY, ReplicaOfPass, Scaler
 from et_sim.serving.sequences import ServedSequence as Served
 from et_sim.serving.speculation import Speculation
 from et_sim.serving.steady import SteadyPasses, is_steady
@@ -95,7 +95,6 @@ class ServingCluster(Struct):
     policy: Policy
     times: Times
     context_step: int = 1
-    report: Callable[[int, int, int], None] = lambda *_: None  # time, finished requests, and tokens
     sights: tuple[AttentionSight, ...] = ()  # of layers with a limited sight
     engine: Engine = FREE_OF_COST
     caching: Caching = field(default_factory=Caching)
@@ -105,7 +104,6 @@ class ServingCluster(Struct):
     drafting: Drafting | None = None
     encoding: Encoding | None = None
     by_layers: bool = False  # caches are sent while their prompts are computed
-    weights_ns: Callable[[], int] = lambda: 0  # until replicas have new weights
     scaler: Scaler | None = None
     replicas: list[Replica] = field(default_factory=list)
     iterations: list[ReplicaPass] = field(default_factory=list)
@@ -132,18 +130,23 @@ class ServingCluster(Struct):
             self._push(self.scaler.next_ns(0), IS_MEASURED)
 
     def serve(
-        self, requests: Sequence[Request], concurrency: int = 0, ends_first: int = 0, batch: int = 0
+        self,
+        requests: Sequence[Request],
+        concurrency: int = 0,
+        ends_first: int = 0,
+        batch: int = 0,
+        weights_ns: Callable[[], int] = lambda: 0,
+        report: Callable[[int, int, int], None] = lambda *_: None,
     ) -> None:
         """Serve all requests, in the order of arrival, until each has its tokens.
 
         In a closed loop, so many are under way at a time: the next one arrives when another one has ended.
         So many of the first ones end before the others are sent. Batches of a rollout are sent when the one
-        before has ended, and replicas have new weights.
+        before has ended, and replicas have new weights after `weights_ns`. `report` gets the time, and the
+        finished requests and tokens.
         """
-        self.check_requests(requests)
         after_ns = round(self.engine.host.after_ns)
-        sent = concurrency, ends_first, batch, self.weights_ns, self.report
-        self.course.serve(requests, after_ns, *sent)
+        self.course.serve(requests, after_ns, concurrency, ends_first, batch, weights_ns, report)
         self.sort()
 
     def check_requests(self, requests: Sequence[Request]) -> None:
@@ -181,16 +184,18 @@ class ServingCluster(Struct):
             replica, sequence, tokens = arguments
             replica.batcher.cache_loaded(sequence, tokens)
         elif self.scaler is not None:
-            self._scale(now, self.scaler, *arguments)
+            if kind == HAS_STARTED:
+                self.scaler.serve(now, *arguments)
+            else:
+                self._measure(now, self.scaler)
 
-    def _scale(self, now: int, scaler: Scaler, started: int = NONE) -> None:
-        """Let a replica serve that has started; without one, let the load start or stop replicas."""
-        if started != NONE:
-            scaler.serve(now, started)
-            return
-        data, new = scaler.pool.plan.data, self.iterations[self._measured :]
-        self._measured = len(self.iterations)
-        passes = [ReplicaOfPass(each.replica // data, each.start_ns, each.end_ns) for each in new]
+    def _measure(self, now: int, scaler: Scaler) -> None:
+        """Let the load start or stop replicas."""
+        passes = list[ReplicaOfPass]()
+        if scaler.rule.measure == BUSY:
+            data, new = scaler.pool.plan.data, self.iterations[self._measured :]
+            self._measured = len(self.iterations)
+            passes = [ReplicaOfPass(each.replica // data, each.start_ns, each.end_ns) for each in new]
         for transfer in scaler.measure(now, passes):
             self.course.transfers.add_weights(transfer)
         self._push(scaler.next_ns(now), IS_MEASURED)
@@ -357,6 +362,7 @@ class ServingCluster(Struct):
                 if sequence.scheduled_ns < 0:
                     sequence.scheduled_ns = now
             if shares:
+                self.course.passes += 1
                 self.iterations.append(
                     ReplicaPass(
                         replica.number,
@@ -380,17 +386,16 @@ class ServingCluster(Struct):
         end, groups, batches = begun
         (replica, *others), (shares, *_) = groups, batches
         pool, batcher, count = replica.pool, replica.batcher, len(shares)
-        windows = [sight.window for sight in self.sights]
-        longest = max([*windows, pool.units.longest_window if pool.units else 0])
         if others or pool.work == PREFILL or not batcher.repeats:
             return end
-        if self.drafting is not None or batcher.may_differ or not is_steady(shares, longest):
+        if self.drafting is not None or batcher.may_differ or any(sight.in_chunks for sight in self.sights):
             return end
-        if any(sight.in_chunks for sight in self.sights):
+        windows = [sight.window for sight in self.sights]
+        if not is_steady(shares, max([*windows, pool.units.longest_window if pool.units else 0])):
             return end
         passes, own = SteadyPasses(batcher, shares), sum(sequence.cached for sequence, _ in shares)
         padded = self.engine.padded(_segments(shares))
-        within = Batch.of(padded, self.context_step, self.sights).within
+        within = Batch.of(padded, self.context_step, self.sights).within if self.sights else ()
         contexts, sampled = (
             sum(segment.context for segment in padded),
             sum(each.is_sampled for each in padded),
@@ -401,6 +406,7 @@ class ServingCluster(Struct):
             end = now + self._pass_ns(self.times.pass_ns(pool, batch), batch)
             state = batcher.used, len(batcher.waiting)
             self.iterations.append(ReplicaPass(replica.number, now, end, count, 0, count, own + more, *state))
+            self.course.passes += 1
             self.course.report(now, more)
         passes.end()
         return end

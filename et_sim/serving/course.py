@@ -33,8 +33,6 @@ class Begun(NamedTuple):
 class OfModel(Protocol):
     """The replicas of one model."""
 
-    iterations: list[Any]  # its passes
-
     @property
     def is_scaled(self) -> bool:
         """Return whether a rule changes the number of replicas."""
@@ -42,6 +40,9 @@ class OfModel(Protocol):
     @property
     def produced(self) -> int:
         """Return the tokens of all sequences so far."""
+
+    def check_requests(self, requests: Sequence[Request]) -> None:
+        """Refuse a request that would never fit the cache of a replica."""
 
     def send_request(self, request: Request) -> None:
         """Let a request arrive."""
@@ -67,6 +68,7 @@ class Course:
     ) -> None:
         self.transfers = Transfers(self._ends_ns)
         self.events: list[tuple[Any, ...]] = []
+        self.passes = 0  # of all clusters
         self._clusters: list[OfModel] = []
         self._ends_of_all = ends_of_all
         self._coming: Iterator[Request] = iter(())  # of a closed loop
@@ -96,6 +98,8 @@ class Course:
         report: Callable[[int, int, int], None],
     ) -> None:
         """Send all requests, in the order of arrival, until each has its tokens (`ServingCluster.serve`)."""
+        for place, cluster in enumerate(self._clusters):
+            cluster.check_requests([request for request in requests if max(request.model, 0) == place])
         self._report = report
         self._turns = {request.after: request for request in requests if request.after != NONE}
         now = 0
@@ -126,9 +130,8 @@ class Course:
 
     def report(self, now: int, more: int = 0) -> None:
         """Report the time, and the tokens of all sequences; `more` are those that are not added yet."""
-        passes = sum(len(cluster.iterations) for cluster in self._clusters)
-        if self._reported + REPORTED <= passes:
-            self._reported = passes
+        if self._reported + REPORTED <= self.passes:
+            self._reported = self.passes
             produced = sum(cluster.produced for cluster in self._clusters)
             self._report(now, self._done, more + produced)
 

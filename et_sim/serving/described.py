@@ -17,7 +17,7 @@ from et_sim.serving.engines import DEFAULT
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
 from et_sim.serving.results import Objectives
-from et_sim.serving.scaling import Autoscaling, read_autoscaling
+from et_sim.serving.scaling import COMPANIONS, Autoscaling, read_autoscaling
 from et_sim.serving.second import SecondModel, second_of, words_of
 from et_sim.serving.setups import CONTEXT_STEP, Setup
 from et_sim.serving.speculation import Speculation, read_speculation
@@ -115,14 +115,11 @@ def _second(choices: ServingChoices) -> SecondModel | None:
 
 
 def _autoscaling(choices: ServingChoices, replicas: int) -> Autoscaling | None:
-    times = choices.start_time, choices.scale_every, choices.scale_down_after
+    others = {name: getattr(choices, name) for name in COMPANIONS}
     if choices.autoscale is not None:
-        return read_autoscaling(
-            choices.autoscale, replicas, choices.most_replicas, *times, choices.weights_from
-        )
-    names = ("most_replicas", "start_time", "scale_every", "scale_down_after", "weights_from")
-    for name in names:
-        if getattr(choices, name) is not None:
+        return read_autoscaling(choices.autoscale, replicas, others)
+    for name, value in others.items():
+        if value is not None:
             raise UsageError(
                 f"--{name.replace('_', '-')} requires --autoscale",
                 remedy="give both, as in --autoscale requests:16, or leave it out",

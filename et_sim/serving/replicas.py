@@ -47,7 +47,7 @@ from et_sim.workloads.inference.transfers import (
     Sent,
     SentCache,
     make_load,
-    make_transfers_of,
+    make_transfers,
     make_weights,
 )
 from et_sim.workloads.models.model import Model
@@ -330,7 +330,7 @@ class SimulatedTimes(Struct):
         key = (pool.first_rank, batch)
         if key not in self.passes:
             known = self._plan_times(pool)
-            if not self._tasks:
+            if not self.manifest:
                 known.passes[batch] = self._first_pass(known, pool, batch)
             elif batch not in known.passes:
                 known.passes[batch] = self._new_pass(pool, batch)
@@ -346,7 +346,7 @@ class SimulatedTimes(Struct):
 
     def _is_like_the_first(self, pool: CachePool) -> bool:
         """Return whether a replica takes as long as one that begins at rank 0."""
-        task = next(iter(self._tasks.values()), None)  # None before the first pass
+        task = next(iter(self._tasks.values()), None)  # None before the first pass or transfer
         return task is not None and has_chains(task) and are_alike(task.machine, pool.ranks)
 
     def _new_pass(self, pool: CachePool, batch: GroupBatches) -> int:
@@ -442,7 +442,7 @@ class SimulatedTimes(Struct):
 
     def _arrivals(self, sent: Sequence[tuple[Model, Sent]]) -> list[int]:
         """Return when each of some caches or weights has arrived, whose messages are simulated together."""
-        workload, received = make_transfers_of(sent, self.npus)
+        workload, received = make_transfers(sent, self.npus)
         if len(sent) == 1 and not sent[0][1].begin_ns:
             return [self._simulated(workload)]
         outcome = self._outcome(self._task(workload), workload, may_fold=False)

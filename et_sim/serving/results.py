@@ -146,7 +146,14 @@ def bands_of(of: Mapping[str, Any], errors: EngineErrors | None) -> dict[str, An
 PERCENTILES = (50, 90, 99)
 TTFT, TPOT, E2E = "ttft_ns", "tpot_ns", "e2e_ns"
 OF_MODELS = (
-    *("requests", "output_tokens", "output_tokens_per_s", TTFT, TPOT, E2E, "transfer_ns", "goodput"),
+    "requests",
+    "output_tokens",
+    "output_tokens_per_s",
+    TTFT,
+    TPOT,
+    E2E,
+    "transfer_ns",
+    "goodput",
     "busy_share",
 )
 

@@ -10,9 +10,9 @@ One that is removed gets no further requests, and stops when it has ended those 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -26,6 +26,10 @@ REQUESTS, QUEUE, BUSY = "requests", "queue", "busy"
 MEASURES = (REQUESTS, QUEUE, BUSY)
 PEER, STORE = "peer", "store"
 SOURCES = (PEER, STORE)
+# Options beside that of the rule, by their names in Python.
+MOST, START, EVERY = "most_replicas", "start_time", "scale_every"
+DOWN_AFTER, WEIGHTS_FROM = "scale_down_after", "weights_from"
+COMPANIONS = (MOST, START, EVERY, DOWN_AFTER, WEIGHTS_FROM)
 # Defaults of the Horizontal Pod Autoscaler (kubernetes.io, "Horizontal Pod Autoscaling"): --horizontal-pod-
 # autoscaler-sync-period, -tolerance and -downscale-stabilization.
 EVERY_NS, TOLERANCE, DOWN_AFTER_NS = 15 * 10**9, 0.1, 300 * 10**9
@@ -80,32 +84,23 @@ class Autoscaling(Struct, frozen=True):
         return max(ceil(min(round(measured / self.target, 9), self.most)), self.least)
 
 
-def read_autoscaling(
-    given: str,
-    least: int,
-    most: int | None,
-    start: float | None,
-    every: float | None,
-    down_after: float | None,
-    source: str | None,
-) -> Autoscaling:
-    """Return the rule of options; times are in ns."""
+def read_autoscaling(given: str, least: int, others: Mapping[str, Any]) -> Autoscaling:
+    """Return the rule of options, with the values of its companions, by name; times are in ns."""
     measure, _, word = given.partition(":")
     try:
         target = float(word)
     except ValueError:
         raise UsageError(f"--autoscale is {given!r}", remedy=f"give {FORM}") from None
-    for option, value, remedy in (
-        ("--most-replicas", most, "give the most replicas that may run at a time"),
-        ("--start-time", start, "give the time in which the engine starts after loading, such as 60s"),
+    for option, name, remedy in (
+        ("--most-replicas", MOST, "give the most replicas that may run at a time"),
+        ("--start-time", START, "give the time in which the engine starts after loading, such as 60s"),
     ):
-        if value is None:
+        if others[name] is None:
             raise UsageError(f"--autoscale requires {option}", remedy=remedy)
-    assert most is not None
-    assert start is not None
-    times = {"every_ns": every, "down_after_ns": down_after}
+    times = {"every_ns": others[EVERY], "down_after_ns": others[DOWN_AFTER]}
     known = {name: int(value) for name, value in times.items() if value is not None}
-    return Autoscaling(measure, target, least, most, int(start), source=source or PEER, **known)
+    source = others[WEIGHTS_FROM] or PEER
+    return Autoscaling(measure, target, least, others[MOST], int(others[START]), source=source, **known)
 
 
 class FleetState(NamedTuple):

@@ -111,13 +111,15 @@ def serve(
         _check_caching(own, each, machine)
         made = partial(times_of, options=options, npus=npus, exchanges=own.engine.exchanges, shared=shared)
         parts.append(served_model(each, own, pools, machine, made, course, parts))
-        parts[-1].cluster.check_requests(asked)
-    cluster = parts[0].cluster
-    cluster.report = report_progress
-    if setup.sends_weights:
-        cluster.weights_ns = sending_weights(parts[0].times, parts[0].pools, npus)
-    cluster.serve(requests, traffic.concurrency, traffic.ends_first, traffic.batch)
-    return _results(given, parts, traffic, machine, options)
+    weights_ns = sending_weights(parts[0].times, parts[0].pools, npus) if setup.sends_weights else _no_time
+    client = traffic.concurrency, traffic.ends_first, traffic.batch
+    parts[0].cluster.serve(requests, *client, weights_ns, report_progress)
+    return _results(given, parts, traffic, machine, options, weights_ns)
+
+
+def _no_time() -> int:
+    """Return the time in which replicas get new weights if none are sent."""
+    return 0
 
 
 def _results(
@@ -126,6 +128,7 @@ def _results(
     traffic: Traffic,
     machine: Machine,
     options: RunOptions,
+    weights_ns: Callable[[], int],
 ) -> Serving:
     """Return the results of all models, and of each if there are several."""
     setup, counted = parts[0].setup, {request.number for request in traffic.requests[traffic.warm_up :]}
@@ -153,13 +156,11 @@ def _results(
     return replace(
         own[0],
         served=sorted((of for each in own for of in each.served), key=lambda of: of.request.number),
-        iterations=sorted((of for each in own for of in each.iterations), key=lambda of: of.start_ns)
-        if len(own) > 1
-        else own[0].iterations,
+        iterations=sorted((of for each in own for of in each.iterations), key=lambda of: of.start_ns),
         pools=tuple(pool for part in parts for pool in part.pools),
         facts=facts,
         manifest=_manifest(given, parts[0].model, setup, first),
-        rollout=rollout_of(traffic, parts[0].cluster.weights_ns),
+        rollout=rollout_of(traffic, weights_ns),
         models=tuple(own) if len(own) > 1 else (),
     )
 

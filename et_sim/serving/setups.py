@@ -72,6 +72,8 @@ class Setup(Struct, frozen=True):
                 "--autoscale changes the number of replicas for prompts and tokens, and these are apart",
                 remedy="leave out --autoscale, or give --replicas in place of both",
             )
+        if self.second is not None:
+            self._check_second()
         if self.speculation is not None:
             self._check_speculation(self.speculation)
         if not 1 <= self.context_step <= 10**9:
@@ -99,15 +101,14 @@ class Setup(Struct, frozen=True):
                     remedy=f"leave out {option}, or speculate with {TEXT}",
                 )
 
-    def of_second(self, second: SecondModel) -> Setup:
-        """Return the setup of the second model beside this one."""
+    def _check_second(self) -> None:
+        """Refuse options that are for replicas of one model."""
         of_one = {
             "--speculate": self.speculation,
             "--image-tokens": self.images,
             "--autoscale": self.autoscaling,
             "--send-weights": self.sends_weights,
             "--cache-tokens": self.cache_tokens,
-            "--transfer layers": self.transfer == "layers" and not second.prefill_replicas,
         }
         for option, is_given in of_one.items():
             if is_given:
@@ -115,7 +116,10 @@ class Setup(Struct, frozen=True):
                     f"{option} is for replicas of one model, and there are two",
                     remedy=f"leave out {option}, or --second-model",
                 )
-        own = {field: getattr(second, field) for field in PLANNED.values()}
+
+    def of_second(self, second: SecondModel) -> Setup:
+        """Return the setup of the second model beside this one."""
+        own = {name: getattr(second, name) for name in PLANNED.values()}
         return replace(
             self,
             plan=replace(self.plan, **own, stage_layers=()),

@@ -198,12 +198,12 @@ def test_a_replica_that_starts_again_has_no_prefixes() -> None:
     scaler = Scaler(scaled, own)
     caching = Caching(ENDLESS)
     cluster = ServingCluster((own,), Policy(max_batch=1), TimesOfWeights(), caching=caching, scaler=scaler)
-    batcher = cluster.replicas[1].batcher
-    before = batcher.prefixes
+    stays, batcher = (replica.batcher for replica in cluster.replicas)
+    before, kept = batcher.prefixes, stays.prefixes
     cluster.serve([Request(number, EVERY - 9, 100, 1) for number in range(4)])
     assert scaler.course[1] == FleetState(EVERY, 2, 0, 0)
     assert batcher.prefixes is not before
-    assert cluster.replicas[0].batcher.prefixes is not None
+    assert stays.prefixes is kept
 
 
 @given(
@@ -238,7 +238,7 @@ def test_passes_run_on_replicas_that_are_on_and_every_request_ends(
         assert serving >= 1
         assert serving + starting + draining <= scaled.most
     starts = [of for of in on if of.begin_ns]
-    assert all(of.end_ns - of.begin_ns >= min(weights, 1) for of in starts)
+    assert all(of.end_ns - of.begin_ns >= weights + start for of in starts)
 
 
 # On a machine.
@@ -256,12 +256,13 @@ def test_a_fleet_of_fixed_size_has_the_summary_without_a_rule() -> None:
     assert (scaling["started"], scaling["stopped"], scaling["weights_ns"]) == (0, 0, None)
 
 
-@pytest.mark.parametrize(("source", "npus"), [("peer", 3), (STORE, 4)])
+@pytest.mark.parametrize(("source", "npus", "earlier"), [("peer", 3, 1), (STORE, 4, 1), ("peer", 3, 0)])
 def test_weights_of_replicas_that_start_together_share_the_links_of_their_source(
-    source: str, npus: int
+    source: str, npus: int, earlier: int
 ) -> None:
+    """Check requests that come before the load is measured, and at this time, before any pass."""
     every = 10**6
-    load = [Request(number, every - 1, 30, 6) for number in range(5)]
+    load = [Request(number, every - earlier, 30, 6) for number in range(5)]
     scaled = rule(REQUESTS, 1, 1, 3, every_ns=every, source=source)
     outcome = served(load, npus, autoscaling=scaled)
     size = weight_bytes_of_stage(MODEL, Plan(), 0)

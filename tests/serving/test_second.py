@@ -21,10 +21,11 @@ from et_sim.serving.batcher import PREFILL_FIRST, Policy
 from et_sim.serving.clients import Client, read_traffic
 from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.course import Course
-from et_sim.serving.replicas import DECODE, PREFILL
+from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool
 from et_sim.serving.requests import Request
 from et_sim.serving.results import Serving
 from et_sim.serving.second import SecondModel, second_of, words_of
+from et_sim.workloads import Plan
 from et_sim.workloads.inference.transfers import Sent, SentCache, SentWeights
 
 OTHER = msgspec.structs.replace(MODEL, name="other", layers=2 * MODEL.layers)
@@ -182,6 +183,28 @@ def test_transfers_of_two_models_that_are_under_way_together_are_simulated_toget
         assert cluster.served[0].decode_replica == 2 * number + 1
 
 
+def test_requests_need_the_cache_of_their_own_model() -> None:
+    """Check caches of 10 and 1000 blocks of 16 tokens, and a prompt of 500."""
+    for model in (0, 1):
+        course = Course()
+        small, _ = (
+            ServingCluster(
+                (CachePool(BOTH, Plan(), 1, first, blocks, 1),),
+                Policy(),
+                KnownTimes(),
+                course=course,
+                first_replica=first,
+            )
+            for first, blocks in enumerate((10, 1000))
+        )
+        asked = [Request(0, 0, 20, 3, model=1 - model), Request(1, 0, 500, 3, model=model)]
+        if model:
+            small.serve(asked)
+        else:
+            with pytest.raises(EtSimError, match="request 1 needs a cache of 502 tokens"):
+                small.serve(asked)
+
+
 # Requests.
 
 
@@ -306,6 +329,7 @@ def test_options_that_are_not_clear_are_refused(given: str, cause: str) -> None:
         ({"autoscaling": rule(most=2)}, "--autoscale is for replicas of one model"),
         ({"cache_tokens": 4000}, "--cache-tokens is for replicas of one model"),
         ({"replicas": 2}, "the replicas need 3 NPUs"),
+        ({"prefill_replicas": 1, "transfer": "layers"}, "--transfer layers requires separate prefill"),
     ],
 )
 def test_servings_that_do_not_suit_two_models_are_refused(setup: dict[str, Any], cause: str) -> None:

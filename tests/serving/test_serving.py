@@ -112,7 +112,7 @@ def test_separate_replicas_add_the_time_of_the_cache_on_its_way() -> None:
     apart = serve(given, MODEL, Setup(plan=PLAN, prefill_replicas=1, context_step=1), options)
     together = serve(given, MODEL, Setup(plan=PLAN, context_step=1), options)
     of, beside = apart.requests(), together.requests()
-    sent, _ = make_transfers(MODEL, [SentCache(ReplicaPlace(PLAN, 0), ReplicaPlace(PLAN, 2), 300)], 4)
+    sent, _ = make_transfers([(MODEL, SentCache(ReplicaPlace(PLAN, 0), ReplicaPlace(PLAN, 2), 300))], 4)
     took = int(et_sim.simulate(sent, machine="h100-dgx:4").makespan_ns)
     assert of["ttft_ns"].tolist() == beside["ttft_ns"].tolist()
     assert of["transfer_ns"].tolist() == [took]

@@ -137,8 +137,10 @@ def test_progress_moves_before_the_first_request_ends(monkeypatch: pytest.Monkey
     monkeypatch.setattr(course, "REPORTED", 8)
     seen: list[tuple[int, int, int]] = []
     pools = (CachePool(BOTH, Plan(), 1, 0, 1000, 1),)
-    serving = ServingCluster(pools, Policy(), TimesOfSums(), report=lambda *reached: seen.append(reached))
-    serving.serve([Request(number, 0, 20, 100) for number in range(4)])
+    serving = ServingCluster(pools, Policy(), TimesOfSums())
+    serving.serve(
+        [Request(number, 0, 20, 100) for number in range(4)], report=lambda *reached: seen.append(reached)
+    )
     tokens = [produced for _, done, produced in seen if not done]
     assert len(tokens) > 8
     assert tokens == sorted(tokens)

@@ -139,7 +139,7 @@ def test_a_transfer_moves_the_cache_of_a_sequence(name: str) -> None:
             sent = messages(model, source, target, tokens)
             size = sum(bits for (_, receiver), bits in sent.items() if receiver == 2)
             assert size == 8 * SequenceCache.of(model, target.plan).bytes(tokens)
-    workload, _ = make_transfers(model, [SentCache(source, target, 10)], 4)
+    workload, _ = make_transfers([(model, SentCache(source, target, 10))], 4)
     machine = {"system": system(), "network": network(["FullyConnected"], [4])}
     assert run(workload, **machine).summary()["status"] == "complete"
 

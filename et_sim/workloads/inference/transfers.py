@@ -107,13 +107,6 @@ def _heads(tensor: int, ranks: int, heads: int) -> range:
 
 
 def make_transfers(
-    model: Model, sent: Sequence[Sent], ranks: int
-) -> tuple[Workload, list[list[tuple[int, int]]]]:
-    """Return the messages of caches and weights of a model, as `make_transfers_of` does."""
-    return make_transfers_of([(model, each) for each in sent], ranks)
-
-
-def make_transfers_of(
     sent: Sequence[tuple[Model, Sent]], ranks: int
 ) -> tuple[Workload, list[list[tuple[int, int]]]]:
     """Return the messages of caches and weights, each of a model and all of its own at once; and the receives
@@ -176,16 +169,7 @@ def make_load(model: Model, place: ReplicaPlace, *, tokens: int, ranks: int) -> 
 
 def make_weights(model: Model, source: ReplicaPlace, targets: Sequence[ReplicaPlace], ranks: int) -> Workload:
     """Return messages with the weights of each rank of a replica to its likes in others, all at once."""
-    builders: dict[int, TraceBuilder] = {}
-    for place, size in enumerate(_weight_bytes_of_ranks(model, source.plan)):
-        for tag, target in enumerate(targets):
-            sender, receiver = (
-                builders.setdefault(of.first + place, TraceBuilder(source="<weights>"))
-                for of in (source, target)
-            )
-            sender.send(target.first + place, size, tag, name="weights send", after=[])
-            receiver.receive(source.first + place, size, tag, name="weights receive")
-    return _workload(builders, ranks)
+    return make_transfers([(model, SentWeights(source, target)) for target in targets], ranks)[0]
 
 
 def _workload(builders: Mapping[int, TraceBuilder], ranks: int) -> Workload:
