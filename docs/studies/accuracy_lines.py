@@ -133,4 +133,4 @@ def _is_stated(row: Row, job: Collective) -> bool:
     name = machine_named(row.hardware)
     if name is None:
         return False
-    return machine_measured(name, job.gpus, job.nodes or 0, row.hardware, row.network).is_stated
+    return machine_measured(name, job.gpus, job.nodes, row.hardware, row.network).is_stated

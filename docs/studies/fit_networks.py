@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from statistics import fmean
 
 from accuracy_lines import lab_of, public_rows
@@ -64,6 +65,7 @@ class Measured(Struct, frozen=True):
         return math.log(self.row.measured_us / library.choice(self.call).time_us)
 
 
+@cache
 def measured() -> list[Measured]:
     """Return all collectives whose source states the cards and the kind of the network."""
     rows = [(row, row.job) for row in public_rows() if isinstance(row.job, Collective)]
@@ -72,7 +74,7 @@ def measured() -> list[Measured]:
 
 def _measured(row: Row, job: Collective) -> Iterator[Measured]:
     name = machine_named(row.hardware)
-    if name is None or not job.nodes or job.nodes == 1 or row.size_class.endswith(DEGRADED):
+    if name is None or job.nodes == 1 or row.size_class.endswith(DEGRADED):
         return
     machine = machine_measured(name, job.gpus, job.nodes, row.hardware, row.network)
     known = preset(machine.text)

@@ -52,6 +52,7 @@ from et_sim.machine.accuracy import (
     of_other_machines,
     of_software,
 )
+from et_sim.timeline.composition import judged_bytes
 
 ON_A_NODE = (LIBRARY, SMALL_LIBRARY)
 BETWEEN = (BETWEEN_NODES, SMALL_BETWEEN_NODES)
@@ -62,7 +63,7 @@ ORDER = (*ON_A_NODE, *OF_OTHERS, SOFTWARE, *TRAITS.values(), ASSUMED_SOFTWARE)
 OF_DEVICES = (SHORT_ATTENTION, "layernorm", "softmax", "elementwise")
 MATTERS = 0.5  # share of the time
 Terms = Mapping[str, ErrorTerm]
-_POWER = re.compile(r"from 2\^(\d+) B on")
+_SIZE = re.compile(r"of ([\d,]+) ranks, from 2\^(\d+) B on")
 _NETWORK = re.compile(r"network=([a-z]+)")
 
 
@@ -125,9 +126,10 @@ class Judged(Struct, frozen=True, dict=True):
             return of_device(of_kind(name, kind), self.composition.device), of_kind(name, kind), name
         if name in BETWEEN and basis != ASSUMED:
             return (of_network(name, self.network),)
-        if name in (COMMUNICATION, SMALL_COMMUNICATION) and (power := _POWER.search(part.item)):
-            size = COMMUNICATION if 2 ** int(power[1]) >= LARGE_BYTES else SMALL_COMMUNICATION
-            return of_device(of_kind(size, kind), self.composition.device), part.of
+        if name in (COMMUNICATION, SMALL_COMMUNICATION) and (words := _SIZE.search(part.item)):
+            size = judged_bytes(kind, int(words[1].replace(",", "")), int(words[2]))
+            own = COMMUNICATION if size >= LARGE_BYTES else SMALL_COMMUNICATION
+            return of_device(of_kind(own, kind), self.composition.device), part.of
         return (of_device(name, self.composition.device),) if name in OF_DEVICES else (part.of,)
 
     def with_terms(self, terms: Terms) -> Composition:

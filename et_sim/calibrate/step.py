@@ -248,7 +248,7 @@ def between(simulated: Simulated, low: float, high: float, measured_ns: float) -
     """Return the nearest figure, by secants; an end that stays has less weight (the Illinois rule)."""
     below, above = simulated(low) - measured_ns, simulated(high) - measured_ns
     best, last = min((abs(below), low), (abs(above), high)), 0
-    while best[0] > NEAR * measured_ns and simulated.runs < MOST_RUNS:
+    while best[0] > NEAR * measured_ns and above != below and simulated.runs < MOST_RUNS:
         value = float(f"{high - above * (high - low) / (above - below):.5g}")
         if not low < value < high:
             value = float(f"{(low + high) / 2:.5g}")

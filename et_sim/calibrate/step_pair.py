@@ -8,7 +8,6 @@ from the first job; the limit is the one with which the second job takes its tim
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import cache
 
 from msgspec import Struct
@@ -35,28 +34,31 @@ class FittedPair(Struct, frozen=True):
 
 
 class _Jobs:
-    """The times of jobs by both figures."""
+    """The times of two jobs by both figures, each simulated once."""
 
     def __init__(self, jobs: tuple[str, str], options: RunOptions, measured_ns: tuple[float, float]) -> None:
-        self.jobs, self.options, self.measured_ns, self.runs = jobs, options, measured_ns, 0
+        self.jobs, self.measured_ns = jobs, measured_ns
+        self._times: list[Simulated] = []
 
-    def simulated(self, at: int, slower_power: float) -> Simulated:
-        """Return the times of a job by the factor of software, with a lower limit of power."""
-        power, software = FIGURES[POWER_RATE], FIGURES[SOFTWARE_FACTOR]
+        def of_job(at: int, slower_power: float) -> Simulated:
+            self._times.append(_times(jobs[at], options, slower_power))
+            return self._times[-1]
 
-        def changed(machine: Machine, factor: float) -> Machine:
-            return software.change(power.change(machine, slower_power), factor)
+        self.times = cache(of_job)
+        self.software = cache(self._software)
 
-        return Simulated(self.jobs[at], self.options, lambda factor: lambda machine: changed(machine, factor))
+    @property
+    def runs(self) -> int:
+        """Return the number of simulations so far."""
+        return sum(times.runs for times in self._times)
 
-    def software(self, slower_power: float) -> float:
+    def _software(self, slower_power: float) -> float:
         """Return the factor of software with which the first job takes its time."""
-        simulated, measured_ns = self.simulated(0, slower_power), self.measured_ns[0]
+        times, measured_ns = self.times(0, slower_power), self.measured_ns[0]
         low, high = 1 / LARGEST_FACTOR, LARGEST_FACTOR
-        factor = between(simulated, low, high, measured_ns)
-        self.runs += simulated.runs
-        if abs(simulated(factor) - measured_ns) > ENOUGH * measured_ns:
-            least, most = format_ns(simulated(low)), format_ns(simulated(high))
+        factor = between(times, low, high, measured_ns)
+        if abs(times(factor) - measured_ns) > ENOUGH * measured_ns:
+            least, most = format_ns(times(low)), format_ns(times(high))
             raise InputError(
                 f"{least} to {most} are simulated with {SOFTWARE_FACTOR} from {low:g} to {high:g} and"
                 f" {POWER_RATE} {1 / slower_power:g}, and {format_ns(int(measured_ns))} were measured",
@@ -67,44 +69,60 @@ class _Jobs:
 
     def off(self, slower_power: float) -> float:
         """Return the logarithm of the second job's simulated by its measured time."""
-        simulated = self.simulated(1, slower_power)
-        found = math.log(simulated(self.software(slower_power)) / self.measured_ns[1])
-        self.runs += simulated.runs
-        return found
+        return math.log(self.times(1, slower_power)(self.software(slower_power)) / self.measured_ns[1])
+
+    def ends(self, slower_power: float, software: float) -> tuple[int, int]:
+        """Return the times of both jobs."""
+        return self.times(0, slower_power)(software), self.times(1, slower_power)(software)
+
+
+def _times(job: str, options: RunOptions, slower_power: float) -> Simulated:
+    """Return the times of a job by the factor of software, with a lower limit of power."""
+    power, software = FIGURES[POWER_RATE], FIGURES[SOFTWARE_FACTOR]
+
+    def changed(machine: Machine, factor: float) -> Machine:
+        return software.change(power.change(machine, slower_power), factor)
+
+    return Simulated(job, options, lambda factor: lambda machine: changed(machine, factor))
 
 
 def find_both(jobs: tuple[str, str], options: RunOptions, measured_ns: tuple[float, float]) -> FittedPair:
     """Return both figures; refuse times that no limit of power near the machine's explains."""
     both = _Jobs(jobs, options, measured_ns)
-    off = cache(both.off)
-    slowdown = _slowdown(jobs, off)
+    before = both.ends(1.0, 1.0)
+    for job, time in zip(jobs, before, strict=True):
+        if not time:
+            raise InputError(
+                "nothing in it takes time, so that no figure changes it",
+                place=job,
+                remedy="give jobs with kernels",
+            )
+    slowdown = _slowdown(both)
     factor = both.software(slowdown)
-    before, after = (
-        tuple(both.simulated(at, power)(software) for at in (0, 1))
-        for power, software in ((1.0, 1.0), (slowdown, factor))
-    )
-    return FittedPair(
-        float(f"{factor:.5g}"),
-        float(f"{1 / slowdown:.5g}"),
-        (before[0], before[1]),
-        (after[0], after[1]),
-        both.runs,
-    )
+    after = both.ends(slowdown, factor)
+    return FittedPair(float(f"{factor:.5g}"), float(f"{1 / slowdown:.5g}"), before, after, both.runs)
 
 
 def predicted(pair: FittedPair, job: str, options: RunOptions) -> int:
     """Return the time of another job with both figures."""
-    return _Jobs((job, job), options, (0.0, 0.0)).simulated(0, 1 / pair.power)(pair.software)
+    return _times(job, options, 1 / pair.power)(pair.software)
 
 
-def _slowdown(jobs: tuple[str, str], off: Callable[[float], float]) -> float:
+def _slowdown(both: _Jobs) -> float:
     """Return the slowdown of the limit of power at which the second job is not off, by halves."""
-    here = off(1.0)
-    if all(abs(off(power) - here) <= ENOUGH for power in (MOST_SLOWDOWN, 1 / MOST_SLOWDOWN)):
+    off = cache(both.off)
+    extremes, here = (1 / MOST_SLOWDOWN, MOST_SLOWDOWN), off(1.0)
+    if all(abs(off(power) - here) <= ENOUGH for power in extremes):
+        if all(both.ends(power, 1.0) == both.ends(1.0, 1.0) for power in extremes):
+            raise InputError(
+                f"{POWER_RATE} changes neither time",
+                place=both.jobs[1],
+                remedy="fit another figure: the machine states no limit of power, or no kernel reaches it",
+            )
         raise InputError(
             f"limits of power from {1 / MOST_SLOWDOWN:g} to {MOST_SLOWDOWN:g} of the machine's change both"
             " times alike, so that these do not separate power from software",
-            place=jobs[1],
+            place=both.jobs[1],
             remedy="take a second job whose kernels draw another power, or fit one figure"
             " (--software-factor)",
         )
@@ -120,7 +138,7 @@ def _slowdown(jobs: tuple[str, str], off: Callable[[float], float]) -> float:
         raise InputError(
             f"limits of power from {1 / MOST_SLOWDOWN:g} to {MOST_SLOWDOWN:g} of the machine's do not"
             f" explain both times: with those of a half, 1 and 2, it takes {errors} more than measured",
-            place=jobs[1],
+            place=both.jobs[1],
             remedy="fit one figure (--software-factor, or another), or take jobs whose kernels draw more"
             " power",
         )

@@ -93,6 +93,20 @@ def unchain(pool: Any, index: Any, home: int, row: int) -> None:
 
 
 @works_on_tables
+def unchain_all(pool: Any, index: Any, places: int) -> int:
+    """Empty the first places of an index; return the first of their rows, which are in one chain."""
+    first = NONE
+    for home in range(places):
+        row = index[home]
+        index[home] = NONE
+        while row != NONE:
+            after = pool[row].chain
+            pool[row].chain = first
+            first, row = row, after
+    return int(first)
+
+
+@works_on_tables
 def take_row(pool: Any, free: Any) -> int:
     """Take an unused row out of a pool."""
     row = free.head

@@ -147,11 +147,16 @@ class _Time:
         named = f"{KIND_NAMES[kind]} of {members:,} ranks, from 2^{power} B on"
         if doer == _RECORDING:
             return RECORDED, named
-        size = (members if KIND_NAMES[kind] == GATHERED else 1) << power
+        size = judged_bytes(KIND_NAMES[kind], members, power)
         if doer == _NETWORK:
             return self._accuracy.of_exchange(KIND_NAMES[kind], size), named
         is_on_one_node = doer == _LIBRARY
         return self._accuracy.of_library(KIND_NAMES[kind], size, is_on_one_node=is_on_one_node), named
+
+
+def judged_bytes(kind: str, members: int, power: int) -> int:
+    """Return the size of an exchange by which its error is chosen: gathered are the bytes of all members."""
+    return (members if kind == GATHERED else 1) << power
 
 
 def _job(workload: Workload) -> tuple[str, str, str]:

@@ -207,7 +207,7 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
         workload = make_microbenchmark(
             job.kind, ranks=job.gpus, size=max(size, 1), dtype=datatype_named(job.datatype) or ""
         )
-        measured = machine_measured(name, job.gpus, job.nodes or 0, row.hardware, row.network)
+        measured = machine_measured(name, job.gpus, job.nodes, row.hardware, row.network)
     else:
         workload = make_training(job.model, job.plan)
         measured = machine_measured(name, job.plan.ranks, 0, row.hardware, row.network)
@@ -236,7 +236,8 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
         composition = structs.replace(composition, traits=traits)
     time_ns = result.makespan_ns
     if isinstance(job, Collective):
-        time_ns = max(time_ns, round(1000 * launches_us(job.kind, job.gpus, job.gpus_per_process)))
+        of_process = min(job.gpus_per_process, preset(known.text).node)
+        time_ns = max(time_ns, round(1000 * launches_us(job.kind, job.gpus, of_process)))
     return _banded(row, name, time_ns, f"simulated on {known.text}", composition)
 
 

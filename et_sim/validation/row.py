@@ -44,7 +44,7 @@ class Collective(Struct, frozen=True):
     kind: str
     bytes: int
     gpus: int
-    nodes: int | None = 1  # None: the source does not state it
+    nodes: int = 1
     datatype: str = ""
     algorithm: str = ""  # forced on the library
     engine: str = ""  # inference engine with exchanges of its own

@@ -125,12 +125,12 @@ def _rows(table: dict[str, Any], name: str) -> Iterator[Row]:
 
 def _collective(table: dict[str, Any], name: str, number: int, row: Any) -> Row:
     kind, gpus, nodes = NAMES.get(table["collective"], table["collective"]), table["gpus"], table.get("nodes")
-    nodes = nodes if nodes or "nodes" in table else _nodes_in_words(table, gpus)
+    nodes = nodes or _nodes_in_words(table, gpus)
     forced = str(table.get("algo_forced") or "").lower()
     forced = "" if INFERRED in forced else forced
     if gpus < 2:
         raise ValueError(f"gpus is {gpus} (allowed: 2 or more)")
-    if nodes and gpus % nodes:
+    if gpus % nodes:
         raise ValueError(f"gpus is {gpus}, which is not a multiple of {nodes} nodes")
     size, time, *_ = row
     _checked({"bytes": size})
@@ -153,7 +153,7 @@ def _collective(table: dict[str, Any], name: str, number: int, row: Any) -> Row:
             nodes,
             str(table.get("dtype") or ""),
             forced,
-            gpus_per_process=_gpus_per_process(table, gpus, nodes or 1),
+            gpus_per_process=_gpus_per_process(table, gpus, nodes),
         ),
     )
 

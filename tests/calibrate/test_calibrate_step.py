@@ -197,9 +197,9 @@ def test_two_times_that_software_and_power_do_not_explain_are_refused(
     )
     times = [et_sim.simulate(job, machine=MACHINE).makespan_ns for job in (light, heavy)]
 
-    def refusal(machine: str, light_ns: int, *others: str) -> str:
-        words = ("--measured", f"{light_ns}ns", "--software-and-power", *others, "--machine", machine)
-        assert calibrate(light, *words) == 2
+    def refusal(machine: str, measured_ns: int, *others: str, job: str = light) -> str:
+        words = ("--measured", f"{measured_ns}ns", "--software-and-power", *others, "--machine", machine)
+        assert calibrate(job, *words) == 2
         return capsys.readouterr().err
 
     assert "needs a second job (give its time: --other JOB=1.42s)" in refusal(MACHINE, times[0])
@@ -207,7 +207,30 @@ def test_two_times_that_software_and_power_do_not_explain_are_refused(
     far = refusal(MACHINE, 20 * times[0], f"--other={heavy}={times[1]}ns")
     assert "light" in far
     assert "are simulated with software-factor from 0.125 to 8 and power-rate 1" in far
-    same = refusal(MACHINE, times[0], f"--other={light}={times[0]}ns")
+    same = refusal(MACHINE, times[1], f"--other={heavy}={times[1]}ns", job=heavy)
     assert "do not separate power from software" in same
-    without = refusal("gaudi3-node:2", times[0], f"--other={heavy}={times[1]}ns")
-    assert "are simulated" in without or "do not separate" in without
+    neither = refusal(MACHINE, times[0], f"--other={light}={times[0]}ns")
+    assert "power-rate changes neither time" in neither
+    on_gaudi = [et_sim.simulate(job, machine="gaudi3-node:2").makespan_ns for job in (light, heavy)]
+    without = refusal("gaudi3-node:2", on_gaudi[0], f"--other={heavy}={on_gaudi[1]}ns")
+    assert "power-rate changes neither time" in without
+
+
+def test_jobs_whose_times_no_figure_changes_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Check a job of one node without time, and one without kernels."""
+    kernels, nothing, exchange = _write(tmp_path / "kernels", PRODUCTS), tmp_path / "zero", tmp_path / "sum"
+    idle, sums = TraceBuilder(), TraceBuilder()
+    idle.compute("nothing", nanos=0)
+    sums.collective("all_reduce", 1 << 20)
+    for path, build in ((nothing, idle), (exchange, sums)):
+        write_workload(Workload.of([build.build()] * 2), path)
+
+    def refusal(job: str | Path, other: str | Path) -> str:
+        words = ("--measured=20ms", "--software-and-power", f"--other={other}=20ms", "--machine", MACHINE)
+        assert calibrate(str(job), *words) == 2
+        return capsys.readouterr().err
+
+    assert "nothing in it takes time" in refusal(kernels, nothing)
+    assert "are simulated with software-factor from 0.125 to 8" in refusal(exchange, kernels)

@@ -217,18 +217,30 @@ def test_cyclic_pauses_end_in_a_stall_that_names_them(timeout: Any, control: str
     assert all(to == begin for (_, to), (begin, _) in pairwise([*circle, circle[0]]))
 
 
-def test_messages_whose_acknowledgements_wait_for_ever_end_their_tries() -> None:
+def closed_circle(**more: Any) -> Result:
+    """Run messages on a ring of five whose pauses close a circle; acknowledgements of one wait in it."""
     keys = {"congestion-control": "none", "window": "none", "buffer": 66_000, "reserve": 0, "payload": 1000}
     keys |= {"preset": "datacenter", "retransmission-timeout": "200us", "completion": "receipt"}
     far = zip(range(5), repeat(3), (100_000, 100_000, 40_000, 40_000, 100_000), strict=False)
     near = zip(range(5), repeat(2), (100_000, 40_000, 100_000, 100_000, 100_000), strict=False)
-    result = run(network({"generator": "ring", "npus": 5}, keys), [*far, *near], ranks=5)
+    return run(network({"generator": "ring", "npus": 5}, keys) | more, [*far, *near], ranks=5)
+
+
+def test_messages_whose_acknowledgements_wait_for_ever_end_their_tries() -> None:
+    result = closed_circle()
     assert result.stall is not None
     assert "paused ports wait for each other" in result.stall.cause
     tables = result.outcome.run.network
     ports = tables.flows["port"][(tables.transport.pairs["acknowledged"] < tables.flows["size"])]
     assert not tables.ports["is_paused"][ports].all()
     assert 0 < tables.state[0].timeouts < 20
+
+
+def test_senders_try_again_until_a_link_of_the_circle_dies() -> None:
+    """Check a link whose end ends the pauses of its ports, and so the circle."""
+    result = closed_circle(failures=[{"link": "npu0->npu1", "at": "10ms", "for": "1ms"}])
+    assert result.is_complete
+    assert result.makespan_ns > 10**7
 
 
 def test_connections_of_tcp_end_their_tries_at_ports_that_stay_paused() -> None:

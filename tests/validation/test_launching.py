@@ -61,3 +61,13 @@ def test_short_collectives_wait_for_launches_and_long_ones_do_not() -> None:
     assert own[0].predicted_us is not None
     assert own[0].predicted_us < shared[0].predicted_us == pytest.approx(8 * LAUNCH_US)
     assert own[1].predicted_us == shared[1].predicted_us
+
+
+def test_one_process_has_the_gpus_of_one_node() -> None:
+    """Check 16 GPUs on machines of 8: two nodes, whether the table states them or not."""
+    of_two, not_stated = (
+        list(predictions(rows(gpus=16, source="microsoft/superbenchmark@1", **stated)))
+        for stated in ({"nodes": 2}, {"nodes": None})
+    )
+    assert [row.predicted_us for row in of_two] == [row.predicted_us for row in not_stated]
+    assert 8 * LAUNCH_US <= (of_two[0].predicted_us or 0) < 16 * LAUNCH_US

@@ -128,10 +128,11 @@ def text_of_commands(folder: Path) -> str:
     small_sweeps.write(folder)
     texts = []
     for line in COMMANDS.split("\n")[1:-1]:
-        before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+        before = {path: path.stat().st_mtime_ns for path in folder.iterdir() if path.is_file()}
         with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()):
             status = command(line.split())
-        written = [path for path in sorted(folder.iterdir()) if path not in before and path.is_file()]
+        files = [path for path in sorted(folder.iterdir()) if path.is_file()]
+        written = [path for path in files if before.get(path) != path.stat().st_mtime_ns]
         digests = [f"{path.name} {_digest(path.read_text(errors='replace'))}" for path in written]
         shown = out.getvalue() if line.startswith(("inspect", "compare", "network")) else ""
         texts.append("\n".join([f"== {line}: {status}", shown, *digests]))

@@ -15,7 +15,7 @@ slot. So no decision has to be repeated within an instant.
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.containers import chain, give_row, join, join_after, leave, take_row, unchain
+from et_sim.engine.containers import chain, give_row, join, join_after, leave, take_row, unchain, unchain_all
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import OPENS_BUCKET
 from et_sim.engine.state.run import NONE, Run
@@ -250,13 +250,11 @@ def _double_slot_places(run: Run) -> None:
     clock = run.clock[0]
     places = clock.slot_places
     clock.slot_places = 2 * places
-    for home in range(places):
-        row = run.slot_index[home]
-        run.slot_index[home] = NONE
-        while row != NONE:
-            after = run.slots[row].chain
-            chain(run.slots, run.slot_index, slot_home(run, run.slots[row].time), row)
-            row = after
+    row = unchain_all(run.slots, run.slot_index, places)
+    while row != NONE:
+        after = run.slots[row].chain
+        chain(run.slots, run.slot_index, slot_home(run, run.slots[row].time), row)
+        row = after
 
 
 @works_on_tables
@@ -293,14 +291,12 @@ def _double_bucket_places(run: Run) -> None:
     clock = run.clock[0]
     places = clock.bucket_places
     clock.bucket_places = 2 * places
-    for home in range(places):
-        row = run.bucket_index[home]
-        run.bucket_index[home] = NONE
-        while row != NONE:
-            bucket = run.buckets[row]
-            after = bucket.chain
-            chain(run.buckets, run.bucket_index, bucket_home(run, bucket.actor, bucket.time), row)
-            row = after
+    row = unchain_all(run.buckets, run.bucket_index, places)
+    while row != NONE:
+        bucket = run.buckets[row]
+        after = bucket.chain
+        chain(run.buckets, run.bucket_index, bucket_home(run, bucket.actor, bucket.time), row)
+        row = after
 
 
 @works_on_tables

@@ -17,6 +17,7 @@ from et_sim.engine.containers import (
     take_out,
     take_row,
     unchain,
+    unchain_all,
 )
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import REQUESTED_STEP, STEP
@@ -252,16 +253,14 @@ def _double_places(network: Any) -> None:
     """Use twice as many places of the index; few places stay in the processor's cache."""
     places = network.state[0].places
     network.state[0].places = 2 * places
-    for before in range(places):
-        row = network.index[before]
-        network.index[before] = NONE
-        while row != NONE:
-            route = network.routes[row]
-            after = route.chain
-            messages = route.kind + route.member
-            now = home(2 * places, route.source, route.target, route.ports, messages)
-            chain(network.routes, network.index, now, row)
-            row = after
+    row = unchain_all(network.routes, network.index, places)
+    while row != NONE:
+        route = network.routes[row]
+        after = route.chain
+        messages = route.kind + route.member
+        now = home(2 * places, route.source, route.target, route.ports, messages)
+        chain(network.routes, network.index, now, row)
+        row = after
 
 
 @works_on_tables

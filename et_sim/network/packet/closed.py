@@ -17,15 +17,18 @@ OPEN, PAUSED, CLOSED = range(3)
 
 
 @works_on_tables
-def sends_in_vain(network: Any, row: int, sender: Any) -> bool:
-    """Return whether no further try of a message's sender gets through.
+def gives_up(network: Any, row: int, sender: Any) -> bool:
+    """Return whether a message's sender ends its tries, as none gets through.
 
     If acknowledgements alone are held up, a try may bring lost packets: one that brings none is the last.
+    Where links fail, their ports end pauses, and recovery limits the tries.
     """
-    if network.rules[0].pauses == 0:
+    if network.rules[0].pauses == 0 or len(network.fails) > 0:
         return False
-    back = network.flows[row].back
-    if max(_state(network, row, 0), _state(network, row, back)) == PAUSED:
+    state, back = network.state[0], network.flows[row].back
+    is_paused = max(_state(network, row, 0), _state(network, row, back)) == PAUSED
+    if is_paused and state.searched_ps != state.now_ps:
+        state.searched_ps = state.now_ps
         _find_closed(network)
     if _state(network, row, 0) == CLOSED:
         return True

@@ -31,6 +31,7 @@ STATE = record(
     ("plans", "i4"),  # how often that was planned
     ("random", "i8"),  # numbers drawn
     ("has_died", "i4"),  # a link has died
+    ("searched_ps", "i8"),  # the time of the last search for ports that stay paused
     # Snapshots for repeats
     ("until_picture", "i8"),  # events until the next one is taken; 0: none is
     ("patience", "i8"),  # events between snapshots

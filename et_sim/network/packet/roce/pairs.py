@@ -11,7 +11,7 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import NONE, join, leave, leave_from
 from et_sim.network.packet.broken import finds_way, gets_through, try_ps
-from et_sim.network.packet.closed import sends_in_vain
+from et_sim.network.packet.closed import gives_up
 from et_sim.network.packet.flows import (
     has_figures,
     message_arrives,
@@ -388,7 +388,7 @@ def timer_rings(network: Any, timer: int) -> None:
     network.state[0].timeouts += 1
     network.flows[row].timeouts += 1
     stop(network, timer_of(row))
-    if sends_in_vain(network, row, pair):
+    if gives_up(network, row, pair):
         return
     if len(network.fails) > 0 and network.state[0].has_died == 1 and not _tries_again(network, row):
         return

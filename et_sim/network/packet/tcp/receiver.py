@@ -11,7 +11,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.run import NONE
-from et_sim.network.packet.closed import sends_in_vain
+from et_sim.network.packet.closed import gives_up
 from et_sim.network.packet.flows import packet_is_there
 from et_sim.network.packet.kernel import send_next
 from et_sim.network.packet.ports import is_set, new_packet, release_packet, ring_at, stop
@@ -204,7 +204,7 @@ def _check_deadline(network: Any, row: int) -> None:
         return
     connection.timeout_ps = min(2 * connection.timeout_ps, LONGEST_PS)
     connection.deadline_ps = NEVER
-    if sends_in_vain(network, row, connection):
+    if gives_up(network, row, connection):
         return
     if connection.stage == OPENING:
         send_opening(network, row)
