@@ -11,6 +11,7 @@ side, chunks take them in turn; those that go through uneven nodes at the same t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,6 +129,14 @@ class Axes:
         stride, count = self[row].stride, self[row].members
         shape = members.shape[:-2]
         return np.moveaxis(members.reshape(*shape, -1, count, stride), -2, -1).reshape(*shape, -1, count)
+
+    def roots(self, rows: Iterable[int], members: int, root: int) -> Any:
+        """Return whether each member is the root of its part; phases along the axes join the parts."""
+        position, is_root = np.arange(members), np.ones(members, np.bool_)
+        for row in rows:
+            stride, count, *_ = self[row]
+            is_root &= position // stride % count == root // stride % count
+        return is_root
 
     def finish(self, groups: GroupTable) -> tuple[Any, Any, Any]:
         """Return the axis table, the orders of rings, and the row of every group's own axis."""

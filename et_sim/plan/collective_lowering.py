@@ -49,7 +49,7 @@ from et_sim.plan.exchanges import (
     split_pairs,
 )
 from et_sim.plan.groups import GroupShape, GroupTable
-from et_sim.plan.library_rows import LibraryRows, positions_of_root, through_cards
+from et_sim.plan.library_rows import LibraryRows
 from et_sim.plan.phases import (
     Chunks,
     PhasePart,
@@ -301,12 +301,11 @@ class CollectiveTables:
         layout = self.ways.sides(request.group)
         around = replace(request, operation=PhaseOperation.ALL_GATHER)
         ways = self._ways(around, (RING,) * len(layout))
-        if library.has_cards:
-            ways, layout = through_cards(self.axes, library, ways, layout, request.group)
+        ways, layout = library.through_cards(self.axes, ways, layout, request.group)
         made = library.lower(request.operation, request.size, request.datatype, request.group, ways, layout)
         if made is None:
             return None
-        is_root = positions_of_root(self.axes, request.group.members, request.root, ways)
+        is_root = self.axes.roots((way.axis for way in ways), request.group.members, request.root)
         lists = [
             [self._paced_phase(phase, request, turn, is_root) for phase in chunk]
             for turn, chunk in enumerate(made.chunks)

@@ -37,7 +37,7 @@ from et_sim.machine.collective_library.constants import (
 )
 from et_sim.machine.collective_library.engines import OF_ENGINES, ONE_SHOT
 from et_sim.machine.model import DimensionShape, Network
-from et_sim.plan.axes import SUBGROUP_ENDPOINT_NS, DimensionWay
+from et_sim.plan.axes import SUBGROUP_ENDPOINT_NS, Axes, DimensionWay
 from et_sim.plan.groups import GroupShape
 from et_sim.plan.layout import EqualLines, Layout
 from et_sim.plan.library_bytes import BY_SWITCH, FROM_OR_TO_ROOT, UnlikeMessages, WireBytes
@@ -99,7 +99,7 @@ class LibraryPhases:
         self._endpoint_ns, self._memory_bw = endpoint_ns, memory_bw
         self._has_one_port = network.cards is not None and network.cards.is_only_port
         self._has_node = network.node is not None
-        self.has_cards = network.cards is not None
+        self._has_cards = network.cards is not None
 
     def lower(
         self,
@@ -135,6 +135,26 @@ class LibraryPhases:
     def is_within(self, way: DimensionWay) -> bool:
         """Return whether a way leads through a node."""
         return self._has_node and way.dimension == 0 and way.own_rings <= 1 and way.axis >= 0
+
+    def through_cards(
+        self, axes: Axes, ways: list[DimensionWay], layout: Layout, group: GroupShape
+    ) -> tuple[list[DimensionWay], Layout]:
+        """Join the ways between nodes to one: a card is one port, whichever switches are behind it."""
+        if not self._has_cards:
+            return ways, layout
+        joined, sides = list[DimensionWay](), list[EqualLines]()
+        for way in ways:
+            side = layout[way.number]
+            before = sides[-1] if joined and not self.is_within(joined[-1]) else None
+            follows = before is not None and before.stride * before.members == side.stride
+            if before is None or not follows or before.blocks or side.blocks or self.is_within(way):
+                joined.append(replace(way, number=len(sides)))
+                sides.append(side)
+                continue
+            sides[-1] = replace(before, members=before.members * side.members)
+            axis = axes.of_side(sides[-1], in_group=not group.spans_system)
+            joined[-1] = replace(joined[-1], members=sides[-1].members, axis=axis)
+        return joined, tuple(sides)
 
     def _nodes(self, ways: Sequence[DimensionWay], layout: Layout) -> tuple[int, int]:
         """Return the number of nodes of the group, and that of its ranks on the node with the fewest."""

@@ -26,6 +26,9 @@ from et_sim.trace.disk import read_bytes, replace_all, unpacked
 from et_sim.trace.manifest import ENDING, is_manifest, read_manifest
 from et_sim.trace.workload import Workload
 
+# Endings of recipes, layer files, manifests and GOAL texts, but never of a prefix.
+ENDINGS_OF_FILES = (".yaml", ".yml", ".json", ".txt", ".goal")
+
 
 def read_trace(path: str | Path, *, drop_dangling: bool = False) -> Trace:
     """Read one trace file, gzip or not; see `wire.decode` for `drop_dangling`."""
@@ -231,6 +234,10 @@ def _nothing_found(prefix: Path) -> TraceError:
     if is_file(prefix):
         remedy = "of traces, give the prefix; a layer file begins with a keyword such as DATA"
         return TraceError("is a file, but no layer file", place=str(prefix), remedy=remedy)
+    if prefix.suffix in ENDINGS_OF_FILES:
+        files = [other for other in _names_in(prefix.parent) if Path(other).suffix in ENDINGS_OF_FILES]
+        remedy = did_you_mean(prefix.name, files) or "check the path"
+        return TraceError("there is no such file", place=str(prefix), remedy=remedy)
     first_files = [
         match[1]
         for match in (re.fullmatch(r"(.+)\.0\.et(?:\.gz)?", other) for other in _names_in(prefix.parent))

@@ -123,10 +123,13 @@ def test_a_rank_with_two_files_is_noticed(tmp_path: Path) -> None:
         ("job.et", "give the prefix"),
         ("job.0.et.gz", "/job)"),
         ("nowhere/job", "there is no directory"),
+        ("nothing.yaml", "there is no such file (check the path)"),
+        ("reciep.yaml", "there is no such file (did you mean 'recipe.yaml'?)"),
     ],
 )
 def test_a_prefix_that_matches_nothing_is_explained(tmp_path: Path, prefix: str, words: str) -> None:
     write_ranks(tmp_path / "job", 0)
+    (tmp_path / "recipe.yaml").touch()
     with pytest.raises(TraceError) as caught:
         read_workload(tmp_path / prefix)
     assert words in str(caught.value)
