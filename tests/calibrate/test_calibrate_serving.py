@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from et_sim.calibrate.servings import names_of, part_of
+from et_sim.calibrate.servings import Servings, names_of, part_of
 from et_sim.cli import main
+from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
 from et_sim.serving.replicas import MachineTimes
-from et_sim.validation.serving_rows import read_servings
+from et_sim.validation.serving_rows import ServedRow, read_servings
 from et_sim.validation.servings import latencies_of, served
 
 LAYER_NS, BEFORE_NS = 41_000.0, 7e6
@@ -102,6 +103,21 @@ def test_fits_that_say_nothing_are_refused(
     part = () if "--part" in words else ("--part", "1/2")
     assert main(["calibrate", "serving", str(rows), *part, *words]) == 2
     assert cause in capsys.readouterr().err
+
+
+def test_a_fit_is_refused_if_longer_times_fill_the_cache_of_a_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer_ns = read_engine("vllm").host.layer_ns
+
+    def ratio(_: Servings, row: ServedRow, engine: Engine) -> dict[str, float] | str:
+        is_longer = engine.host.layer_ns > layer_ns
+        return "the cache is full" if row.number == 3 and is_longer else {"tpot": 0.9}
+
+    monkeypatch.setattr(Servings, "ratio", ratio)
+    rows = write(tmp_path / "rows.csv", rows_of(12))
+    assert main(["calibrate", "serving", str(rows), "--part", "1/2", "--figures", "layer"]) == 2
+    assert "with longer times of the host, the cache of a fitted row is full" in capsys.readouterr().err
 
 
 def test_a_part_is_every_second_row_or_rows_with_a_value(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from collections.abc import Iterator, Sequence
@@ -202,6 +203,15 @@ def test_a_file_without_records_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.log"
     path.write_text(text)
     with pytest.raises(InputError, match="no record of a collective"):
+        read_inspector([path])
+
+
+def test_damaged_gzipped_records_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "host-pid0.log.gz"
+    packed = bytearray(gzip.compress(SAMPLE.encode() * 100, mtime=0))
+    packed[10:20] = bytes(10 * [255])  # the first bytes behind the header
+    path.write_bytes(packed)
+    with pytest.raises(InputError, match="cannot be read"):
         read_inspector([path])
 
 

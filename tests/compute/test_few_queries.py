@@ -195,6 +195,9 @@ def test_rows_of_engines_are_read_in_the_words_of_their_tables(tmp_path: Path) -
         "deepep_low_latency combine 1 4 1000 8 256": Collective(
             "all_to_all", 64_000, 8, 1, expert_exchange="deepep-low-latency"
         ),
+        "deepep_normal dispatch 1 4 1024 1 256 12": Collective(
+            "all_to_all", 4 * (1024 + 1024 * 4 // 128), 8, 1, expert_exchange="deepep", processors=12
+        ),
     }
     bad = ("decode_attention 2 8 1", "mla_decode 0 1 1 bfloat16 bfloat16", "allreduce two 8 bfloat16 graph")
     file = tmp_path / "rows.csv"

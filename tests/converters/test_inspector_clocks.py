@@ -19,9 +19,14 @@ DRIFTS = (0.0, 20e-6, -35e-6, 5e-6)
 
 
 def logs(
-    folder: Path, *, verbose: bool = True, drifts: tuple[float, ...] = DRIFTS, offsets: Any = OFFSETS_US
+    folder: Path,
+    *,
+    verbose: bool = True,
+    drifts: tuple[float, ...] = DRIFTS,
+    offsets: Any = OFFSETS_US,
+    kinds: tuple[str, ...] = ("AllReduce",),
 ) -> None:
-    """Write the records of a job of 600 s; ends vary by 3 us."""
+    """Write the records of a job of 600 s; ends vary by 3 us. Operations of each kind have their numbers."""
     chance = np.random.default_rng(7)
     true = np.sort(chance.uniform(0, 600e6, OPERATIONS))
     folder.mkdir()
@@ -32,8 +37,8 @@ def logs(
         for number, end in enumerate(ends.tolist()):
             header = {"id": "0x7f", "rank": rank, "n_ranks": RANKS, "nnodes": HOSTS}
             version = {"inspector_output_format_version": "v4.0", "hostname": f"n{host}", "pid": rank}
-            done: dict[str, Any] = {"coll": "AllReduce", "coll_sn": number, "coll_msg_size_bytes": 1 << 24}
-            done["coll_exec_time_us"] = 100
+            done: dict[str, Any] = {"coll": kinds[number % len(kinds)], "coll_sn": number // len(kinds)}
+            done |= {"coll_msg_size_bytes": 1 << 24, "coll_exec_time_us": 100}
             if verbose:
                 stops = [{"channel_id": at, "kernel_stop_ts": int(end) - 9 * at} for at in range(3)]
                 done["event_trace_ts"] = {"coll_start_ts": 1, "kernel_events": stops}
@@ -76,6 +81,17 @@ def test_the_report_names_the_clocks_that_are_furthest_off(
     assert lines[at + 1].startswith("  n1: +")
     assert "ppm" in lines[at + 1]
     assert "±" in lines[at + 1]
+
+
+def test_operations_of_each_kind_are_counted_by_their_own_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs(tmp_path / "alike")
+    logs(tmp_path / "logs", kinds=("AllReduce", "AllGather"))
+    found, alike = (clocks(tmp_path / folder, capsys) for folder in ("logs", "alike"))
+    ahead = [[entry["ahead_us"] for entry in of["hosts"]] for of in (found, alike)]
+    assert ahead[0] == pytest.approx(ahead[1])
+    assert len(ahead[0]) == HOSTS
 
 
 def test_clocks_that_agree_are_left_as_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from machines import KINDS, collective, network, system
 from et_sim.api import run
 from et_sim.basics.errors import MachineError
 from et_sim.machine import read_machine
+from et_sim.plan.axes import Axes
 from et_sim.timeline import write_run
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.views import open_run
@@ -190,3 +191,10 @@ def test_unused_rings_are_refused_and_idle_ones_remarked() -> None:
     assert {(warning.key, warning.text) for warning in few.warnings} >= {
         ("preferred-dataset-splits", "1, so only 1 of 2 rings are used at a time"),
     }
+
+
+def test_the_row_that_stands_for_none_is_no_axis() -> None:
+    axes = Axes(read_machine(system=system(), network=network(["Ring"], [4])))
+    assert axes[0].members == 4
+    with pytest.raises(IndexError, match="no axis -1"):
+        axes[-1]

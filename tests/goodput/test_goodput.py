@@ -389,6 +389,8 @@ def test_an_asynchronous_checkpoint_lengthens_steps_by_the_traffic_of_its_bytes(
     again = with_checkpoints(bytes="160GB", storage="200GB/s", stall=0)
     assert again.step.write_stall is None
     assert again.outcome.setting.cycle.storage_stall == 0
+    least = with_checkpoints(bytes="1MB", storage="1kB/s")  # traffic that is too little to be simulated
+    assert (least.step.write_stall, least.outcome.setting.cycle.storage_stall) == (None, 0)
     none = with_checkpoints(bytes=0, storage="200GB/s")
     assert (none.step.write_stall, none.outcome.resolved.write_seconds) == (0, 0)
 

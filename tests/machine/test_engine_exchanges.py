@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from et_sim.machine.collective_library.engines import EXPERT_EXCHANGES as EXPERT
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_machine
 from et_sim.trace.workload import MadeFor
+from et_sim.validation.predictions import predictions
+from et_sim.validation.rows import measured_rows
 from et_sim.workloads import Batch, Plan, Segment, make_inference, read_model
 from et_sim.workloads.inference.forward import run_by
 from et_sim.workloads.microbenchmarks import make_microbenchmark
@@ -118,6 +121,15 @@ def test_few_processors_carry_in_proportion_less_and_low_latency_kernels_are_not
     latency = EXPERT_EXCHANGE_OF[DEEPEP].latency
     assert math.isclose(times[DEEPEP, 5] - latency, 2 * (times[DEEPEP, 10] - latency))
     assert len({times[LOW_LATENCY, limit] for limit in (0, 38, 19, 10, 5)}) == 1
+
+
+def test_rows_of_fewer_processors_are_predicted_in_proportion_longer(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    shapes = [f"deepep_normal combine 1 65536 7168 8 256 {processors}" for processors in (5, 10)]
+    file.write_text("".join(["table,shape,us\n", *(f"t,{shape},1\n" for shape in shapes)]))
+    file.with_suffix(".json").write_text('{"t": {"gpu": "H200", "software": "SGLang"}}')
+    few, more = (prediction.predicted_us for prediction in predictions(measured_rows(file)))
+    assert few == pytest.approx(2 * (more or 0), rel=0.01)
 
 
 def test_eager_passes_wait_for_the_launch_of_every_kernel() -> None:

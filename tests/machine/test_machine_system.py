@@ -199,6 +199,11 @@ def test_zero_chunks_zero_active_chunks_and_zero_queues_are_refused_with_the_rea
     assert "is 0: without queues, no collective starts" in refusal(num_queues_per_dim=0)
 
 
+def test_more_queues_than_their_numbers_have_bits_are_refused() -> None:
+    assert read(num_queues_per_dim=(1 << 15) - 1).system.queues_per_dim == (1 << 15) - 1
+    assert "is 32768" in refusal(num_queues_per_dim=1 << 15)
+
+
 @pytest.mark.parametrize(
     ("delay", "scale", "expected"), [(10, 1.0, 10), (10, 2.5, 25), (10.9, 2.5, 25), (7, 0.1, 0)]
 )

@@ -221,6 +221,21 @@ def test_entries_without_a_meaning_are_refused(described: Any, entry: Any, messa
         read_network_alone({**described, "failures": [entry]})
 
 
+@pytest.mark.parametrize(
+    ("described", "part", "remedy"),
+    [
+        (ports(1), "switch", r"there are plane0\)"),
+        (spines(2), "switch", r"there are leaf0, leaf1, spine0, …"),
+        (spines(2), "nic", "the graph has no nic"),
+    ],
+)
+def test_a_refused_name_of_a_part_comes_with_the_names_that_there_are(
+    described: Any, part: str, remedy: str
+) -> None:
+    with pytest.raises(InputError, match=remedy):
+        read_network_alone({**described, "failures": [{part: "npu0", "at": "2s"}]})
+
+
 def test_recovery_without_failures_is_refused() -> None:
     for described in (RING, spines(2)):
         with pytest.raises(InputError, match="no effect without"):

@@ -166,6 +166,14 @@ def test_a_replica_does_not_stop_before_a_request_that_came_too_late_for_its_nex
     assert scaler.course[-2:] == [FleetState(2 * EVERY, 1, 0, 1), FleetState(late.finish_ns, 1, 0, 0)]
 
 
+def test_requests_that_came_too_late_for_the_next_pass_wait_in_the_measured_queue() -> None:
+    prepares = replace(FREE_OF_COST, host=replace(FREE_OF_COST.host, prepares=True))
+    load = [(EVERY - 500, 100, 1), *[(EVERY - 9, 100, 1)] * 2]
+    _, scaler = cluster_of(load, rule(), engine=prepares)
+    assert scaler is not None
+    assert scaler.course[1] == FleetState(EVERY, 2, 0, 0)
+
+
 def test_replicas_stop_when_all_counts_of_a_time_wanted_fewer() -> None:
     burst, end = [(EVERY - 9, 100, 1)] * 4, [(9 * EVERY, 100, 1)]
     _, scaler = cluster_of([*burst, *end], rule(down_after_ns=4 * EVERY))

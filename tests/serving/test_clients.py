@@ -18,7 +18,9 @@ from et_sim.serving.requests import Request
 from et_sim.serving.sequences import ServedSequence
 
 
-def looped(client: Client, rule: str, policy: str = CHUNKED, engine: Engine = FREE_OF_COST) -> ServingCluster:
+def looped(
+    client: Client, rule: str | list[Request], policy: str = CHUNKED, engine: Engine = FREE_OF_COST
+) -> ServingCluster:
     cluster = ServingCluster((pool(blocks=100_000),), Policy(policy), KnownTimes(), engine=engine)
     traffic = read_traffic(rule, client)
     cluster.serve(traffic.requests, traffic.concurrency, traffic.ends_first)
@@ -53,6 +55,13 @@ def test_requests_that_warm_up_end_before_the_counted_ones_begin() -> None:
     assert [of.request.arrival_ns for of in counted[:4]] == [begin] * 4
     alone = looped(Client(4, warm_up=0), "closed:64,32,20").served
     assert [of.finish_ns - begin for of in counted] == [of.finish_ns for of in alone]
+
+
+def test_given_requests_that_warm_up_end_before_others_are_sent() -> None:
+    given = [Request(number, 0, 64, 32) for number in range(10)]
+    served = looped(Client(2, warm_up=3), given).served
+    begin = max(of.finish_ns for of in served[:3])
+    assert [of.request.arrival_ns for of in served[3:5]] == [begin] * 2
 
 
 def test_host_times_of_a_request_stand_before_and_after_its_passes() -> None:

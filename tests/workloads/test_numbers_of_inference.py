@@ -12,6 +12,7 @@ from caches import cache_bytes_of_stage
 from training_jobs import decoder, rows_named, with_experts, with_latent_attention
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.kernel_names import BLOCK_SCALES, NARROW_WEIGHTS
 from et_sim.trace import Trace
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference
 from et_sim.workloads.inference.memory import matrices, weight_bytes_of_stage
@@ -164,6 +165,27 @@ def test_products_compute_in_the_type_of_weights_where_the_device_has_it(word: s
         assert of_type.tensor_bytes[row] == read + form.input_bytes(tokens, 512) + written
         assert of_type.datatypes[of_type.datatype[row]] == form.computes
     assert of_values.num_ops.tolist() == of_type.num_ops.tolist()
+
+
+@pytest.mark.parametrize(
+    ("word", "types", "kernel"),
+    [
+        ("mxfp4", "bf16,fp8", ""),  # Triton's kernel
+        ("mxfp4", "bf16,fp8,fp4", BLOCK_SCALES),
+        ("int4", "bf16,fp8", NARROW_WEIGHTS),
+        ("fp8-block", "bf16,fp8", BLOCK_SCALES),
+        ("fp8-block", "bf16", ""),
+        ("fp8", "bf16,fp8", ""),
+        ("values", "bf16,fp8", ""),
+    ],
+)
+def test_kernels_of_experts_are_those_for_their_numbers(word: str, types: str, kernel: str) -> None:
+    plan = Plan(expert_products=word, computes=types)
+    trace = one_pass(small(), plan, *[Segment(1, 5)] * 3)
+    (shape,) = {trace.layer_shapes[shape] for shape in trace.layer_shape[rows_named(trace, "experts up")]}
+    assert [each for each in (NARROW_WEIGHTS, BLOCK_SCALES) if each in shape.split()] == [kernel] * bool(
+        kernel
+    )
 
 
 def test_options_state_numbers_of_dense_products_and_of_experts_apart() -> None:

@@ -205,6 +205,13 @@ def test_a_bucket_holds_gradients_of_one_micro_batch() -> None:
     assert len(reduced) == 3  # each far below the size of a bucket
 
 
+def test_gradients_of_weights_that_come_later_are_reduced_right_after_them() -> None:
+    trace = transformer(data=4, zero=2, pipeline=2, micro_batches=3, schedule="zero-bubble").templates[0]
+    is_reduced = (trace.comm_type == CollectiveKind.REDUCE_SCATTER) & (trace.kind == NodeKind.COLL)
+    before = [trace.names[trace.name[row - 1]] for row in np.flatnonzero(is_reduced).tolist()]
+    assert [name.split()[:2] for name in before] == [["backward-weights", f"{micro}"] for micro in range(3)]
+
+
 def test_groups_of_sharing_replicas_reduce_their_shares() -> None:
     plan = Plan(data=8, shard=2, zero=3, micro_batches=1)
     layers, workload = ModelLayers(decoder(), plan), make_training(decoder(), plan)
