@@ -82,7 +82,7 @@ def _goes_round(plan: LoweredPlan) -> Any:
 
 
 def _among_others(network: Network, plan: LoweredPlan) -> Any:
-    """Return the programs in dimensions in which other messages may share links, as far as plans tell."""
+    """Return the programs in dimensions in which other messages may share links, as far as plans show."""
     counts = np.array([dimension.npus for dimension in network.grid.dimensions], np.int64)
     strides = np.cumprod(counts) // counts
     source, target = (plan.channels[name].astype(np.int64)[:, None] for name in ("source", "target"))
