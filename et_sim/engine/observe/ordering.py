@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe.observers import observes
 from et_sim.engine.state import kinds
@@ -128,8 +130,6 @@ def _is_certain(one: int, other: int) -> bool:
 
 def marks_of(actors: int) -> Any:
     """Return the marks of actors before the first event."""
-    import numpy as np
-
     marks = np.zeros((actors, MARKS), np.int64)
     marks[:, MARK_NS] = NONE
     return marks

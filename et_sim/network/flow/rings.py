@@ -10,7 +10,7 @@ message in an event of the engine, as if the others had been simulated. The arit
 The first phase of a ring claims its links. If another route comes to a claimed link, or a member starts a
 phase before its last one is done, the run is made again with every message (`observe.ordering`).
 
-The argument needs programs with one transfer at a time that takes some time (`_goes_round`): a member then
+The argument needs programs with one transfer at a time that takes some time (`_are_rings`): a member then
 never sends two messages in one nanosecond.
 """
 
@@ -49,7 +49,7 @@ def ahead(tables: Any, network: Network, plan: LoweredPlan) -> Any:
     rules = plan.version_1
     if rules.pairs_early or rules.starts_together or rules.arrivals_by_sender:
         return None
-    chosen = _goes_round(plan) & ~np.isin(np.arange(len(plan.programs)), _among_others(network, plan))
+    chosen = _are_rings(plan) & ~np.isin(np.arange(len(plan.programs)), _among_others(network, plan))
     if not chosen.any():
         return None
     rings = table(RING, len(plan.members))
@@ -64,7 +64,7 @@ def ahead(tables: Any, network: Network, plan: LoweredPlan) -> Any:
     )
 
 
-def _goes_round(plan: LoweredPlan) -> Any:
+def _are_rings(plan: LoweredPlan) -> Any:
     """Return, for each program, whether one message after the other goes round a ring of all members."""
     programs = plan.programs
     is_ring = (programs["tree_first"] == NONE) & (programs["custom_first"] == NONE) & (programs["pairs"] == 0)
@@ -88,7 +88,7 @@ def _among_others(network: Network, plan: LoweredPlan) -> Any:
     source, target = (plan.channels[name].astype(np.int64)[:, None] for name in ("source", "target"))
     crossed = ((source // strides) % counts != (target // strides) % counts).any(axis=0)
     shared = set(np.flatnonzero(crossed).tolist())
-    phases, good = plan.phases, _goes_round(plan)
+    phases, good = plan.phases, _are_rings(plan)
     shared |= set(phases["dimension"][~good[phases["program"]]].tolist())
     for collective in plan.collectives:
         if collective.phases > 1 or collective.chunks > 1 or collective.rotations > 1:
