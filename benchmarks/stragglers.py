@@ -92,7 +92,7 @@ def measure_job(name: str, workload: str) -> None:
     """Print the row of the training job with some paces of its ranks."""
     machine = preset("h100-dgx:1024")
     begin = time.process_time()
-    system = {**machine.system, "stragglers": PACES[name]}
+    system = machine.system | ({"stragglers": PACES[name]} if PACES[name] else {})
     show(name, "job", begin, run(workload, system=system, network=machine.network, model="flow"))
 
 

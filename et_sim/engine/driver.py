@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +27,7 @@ from et_sim.engine.pools import (
     grow_pools,
     in_ns,
     reserve_per_event,
+    with_rings,
     without_pools,
 )
 from et_sim.engine.start import KeptStart, Start
@@ -41,6 +43,7 @@ from et_sim.plan.records import LoweredPlan
 FEWEST_EVENTS, MOST_EVENTS = 4_000, 1 << 40  # before control returns to Python
 SECONDS_BETWEEN_REPORTS = 0.3
 MOST_GROWTH = 8  # of the number of events from one return to the next
+FEWEST_TO_GO_AHEAD = 1 << 18  # messages
 NODES_STARTED = 1 << 19  # about as many in one call: interpreted, each is an object
 SECONDS_PER_MESSAGE, SECONDS_PER_NODE = 1e-4, 1e-4  # of an interpreted run, roughly
 
@@ -121,16 +124,24 @@ def run_plan(
     if record:
         check_causes(network, plan)
     recorders = Recorders(record, log, messages, ports, links)
-    may_keep = recorders.are_none and until_ns is None and not network.failures
-    begun = _begin(plan, network, model, recorders, until_ns, kept if may_keep else None)
+    is_plain = recorders.are_none and until_ns is None and not network.failures
+    goes_ahead = is_plain and _is_worth_going_ahead(plan, model) and (kept is None or kept.goes_ahead)
     packets = packets_expected(model, network, plan)
-    run = begun.start.run
-    if ties_alike:
-        run.clock["ties"] = observe.TOLERANT
-    happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run, packets))
     reporting = _reporting(plan, network.fraction_bits, model, packets, report)
-    ended = _run_to_end(begun.start, network, model, recorders, until_ns, happen, reporting)
-    return None if ended is None else _outcome(plan, network, model, ended, begun, until_ns, ports)
+    while True:
+        begun = _begin(plan, network, model, recorders, until_ns, kept if is_plain else None, goes_ahead)
+        run = begun.start.run
+        if ties_alike and plan.is_folded:
+            run.clock["ties"] = observe.TOLERANT
+        happen = simulate.lasting(functools.partial(_seconds_of, alike, plan, run, packets))
+        ended = _run_to_end(begun.start, network, model, recorders, until_ns, happen, reporting)
+        if ended is not None:
+            return _outcome(plan, network, model, ended, begun, until_ns, ports)
+        if not len(run.order_marks):
+            return None
+        goes_ahead = False  # the order of events may differ from that with every message
+        if kept is not None:
+            kept.goes_ahead = False
 
 
 def _begin(
@@ -140,19 +151,21 @@ def _begin(
     recorders: Recorders,
     until_ns: int | None,
     kept: KeptStart | None,
+    goes_ahead: bool,
 ) -> _Begun:
     """Return the start of a run: that of the plan's last run, or a new one."""
-    rules = (network.fraction_bits, model.needs(network), model.tables)
+    rules = (network.fraction_bits, model.needs(network), model.tables, goes_ahead)
     former = None if kept is None else kept.again(rules)
     if kept is not None and former is not None:
         tables = network_tables(model, network, former.plan, has_queues=False, has_causes=False)
+        tables = (model.ahead(tables, network, former.plan) if goes_ahead else None) or tables
         start = kept.restored(former, model.grown(tables, former.reserve.rows))
         np.copyto(
             start.run.plan.paces, plan.paces << network.fraction_bits
         )  # which may have been drawn again
         return _Begun(start, is_kept=kept.is_due(rules))
     is_due = kept is not None and kept.is_due(rules)
-    begun = _new_start(plan, network, model, recorders, until_ns, is_ample=not is_due)
+    begun = _new_start(plan, network, model, recorders, until_ns, is_ample=not is_due, goes_ahead=goes_ahead)
     if kept is not None and is_due:
         return replace(begun, start=kept.keep(begun.start), is_kept=True)
     return begun
@@ -166,6 +179,7 @@ def _new_start(
     until_ns: int | None,
     *,
     is_ample: bool,
+    goes_ahead: bool,
 ) -> _Begun:
     """Return a start with tables of its own."""
     bits, needs = network.fraction_bits, model.needs(network)
@@ -173,6 +187,13 @@ def _new_start(
     if until_ns is not None:
         in_units = replace(in_units, latest=min(in_units.latest, ((until_ns + 1) << bits) - 1))
     reserve = reserve_per_event(in_units, needs)
+    tables = network_tables(
+        model, network, in_units, has_queues=bool(recorders.ports), has_causes=bool(recorders.causes)
+    )
+    order_marks: Any = observe.marks_of(0) if model.EVALUATES_AHEAD else ()
+    if goes_ahead and (ahead := model.ahead(tables, network, in_units)) is not None:
+        tables, order_marks = ahead, observe.marks_of(len(plan.actors))
+        reserve = with_rings(reserve, in_units)
     has_resources = recorders.causes or recorders.links or recorders.ports
     resources = model.resources(network, in_units) if has_resources else None
     recorded = None
@@ -183,15 +204,14 @@ def _new_start(
     check_record(events_at_once)
     run = new_run(
         in_units,
-        network_tables(
-            model, network, in_units, has_queues=bool(recorders.ports), has_causes=bool(recorders.causes)
-        ),
+        tables,
         new_traffic(reserve.rows if recorders.messages else 0, count, links=recorders.links, bits=bits),
         needs.record,
         resources=count,
         units=len(plan.pool_units.stage) if count else 0,
         causal_events_per_event=events_at_once,
         phases_per_event=reserve.rows if recorders.phases else 0,
+        order_marks=order_marks,
         in_one_form=model.RECORDS_IN_ONE_FORM,
     )
     start = Start(in_units, reserve, grow_pools(run, reserve, model, is_ample=is_ample))
@@ -209,7 +229,7 @@ def _run_to_end(
 ) -> Run | None:
     """Return the run when nothing is left to happen; None if actors do not behave like all their ranks."""
     bits, reserve, run = network.fraction_bits, start.reserve, start.run
-    standstill, changes = Standstill(), Changes(model, network, run)
+    standstill, changes, is_ordered = Standstill(), Changes(model, network, run), len(run.order_marks) > 0
     events = _events_while_ranks_start(run)
     while True:
         begin = time.monotonic()
@@ -219,6 +239,8 @@ def _run_to_end(
             if run.clock[0].to_start == len(run.actors):
                 events = _events_until_next_look(events, time.monotonic() - begin)
         recorders.drain(run, bits)
+        if is_ordered and (status == TOO_LATE or (status == FINISHED and _is_stalled(run))):
+            return None  # to be explained with every message
         if status == TOO_LATE and changes.is_due:
             run = changes.made(run, reserve)
         elif status == FINISHED or (status == TOO_LATE and until_ns is not None):
@@ -231,6 +253,16 @@ def _run_to_end(
             run = grow_pools(run, reserve, model)
         else:
             report(run)
+
+
+def _is_stalled(run: Run) -> bool:
+    """Return whether ranks have not finished."""
+    return bool((np.asarray(run.actors["finish_ns"]) < 0).any())
+
+
+def _is_worth_going_ahead(plan: LoweredPlan, model: NetworkModel) -> bool:
+    """Return whether a run has so many messages that it should evaluate them together, where it can."""
+    return model.EVALUATES_AHEAD and not plan.is_folded and expected_messages(plan) >= FEWEST_TO_GO_AHEAD
 
 
 def _too_late(plan: LoweredPlan, run: Run, bits: int) -> InputError:
@@ -307,6 +339,11 @@ def _events_until_next_look(events: int, seconds: float) -> int:
     """Return the number of events that take the time between reports at the rate of the last ones."""
     rate = SECONDS_BETWEEN_REPORTS / max(seconds, 1e-9)
     return max(FEWEST_EVENTS, min(int(events * min(rate, MOST_GROWTH)), MOST_EVENTS))
+
+
+def _seconds_of(alike: int, plan: LoweredPlan, run: Run, packets: int) -> float:
+    """Return the estimated time of as many alike runs without compilation."""
+    return alike * _seconds_interpreted(plan, run, packets)
 
 
 def _seconds_interpreted(plan: LoweredPlan, run: Run, packets: int) -> float:

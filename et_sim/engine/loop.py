@@ -28,6 +28,7 @@ from et_sim.engine.nodes.progress import (
     custom_done,
     deliver,
     deliver_custom,
+    evaluated_follows,
     held_step_starts,
     part_left,
     receive_step,
@@ -142,6 +143,8 @@ def _happen(run: Run, event_row: int) -> None:
         receive_step(run, a, b)
     elif kind == kinds.STEP_LEFT:
         step_left(run, a)
+    elif kind == kinds.EVALUATED:
+        evaluated_follows(run, a, b, c)
     else:
         _happen_to_node(run, kind, a, b, c)
 

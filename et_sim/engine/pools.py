@@ -103,6 +103,15 @@ def reserve_per_event(plan: LoweredPlan, needs: Needs) -> Reserve:
     )
 
 
+def with_rings(reserve: Reserve, plan: LoweredPlan) -> Reserve:
+    """Return the reserve if a collective that starts may put two events of each of its members on the
+    calendar: one of each group of an actor at a time.
+    """
+    groups = int(np.diff(plan.actors["first_member"], append=len(plan.actor_members)).max(initial=1))
+    events = COMPLETIONS_PER_EVENT * groups * 2 * int(plan.programs["members"].max(initial=0))
+    return reserve._replace(rows=reserve.rows + events)
+
+
 def causal_events_per_event(plan: LoweredPlan, reserve: Reserve, needs: Needs) -> int:
     """Return the most causal events that one event may add to the record of causes.
 
@@ -176,6 +185,8 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel, *, is_ample: boo
     beside = dict(BESIDE)
     if len(run.turns):
         beside |= {"stamps": "events", "chunk_marks": "chunks", "running_marks": "running"}
+    if len(run.order_marks):
+        beside |= {"order_stamps": "events"}
     if run.repeats[0].is_on:
         beside |= {"sent_before": "chunks", "running_turns": "running"}
     if run.plan.settings[STARTS_TOGETHER]:

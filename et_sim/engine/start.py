@@ -36,6 +36,7 @@ class KeptStart:
     """The start of the latest run of a plan."""
 
     def __init__(self) -> None:
+        self.goes_ahead = True  # no run has had events whose order may differ then
         self._rules: Any = None
         self._start: Start | None = None
         self._saved: list[tuple[Any, Any]] = []  # arrays of the run, and their contents

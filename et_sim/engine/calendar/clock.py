@@ -97,7 +97,7 @@ def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c:
 @works_on_tables(forceinline=True)
 def _is_one_more(run: Run, bucket_row: int, kind: int, a: int, b: int, c: int) -> bool:
     """Return whether an entry equals the last one of a bucket, which then counts one more."""
-    if observe.is_watched(run) or observe.is_recording(run):
+    if observe.is_watched(run) or observe.is_recording(run) or observe.is_ordered(run):
         return False
     last = run.buckets[bucket_row].tail
     if last == NONE:

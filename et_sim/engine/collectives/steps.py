@@ -28,7 +28,13 @@ from et_sim.engine.collectives.unexpected import (
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import INJECT_STEP, LATE_STEP, STEP
 from et_sim.engine.state.run import NONE, PAIRS_EARLY, RENDEZVOUS, Run, setting_of
-from et_sim.engine.transport.network_seam import flight_ns, inject, left_of_chunk, step_flight_ns
+from et_sim.engine.transport.network_seam import (
+    flight_ns,
+    goes_round,
+    inject,
+    left_of_chunk,
+    step_flight_ns,
+)
 from et_sim.machine.corrections import Correction
 from et_sim.plan.records import NO_LIMIT
 
@@ -48,6 +54,8 @@ def start_phase(run: Run, chunk_row: int) -> None:
         return
     if run.plan.programs[chunk.program].custom_first != NONE:
         start_custom(run, chunk_row)
+        return
+    if goes_round(run, chunk_row):
         return
     for _ in range(run.plan.programs[chunk.program].start_transfers):
         make_transfer(run, chunk_row)

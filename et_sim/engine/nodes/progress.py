@@ -7,7 +7,7 @@ The order within the event that ends a phase is the reference's: first the colle
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.calendar.clock import schedule_own
+from et_sim.engine.calendar.clock import schedule, schedule_own
 from et_sim.engine.collectives.bus import (
     NPU,
     consider_sending,
@@ -33,14 +33,12 @@ from et_sim.engine.collectives.unexpected import keep_unexpected
 from et_sim.engine.nodes.issue import complete
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.repeats.search import looks_anew
-from et_sim.engine.state.chunks import sequence_of
+from et_sim.engine.state.chunks import ONLY_SENDS, sequence_of
 from et_sim.engine.state.kinds import CUSTOM_DONE, TRANSFER_READY
 from et_sim.engine.state.records import BUS_SIDES, NO_PHASE
 from et_sim.engine.state.run import NONE, STARTS_TOGETHER, Run
 from et_sim.engine.transport.network_seam import is_eager
 from et_sim.engine.transport.point_to_point import match
-
-ONLY_SENDS = 2  # in place of `started`: a phase only waits for its messages to leave
 
 
 @works_on_tables
@@ -129,6 +127,12 @@ def step_left(run: Run, chunk_row: int) -> None:
     observe.step_left(run, chunk_row)
     if visit.leaving == 0 and run.chunks[chunk_row].started == ONLY_SENDS:
         end_phase(run, chunk_row, START)
+
+
+@works_on_tables
+def evaluated_follows(run: Run, chunk_row: int, kind: int, time: int) -> None:
+    """Put on the calendar what follows from messages that were evaluated at once."""
+    schedule(run, time, kind, chunk_row, observe.OF_EVALUATED, 0)
 
 
 @works_on_tables

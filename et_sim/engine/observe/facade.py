@@ -11,7 +11,16 @@ defined here, and calls the functions of its name in their modules in turn.
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.observe import causes, memory_causes, message_causes, phases, tie_rules, ties, traffic
+from et_sim.engine.observe import (
+    causes,
+    memory_causes,
+    message_causes,
+    ordering,
+    phases,
+    tie_rules,
+    ties,
+    traffic,
+)
 from et_sim.engine.observe.causes import *
 from et_sim.engine.observe.memory_causes import *
 from et_sim.engine.observe.message_causes import *
@@ -28,8 +37,11 @@ PLENTY = 1 << 40
 
 # Events of several observers
 actor_starts = together(ties.actor_starts, causes.actor_starts)
-event_made = together(ties.event_made, causes.event_made)
-event_taken = together(ties.event_taken, causes.event_taken)
+event_made = together(ties.event_made, causes.event_made, ordering.event_made)
+event_taken = together(ties.event_taken, causes.event_taken, ordering.event_taken)
+event_happens = together(ties.event_happens, ordering.event_happens)
+is_ordered, order_fails, marks_of = ordering.is_ordered, ordering.order_fails, ordering.marks_of
+OF_EVALUATED = ordering.OF_EVALUATED
 node_starts = together(causes.node_starts, tie_rules.node_starts)
 node_ends = together(causes.node_ends, tie_rules.node_ends)
 collective_starts = together(tie_rules.collective_starts, causes.collective_starts)
@@ -67,7 +79,7 @@ def is_recording(run: Run) -> bool:
 @works_on_tables
 def is_tied(run: Run) -> bool:
     """Return whether a tie has occurred, whose order may differ between the ranks of an actor."""
-    return ties.is_watched(run) and run.clock[0].ties > 0
+    return (ties.is_watched(run) or ordering.is_ordered(run)) and run.clock[0].ties > 0
 
 
 @works_on_tables

@@ -23,6 +23,7 @@ POOL_STAGE = 27  # the first piece of a transfer is at a stage of a memory pool:
 POOL_SHARE = 28  # rates of transfers in a memory pool are due
 POOL_END = 29  # such a transfer is through: a version
 STEP_LEFT = 30  # the last byte of a step's message has left its port: a chunk
+EVALUATED = 31  # what follows from evaluated messages goes on the calendar: a chunk, b kind, c its time
 NETWORK = 32  # and above: events of the network model's own: a row of its tables, b version
 
 NODE_DONE = 5  # a actor, b node

@@ -138,6 +138,9 @@ class Run(Tables, Struct, frozen=True, weakref=True):
     # array.
     recording: Any
     stamps: Any  # per event; only where actors represent several ranks
+    # Per event, when it was put on the calendar, and per actor; only where messages are evaluated at once.
+    order_stamps: Any
+    order_marks: Any  # a tuple where the network model evaluates none
     node_marks: Any  # per node; likewise
     repeats: Any  # one row: the search for periods
     picture: Any  # state that determines the next events; empty without a search
@@ -225,6 +228,7 @@ def new_run(
     units: int = 0,
     causal_events_per_event: int = 0,
     phases_per_event: int = 0,
+    order_marks: Any = (),
     in_one_form: bool = False,
 ) -> Run:
     """Return a run that has not begun.
@@ -250,7 +254,7 @@ def new_run(
     is_watched = plan.is_folded or is_recorded
     lanes = len(plan.lane_limits) if is_watched else plan.lanes  # observers use the lane of collectives
     has_other_steps = plan.version_1.pairs_early or plan.version_1.starts_together or plan.rendezvous
-    is_searched = not (is_watched or has_other_steps or len(plan.bus))
+    is_searched = not (is_watched or has_other_steps or len(plan.bus) or len(order_marks))
     switches = max(len(plan.switches), plan.switch_servers) if len(plan.switches) else 0
     made: dict[str, Any] = {
         "clock": _clock(plan, message),
@@ -263,6 +267,8 @@ def new_run(
         "events": table(EVENT, 0),
         "recording": np.zeros(int(is_recorded), np.int8) if in_one_form else (1,) * is_recorded,
         "stamps": table(STAMP, 0),
+        "order_stamps": np.zeros(0, np.int64),
+        "order_marks": order_marks,
         **_repeats(plan, is_searched=is_searched),
         "turns": table(TURN, _turns(plan) if plan.is_folded else 0),
         "node_marks": table(NODE_MARK, len(nodes) if plan.is_folded else 0),

@@ -66,6 +66,7 @@ class NetworkModel:
     HAS_PROTOCOLS = False  # it models a transport's additions to messages (`Network.protocol`)
     HAS_LOGGOPS = False  # it uses the constants of LogGOPS
     HAS_CREDITS = False  # it models flits (`Network.credits`)
+    EVALUATES_AHEAD = False  # collectives may be evaluated at once (`ahead`)
     HAS_FAILURES = False  # links may change while a run goes on (`Network.failures`)
     REACHES_SWITCHES = False  # messages reach switches that reduce
     RECORDS_NODES_ONLY = False  # a run only records when nodes begin and end
@@ -116,6 +117,10 @@ class NetworkModel:
         """Return the tables with those that a record of causes needs."""
         kept: Tables = tables
         return kept
+
+    def ahead(self, tables: Any, network: Network, plan: LoweredPlan, /) -> Tables | None:  # noqa: ARG002
+        """Return the tables for evaluating collectives at once (`goes_round`); None if none can be."""
+        return None
 
     def events_of_change(self, run: Run, /) -> int:  # noqa: ARG002
         """Return the most events that a change of links schedules beyond the reserve."""
@@ -202,6 +207,12 @@ def _not_needed(_run: Run, _channel_row: int, _kind: int, _a: int, _b: int) -> N
 
 
 @works_on_tables
+def _goes_step_by_step(_run: Run, _chunk_row: int) -> bool:
+    """Return that a model simulates each message of a phase."""
+    return False
+
+
+@works_on_tables
 def _plenty(_run: Run) -> int:
     """Return a large number for a model without pools."""
     return PLENTY
@@ -247,6 +258,9 @@ is_eager = chosen_by_tables("is_eager", "network", _as_set)
 take_time = chosen_by_tables("take_time", "network", _takes_its_time)
 # (run, channel, kind, a, b): handle a posted receive.
 receive_posted = chosen_by_tables("receive_posted", "network", _not_needed)
+# (run, chunk): return whether the model evaluates the phase of a chunk that starts, once all members have
+# started it; it then lets the chunk receive the last message of the phase in an event.
+goes_round = chosen_by_tables("goes_round", "network", _goes_step_by_step)
 # (run): return the number of rows left in the shortest of the model's pools; a message needs one.
 rows_left = chosen_by_tables("rows_left", "network", _plenty)
 # The next two are for models with REACHES_SWITCHES, which deliver messages to switches that reduce.

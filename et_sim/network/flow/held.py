@@ -74,8 +74,8 @@ def split_again(run: Run, row: int) -> None:
 @works_on_tables
 def _leave(run: Run, row: int) -> None:
     """Take a route that has a rate off its links, on which the bytes sent so far count."""
-    network, state = run.network, run.network.state[0]
-    route = network.routes[row]
+    network, route = run.network, run.network.routes[row]
+    state = network.state[0]
     state.changes_ns = max(state.changes_ns, float(run.clock[0].now))
     serve(route, state.changes_ns)
     sent = _sent_of_waiting(run, route) - route.sent_before

@@ -47,7 +47,21 @@ from et_sim.network.flow.changes import longest_waits as longest_waits
 from et_sim.network.flow.changes import lost_messages as lost_messages
 from et_sim.network.flow.held import hold_if_dead, plan_try, try_again
 from et_sim.network.flow.pools import grown as grown
-from et_sim.network.flow.records import ARRIVAL, END, MESSAGE, ROUTE, SHARE, SHARED, STATE, TRY, USE
+from et_sim.network.flow.records import (
+    ARRIVAL,
+    END,
+    MESSAGE,
+    RING,
+    ROUTE,
+    SAME_NS,
+    SHARE,
+    SHARED,
+    STATE,
+    TRY,
+    USE,
+)
+from et_sim.network.flow.rings import ahead as ahead
+from et_sim.network.flow.rings import goes_round as goes_round
 from et_sim.network.flow.routes import (
     bytes_of_first_packet,
     bytes_on_wire,
@@ -90,8 +104,8 @@ HAS_PROTOCOLS = True
 REACHES_SWITCHES = True
 FOLDS_GRAPHS = True
 HAS_FAILURES = True
+EVALUATES_AHEAD = True
 MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
-SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it: rates are rounded
 
 
 class FlowTables(Tables, Struct, frozen=True):
@@ -113,6 +127,11 @@ class FlowTables(Tables, Struct, frozen=True):
     longest: Any  # the most links of a route and its way back
     protocol: Any  # one row
     recovery: Any  # one row if parts fail
+    # Where rings are evaluated at once: per member; per program; links of rings; times of steps of a phase.
+    rings: Any
+    ring_programs: Any
+    ring_links: Any
+    ring_posts: Any
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
@@ -168,6 +187,10 @@ def tables(network: Network, plan: LoweredPlan) -> FlowTables:
         np.array([longest * 2 if goes_back(network.protocol) else longest]),
         settings_row(network.protocol or PacketProtocol(), goes_back=goes_back(network.protocol)),
         recovery_row(network),
+        table(RING, 0),
+        np.zeros(0, np.int8),
+        np.zeros(0, np.int32),
+        np.zeros(0, np.int64),
     )
     return in_state(made, network, link_states(network)[0]) if network.failures else made
 
@@ -263,7 +286,6 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
 def _begin_all(run: Run) -> None:
     """Start the messages of this nanosecond when all ends in it are handled."""
     state = run.network.state[0]
-    state.changes_ns = max(state.changes_ns, float(run.clock[0].now))
     state.batch += 1
     while state.head != NONE:
         message_row = leave(run.messages, state)
@@ -279,8 +301,7 @@ def _begin_all(run: Run) -> None:
 @works_on_tables
 def _end(run: Run, route_row: int) -> None:
     """End the first message of a route, and schedule its arrival after the latencies."""
-    state, route, now = run.network.state[0], run.network.routes[route_row], run.clock[0].now
-    state.changes_ns = max(state.changes_ns, route.ends_ns)
+    route, now = run.network.routes[route_row], run.clock[0].now
     message_row = leave_route(run, route_row)
     message = run.messages[message_row]
     observe.message_through(run, message)

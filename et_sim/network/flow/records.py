@@ -20,6 +20,8 @@ from et_sim.plan.records import record
 SHARE = 0  # rates are due
 END = 1  # a message is through
 ARRIVAL = 2  # a message is at its target
+OTHERS = -1  # owners of a link: routes of any kind
+SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it: rates are rounded
 TRY = 3  # senders whose bytes were lost look for a path
 STATE = record(
     ("head", "i4"),  # messages that begin after all other events of this nanosecond
@@ -35,9 +37,12 @@ STATE = record(
     ("places", "i4"),  # of their index in use, a power of two
     ("part", "i4"),  # how often rates have been set
     ("is_due", "i4"),  # rates are set at the end of this nanosecond
+    (
+        "changes_ns",
+        "f8",
+    ),  # when rates change where flows share links: after all ends of this nanosecond there
     ("planned_ns", "i8"),  # when the next message ends; NONE: none does
     ("plans", "i4"),  # how often the next end was planned
-    ("changes_ns", "f8"),  # when rates change: after all ends of this nanosecond
     ("held", "i4"),  # routes without links, whose messages wait for a path
     ("first_held", "i4"),  # the first of those that try again; NONE: none does
     ("tries_ns", "i8"),  # when the next try is planned; NONE: none is
@@ -103,6 +108,7 @@ SHARED = record(
     ("bound", "i4"),  # routes whose rate it sets
     ("rate", "f8"),  # of all its flows
     ("since_ns", "f8"),  # at this rate
+    ("ended_ns", "f8"),  # when its last flow ended
     ("carried", "f8"),  # bytes until then
     ("part", "i4"),  # the last setting of rates that considered its flows: this and what follows
     ("is_stale", "i4"),  # the next five have to be counted again
@@ -122,6 +128,30 @@ SHARED = record(
     ("is_dead", "i4"),  # nothing passes
     ("is_altered", "i4"),  # its capacity has changed since rates were set
     ("waited_ns", "i8"),  # longest wait of messages that lost bytes on it
+    ("owner", "i4"),  # the member, plus one, whose messages round a ring have it to themselves; or OTHERS
+)
+RING = record(  # per member of a group: its place in a ring that has its links to itself
+    ("first", "i4"),  # the member that stands for the ring; NONE: not looked up yet
+    ("is_refused", "i4"),  # of the ring: its links carry other messages, too
+    ("started", "i4"),  # of the ring: members that have started its phase
+    ("phase_key", "i8"),  # of the ring
+    ("ahead", "i4"),  # the member that gets the messages
+    ("axis", "i4"),
+    ("direction", "i4"),
+    ("link_first", "i4"),  # into the links of rings
+    ("links", "i4"),
+    ("chunk", "i4"),
+    ("rate", "f8"),  # bytes per ns
+    ("latency_ns", "f8"),
+    ("ready_ns", "i8"),  # when its next transfer is ready; before the evaluation, when it started
+    ("sent_ns", "i8"),  # its last message: when it began, and ended
+    ("left_ns", "i8"),
+    ("known_ns", "i8"),  # when the arrival of the last message to it was put on the calendar
+    ("done_ns", "i8"),  # when its last phase was done
+    ("since_ns", "f8"),  # this and the next three as of a route
+    ("served", "f8"),
+    ("until", "f8"),
+    ("ends_ns", "f8"),
 )
 MESSAGE = record(
     *WAY_FIELDS,  # while its route is looked up

@@ -24,6 +24,7 @@ from et_sim.engine.state.kinds import REQUESTED_STEP, STEP
 from et_sim.engine.state.records import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import Run
 from et_sim.network.fabric import next_ports, set_out, take_hop
+from et_sim.network.flow.records import OTHERS
 from et_sim.network.routes import ports_back
 from et_sim.network.spread import split
 
@@ -122,7 +123,6 @@ def join_route(run: Run, row: int, message_row: int) -> None:
     """Queue a message behind the earlier ones of its route; `set_ends` sets its end."""
     network, messages = run.network, run.messages
     state, route, message = network.state[0], network.routes[row], messages[message_row]
-    serve(route, state.changes_ns)
     message.begin_ns = run.clock[0].now
     message.until = bytes_on_wire(network, message.bytes)
     if route.batch != state.batch:
@@ -181,6 +181,8 @@ def leave_route(run: Run, row: int) -> int:
     network, route = run.network, run.network.routes[row]
     serve(route, route.ends_ns)
     message_row = leave(run.messages, route)
+    if route.messages == 1 and not is_alone(network, row):
+        network.state[0].changes_ns = max(network.state[0].changes_ns, route.ends_ns)
     size = bytes_on_wire(network, run.messages[message_row].bytes) - route.sent_before
     route.sent_before = 0.0
     route.messages -= 1
@@ -196,6 +198,7 @@ def leave_route(run: Run, row: int) -> int:
             observe.messages_leave_link(run, use.link, use.messages, link.messages)
         if route.messages == 0:
             link.rate -= route.rate * use.weight * part
+            link.ended_ns = route.ends_ns
             mark_changed(network, use.link)
         at = use.next
     return message_row
@@ -211,6 +214,20 @@ def flight_class(network: Any, route: Any) -> int:
         if network.shared[use.link].speed != speed:
             return NONE
     return int(speed)
+
+
+@works_on_tables
+def is_alone(network: Any, row: int) -> bool:
+    """Return whether a route is one flow that shares no link: when it begins and ends concerns no other."""
+    if len(network.ways.link) > 0:
+        return False
+    at = network.routes[row].uses.head
+    while at != NONE:
+        use = network.uses[at]
+        if use.is_back or use.before != NONE or use.after != NONE or use.weight != 1.0:
+            return False
+        at = use.next
+    return True
 
 
 @works_on_tables
@@ -294,6 +311,9 @@ def _take_links(run: Run, row: int, message: Any) -> None:
     while route.uses.head == NONE or message.at != route.target or message.via_switch:
         link_row = network.class_of[take_hop(network.hops, message)]
         link = network.shared[link_row]
+        if link.owner > 0:
+            observe.order_fails(run)
+        link.owner = OTHERS
         if route.uses.head == NONE:
             route.dimension = message.dimension
         elif network.protocol[0].store_and_forward:

@@ -30,7 +30,7 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.run import NONE, Run
 from et_sim.network.flow.records import SHARE
-from et_sim.network.flow.routes import carry, serve
+from et_sim.network.flow.routes import carry, is_alone, serve
 
 EQUAL = 1 - 2.0**-40  # rates and loads within this are equal: they are sums of rounded numbers
 LEAST_SHARE = 2.0**-40  # of a flow on a link, after others were subtracted from a sum with it
@@ -44,13 +44,17 @@ def set_rates(run: Run) -> None:
     state.part += 1
     opened, routes, links = state.opened, 0, 0
     state.opened = 0
+    state.changes_ns = max(state.changes_ns, float(run.clock[0].now))
     for at in range(opened):
         row = network.part_routes[at]
-        serve(network.routes[row], state.changes_ns)
         if not _set_alone(run, row):
             network.part_routes[routes] = row
             routes += 1
-            links = _count_links(run, row, links)
+            state.changes_ns = max(state.changes_ns, _ended_ns(network, row))
+    for at in range(routes):
+        row = network.part_routes[at]
+        serve(network.routes[row], state.changes_ns)
+        links = _count_links(run, row, links)
     routes, links = _take_changed(run, routes, links)
     if links == 0:
         return
@@ -70,16 +74,27 @@ def set_rates(run: Run) -> None:
 
 
 @works_on_tables
+def _ended_ns(network: Any, row: int) -> float:
+    """Return when the last of the flows that were on a route's links ended."""
+    time, at = 0.0, network.routes[row].uses.head
+    while at != NONE:
+        use = network.uses[at]
+        time = max(time, network.shared[use.link].ended_ns)
+        at = use.next
+    return time
+
+
+@works_on_tables
 def _set_alone(run: Run, row: int) -> bool:
     """Set the rate of a flow that begins and shares no link, as steps 1 to 3 do; else return False."""
     network, state, route = run.network, run.network.state[0], run.network.routes[row]
-    if len(network.recovery) > 0:  # a link may be dead
+    if len(network.recovery) > 0 or not is_alone(network, row):  # with recovery, a link may be dead
         return False
+    begin_ns = max(float(run.clock[0].now), _ended_ns(network, row))
+    serve(route, begin_ns)
     at, rate, bottleneck = route.uses.head, np.inf, NONE
     while at != NONE:
         use = network.uses[at]
-        if use.is_back or use.before != NONE or use.after != NONE:
-            return False
         share = network.shared[use.link].capacity / max(use.weight, LEAST_SHARE)
         if share < rate or (share == rate and use.link < bottleneck):
             rate, bottleneck = share, use.link
@@ -91,7 +106,7 @@ def _set_alone(run: Run, row: int) -> bool:
         use = network.uses[at]
         link = network.shared[use.link]
         link.part = state.part
-        carry(run, use.link, state.changes_ns)
+        carry(run, use.link, begin_ns)
         link.rate = link.capacity - (link.capacity - rate * use.weight)  # rounded as that of others
         at = use.next
     plan_end(run, row)
