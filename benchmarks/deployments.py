@@ -9,15 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim import simulate
+from et_sim.basics.engine_names import BY_CARDS, DEEPEP, SGLANG
 from et_sim.machine import read_machine
 from et_sim.machine.presets import preset
 from et_sim.run.options import RunOptions
+from et_sim.trace.workload import MadeFor
 from et_sim.workloads import Batch, Plan, Segment, make_inference, read_model
 from et_sim.workloads.inference.batch import sights
 from et_sim.workloads.inference.memory import SequenceCache, weight_bytes_of_stage
 
 NODE, PROMPT = 8, 2000
 GROUPS: dict[str, Any] = {"redundant_experts": 32, "dispatch": "fp8"}
+# Both teams ran DeepEP before June 2025. DeepSeek's kernels are those of the machine, no engine's.
+PROMPTS, TOKENS = DEEPEP, BY_CARDS
+DEEPSEEK_V3, DEEPSEEK = "deepseek-v3", ""
 
 
 def plan_on(machine: str, **fields: Any) -> Plan:
@@ -25,11 +30,20 @@ def plan_on(machine: str, **fields: Any) -> Plan:
     return Plan(computes=",".join(preset(machine).peaks), **fields)
 
 
-def pass_ms(model: str, machine: str, plan: Plan, *segments: Segment) -> float:
+def pass_ms(
+    model: str, machine: str, plan: Plan, *segments: Segment, software: MadeFor | None = None
+) -> float:
     """Return the time of a pass, whose batch all groups have."""
     of = read_model(model)
-    workload = make_inference(of, plan, [Batch.of(segments, sights=sights(of))])
+    workload = make_inference(of, plan, [Batch.of(segments, sights=sights(of))], software)
     return simulate(workload, machine=machine).makespan_ns / 1e6
+
+
+def tokens_a_second(team: str, machine: str, batch: list[Segment], kernels: str, **fields: Any) -> int:
+    """Return the tokens per second of a node."""
+    software = MadeFor(team or "DeepSeek", engine=team, expert_exchange=kernels)
+    took = pass_ms(DEEPSEEK_V3, machine, plan_on(machine, **fields), *batch, software=software)
+    return round(sum(segment.tokens for segment in batch) * NODE / took * 1e3)
 
 
 def largest_batch(machine: str, plan: Plan, tokens: int) -> int:
@@ -43,40 +57,42 @@ def largest_batch(machine: str, plan: Plan, tokens: int) -> int:
     return int(free // SequenceCache.of(model, plan).bytes(tokens))
 
 
-def decode(machine: str, ranks: int, cached: int, published: int) -> None:
-    """Print the tokens per second of a node over the batch of a group."""
-    machine, plan = f"{machine}:{ranks}", plan_on(f"{machine}:{ranks}", data=ranks, expert=ranks, **GROUPS)
-    most = largest_batch(machine, plan, cached)
-    for batch in (32, 64, 128, 256, most):
-        if batch <= most:
-            took = pass_ms("deepseek-v3", machine, plan, *[Segment(1, cached)] * batch)
-            rate = round(batch * NODE / took * 1e3)
-            print(f"{machine}, {batch} of {most} sequences: {rate:,} tokens/s a node ({published:,})")
-
-
-def prefill(machine: str, ranks: int, published: int) -> None:
-    """Print the tokens per second of a node for prompts."""
+def decode(team: str, machine: str, ranks: int, cached: int, published: int, **fields: Any) -> None:
+    """Print the tokens per second of a node over the batch of a group, whole and in halves."""
+    groups = {"data": ranks, "expert": ranks, **GROUPS, **fields}
     machine = f"{machine}:{ranks}"
-    plan = plan_on(machine, data=ranks, expert=ranks, expert_exchange="deepep", **GROUPS)
-    for prompts in (2, 4, 8):
-        took = pass_ms("deepseek-v3", machine, plan, *[Segment(PROMPT)] * prompts)
-        rate = round(prompts * PROMPT * NODE / took * 1e3)
-        print(f"{machine}, {prompts} prompts of a group: {rate:,} tokens/s a node ({published:,})")
+    most = largest_batch(machine, plan_on(machine, **groups), cached)
+    for size in sorted({32, 64, 88, 128, 132, 256, most}):
+        if size <= most:
+            batch = [Segment(1, cached)] * size
+            whole, halves, parts = (
+                tokens_a_second(team, machine, batch, TOKENS, **groups, **order)
+                for order in (
+                    {},
+                    {"overlap_experts": True},
+                    {"overlap_experts": True, "attention_parts": True},
+                )
+            )
+            print(
+                f"{machine}, {size} of {most} sequences: {whole:,} tokens/s a node, in halves {halves:,},"
+                f" with attention in parts {parts:,} ({published:,})",
+                flush=True,
+            )
 
 
-def halves() -> None:
-    """Print passes in halves whose load of experts is even in the published run, too: LMSYS, 2025-05-05."""
-    normal = {**GROUPS, "expert_exchange": "deepep"}
-    for machine, ranks, batch, published, fields in (
-        ("h100-dgx", 32, [Segment(4096)] * 4, 59_337, normal),
-        ("h800-node", 32, [Segment(4096)] * 4, 62_713, normal),
-        ("h800-node", 128, [Segment(1, 4096)] * 128, 18_598, {**GROUPS, "redundant_experts": 0}),
-    ):
-        machine = f"{machine}:{ranks}"
-        plan = plan_on(machine, data=ranks, expert=ranks, overlap_experts=True, **fields)
-        took = pass_ms("deepseek-v3", machine, plan, *batch)
-        rate = round(sum(segment.tokens for segment in batch) * NODE / took * 1e3)
-        print(f"{machine}, {len(batch)} sequences in halves: {rate:,} tokens/s a node ({published:,})")
+def prefill(team: str, machine: str, ranks: int, prompt: int, published: int) -> None:
+    """Print the tokens per second of a node for some 16,000 tokens of prompts, whole and in halves."""
+    machine, batch = f"{machine}:{ranks}", [Segment(prompt)] * (16_384 // prompt)
+    groups = {"data": ranks, "expert": ranks, **GROUPS, "expert_exchange": "deepep"}
+    whole, halves = (
+        tokens_a_second(team, machine, batch, PROMPTS, **groups, overlap_experts=overlaps)
+        for overlaps in (False, True)
+    )
+    print(
+        f"{machine}, {len(batch)} prompts of a group: {whole:,} tokens/s a node, in halves {halves:,}"
+        f" ({published:,})",
+        flush=True,
+    )
 
 
 def numbers() -> None:
@@ -94,7 +110,9 @@ def numbers() -> None:
 
 if __name__ == "__main__":
     numbers()
-    prefill("h100-dgx", 32, 52_300)
-    decode("h100-dgx", 72, 2000, 22_300)
-    decode("h800-node", 144, 4989, 14_800)
-    halves()
+    prefill(SGLANG, "h100-dgx", 32, PROMPT, 52_300)
+    prefill(SGLANG, "h100-dgx", 32, 4096, 59_337)
+    prefill(DEEPSEEK, "h800-node", 32, 4096, 62_713)
+    decode(SGLANG, "h100-dgx", 72, PROMPT, 22_300)
+    decode(DEEPSEEK, "h800-node", 144, 4989, 14_800)
+    decode(DEEPSEEK, "h800-node", 128, 4096, 18_598, redundant_experts=0)

@@ -3,4 +3,8 @@
 from __future__ import annotations
 
 SGLANG, TRTLLM, VLLM = ENGINES = ("sglang", "trtllm", "vllm")
-DEEPEP, LOW_LATENCY = EXPERT_EXCHANGES = ("deepep", "deepep-low-latency")
+DEEPEP, LOW_LATENCY, BY_CARDS = EXPERT_EXCHANGES = (
+    "deepep",
+    "deepep-low-latency",
+    "deepep-low-latency-rdma",
+)

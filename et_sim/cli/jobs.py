@@ -39,7 +39,10 @@ MOST_STEPS = 100_000
 USUAL = {"layers": 24, "hidden": 2048, "sequence": 2048, "vocabulary": 51_200}
 HEAD_SIZE = 64
 # Options of a plan for other jobs than training a language model, and those that training has not.
-_INFERRED = ("expert-products", "redundant-experts", "cache-type", "computes", "adapters", "experts-apart")
+_INFERRED = (
+    *("expert-products", "redundant-experts", "cache-type", "computes", "adapters", "experts-apart"),
+    "attention-parts",
+)
 _OF_SERVING = (
     *("tp", "pp", "ep", "stage-layers", "expert-exchange", "expert-nodes", "node-ranks", "dispatch"),
     *("value-bytes", "value-type", "products", "tflops", "memory-gbps"),
@@ -353,6 +356,11 @@ def _inference(options: InferenceOptions) -> DescribedJob:
         raise UsageError(
             "--overlap-experts has no effect: a group has one token, which has no halves",
             remedy="give --batch, 2 or more, or leave it out",
+        )
+    if plan.attention_parts and options.kind == PREFILL:
+        raise UsageError(
+            "--attention-parts has no effect: halves of prompts take turns at exchanges only",
+            remedy="leave it out, or make decode",
         )
     each = f"{len(batches)} steps, the first of" if len(batches) > 1 else ""
     text = " ".join(filter(None, (f"{model.name}, {plan},", each, str(batches[0]))))

@@ -110,6 +110,7 @@ class Case(NamedTuple):
             "expert": 1,
             "expert_exchange": ALL_TO_ALL,
             "experts_apart": False,
+            "attention_parts": False,
         }
         plan = replace(self.plans[0], **whole, dispatch="values", expert_nodes=0, stage_layers=())
         batch, times = Batch.of([Segment(1, 1)], sights=sights(self.model)), times_of_kernels(self.machine())
@@ -141,7 +142,7 @@ _NODES = (
 )
 OF_PLANS = (
     Need(
-        ("expert_nodes", "dispatch", "expert_exchange"),
+        ("expert_nodes", "dispatch", "expert_exchange", "attention_parts"),
         lambda case: case.routes_tokens,
         _EXPERTS,
         _SPREAD,

@@ -18,6 +18,7 @@ or the one that a cap on power leaves (`clock`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
@@ -70,6 +71,26 @@ class _Work(Struct, frozen=True, eq=False):
         return np.array([float(getattr(device, name)) for device in self.devices])[self.of_device]
 
 
+class _Timed(NamedTuple):
+    """The times of kernels, and their parts in ns."""
+
+    ns: IntColumn
+    work: _Work
+    arithmetic: FloatColumn
+    traffic: FloatColumn
+    launch: FloatColumn
+    total: FloatColumn
+    wasted: FloatColumn  # factor on operations
+    clock: FloatColumn
+    energy: FloatColumn
+    names: IntColumn  # of peaks
+    peak: FloatColumn
+    bandwidth: FloatColumn
+    level: IntColumn  # of memory; -1: places of numbers take longer
+    of_efficiency: tuple[list[str], IntColumn]  # names of curves, and that of each kernel
+    of_memory: tuple[list[str], IntColumn]
+
+
 class Device(Struct, frozen=True, eq=False):
     """A model for kernels with shapes, or with operations and bytes."""
 
@@ -100,8 +121,12 @@ class Device(Struct, frozen=True, eq=False):
         has_figures = trace.has("num_ops") & trace.has("tensor_size")
         return {NEEDED: ~(trace.has("layer_shape") | has_figures)}
 
-    def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
-        """Return the durations of kernels, at least a nanosecond each."""
+    def ns(self, trace: Trace, rows: IntColumn, rank: int = 0) -> IntColumn:  # noqa: ARG002
+        """Return the nanoseconds of kernels."""
+        return self._timed(trace, rows).ns
+
+    def _timed(self, trace: Trace, rows: IntColumn) -> _Timed:
+        """Return the times of kernels, at least a nanosecond each, and their parts."""
         work = self._work(trace, rows)
         names, peak_of = self._peaks(work, trace, rows)
         efficiency, of_efficiency = _parts("efficiency", work, work.operations * work.waste)
@@ -121,42 +146,65 @@ class Device(Struct, frozen=True, eq=False):
         arithmetic = whole * wasted
         arithmetic, traffic, launch, clock, energy = self._powered(work, arithmetic, traffic, launch, level)
         launch = launch + work.figure("exposed") * np.minimum(arithmetic, traffic)
-        is_capped = clock < 1
         total = launch + np.maximum(arithmetic, traffic)
-        ns = np.clip(total, 1, 2.0 * LONGEST_NS).astype(np.int64)
+        return _Timed(
+            ns=np.clip(total, 1, 2.0 * LONGEST_NS).astype(np.int64),
+            work=work,
+            arithmetic=arithmetic,
+            traffic=traffic,
+            launch=launch,
+            total=total,
+            wasted=wasted,
+            clock=clock,
+            energy=energy,
+            names=names,
+            peak=peak_of,
+            bandwidth=bandwidth,
+            level=np.where(is_placing, -1, level),
+            of_efficiency=of_efficiency,
+            of_memory=of_memory,
+        )
+
+    def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
+        """Return the durations of kernels, and what they follow from."""
+        timed = self._timed(trace, rows)
+        work, total = timed.work, np.maximum(timed.total, 1)
         levels = [level.name for level in self.device.levels]
+        efficiencies, memory_efficiencies = timed.of_efficiency, timed.of_memory
         with np.errstate(divide="ignore", invalid="ignore"):
             used = Utilisation(
-                compute=work.operations / (peak_of * 1e3) / np.maximum(total, 1),
-                memory=work.bytes / bandwidth / np.maximum(total, 1),
+                compute=work.operations / (timed.peak * 1e3) / total,
+                memory=work.bytes / timed.bandwidth / total,
                 intensity=np.where(work.bytes > 0, work.operations / work.bytes, 0.0),
-                is_memory_bound=traffic > arithmetic,
-                arithmetic_ns=arithmetic,
-                traffic_ns=traffic,
-                launch_ns=launch,
+                is_memory_bound=timed.traffic > timed.arithmetic,
+                arithmetic_ns=timed.arithmetic,
+                traffic_ns=timed.traffic,
+                launch_ns=timed.launch,
                 timed_by=Labels.alike(self.label, len(rows)),
-                bound=self._bound(arithmetic, traffic, launch, wasted, np.where(is_placing, -1, level)),
-                peak=Labels.of(["", *(f"peak of {bits}" for bits in BITS)], names),
+                bound=self._bound(timed.arithmetic, timed.traffic, timed.launch, timed.wasted, timed.level),
+                peak=Labels.of(["", *(f"peak of {bits}" for bits in BITS)], timed.names),
                 efficiency=Labels.of(
-                    [*(f"efficiency of {kind}" for kind in of_efficiency[0]), ""],
-                    np.where(is_capped, len(of_efficiency[0]), of_efficiency[1]),
+                    [*(f"efficiency of {kind}" for kind in efficiencies[0]), ""],
+                    np.where(timed.clock < 1, len(efficiencies[0]), efficiencies[1]),
                 ),
                 level=Labels.of(
                     [*(Quantity.BANDWIDTH.of(level) for level in levels), ""],
-                    np.where(is_placing, len(levels), level),
+                    np.where(timed.level < 0, len(levels), timed.level),
                 ),
                 memory_efficiency=Labels.of(
-                    [*(f"memory efficiency of {kind}" for kind in of_memory[0]), ""],
-                    np.where(is_placing, len(of_memory[0]), of_memory[1]),
+                    [*(f"memory efficiency of {kind}" for kind in memory_efficiencies[0]), ""],
+                    np.where(timed.level < 0, len(memory_efficiencies[0]), memory_efficiencies[1]),
                 ),
                 processors=np.where(
-                    arithmetic > np.maximum(traffic, launch), self.device.processors or np.nan, np.nan
+                    timed.arithmetic > np.maximum(timed.traffic, timed.launch),
+                    self.device.processors or np.nan,
+                    np.nan,
                 ),
-                clock=clock,
-                energy_pj=energy,
+                clock=timed.clock,
+                energy_pj=timed.energy,
             )
         treatment = np.full(len(rows), Treatment.MODELLED, np.uint8)
-        return Durations(ns, treatment, work.bytes.astype(np.int64), used)
+        return Durations(timed.ns, treatment, work.bytes.astype(np.int64), used)
 
     def _powered(
         self,

@@ -260,6 +260,14 @@ class PartialModel(TimingModel, Protocol):
         """Return the kernels that it times; only the entries of kernels are meaningful."""
 
 
+@runtime_checkable
+class PlainTimes(TimingModel, Protocol):
+    """A model that gives the times of kernels alone, which takes less than durations with their causes."""
+
+    def ns(self, trace: Trace, rows: IntColumn, rank: int) -> IntColumn:
+        """Return the nanoseconds of the kernels at these rows, equal to those of `durations`."""
+
+
 class ComputeModel(TimingModel, Protocol):
     """A model of all kernels of a machine: the nodes that compute on the device."""
 

@@ -29,6 +29,7 @@ from et_sim.compute.model import (
     Durations,
     Labels,
     OfAllRanks,
+    PlainTimes,
     SystemModel,
     Treatment,
     Utilisation,
@@ -189,7 +190,11 @@ def kernel_times(model: ComputeModel) -> Callable[[Trace, Any, int], Any]:
             lacks |= mask
         ns = recorded_ns(trace)[rows]
         described = ~lacks[rows]
-        ns[described] = model.durations(trace, rows[described], rank).ns
+        rows = rows[described]
+        if isinstance(model, PlainTimes):
+            ns[described] = model.ns(trace, rows, rank)
+        else:
+            ns[described] = model.durations(trace, rows, rank).ns
         return ns
 
     return times

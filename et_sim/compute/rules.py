@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,14 @@ from et_sim.basics.errors import MachineError, did_you_mean
 from et_sim.basics.patterns import fits_stars, matching
 from et_sim.basics.unique import unique
 from et_sim.basics.units import rank_mask
-from et_sim.compute.model import ComputeModel, Durations, PartialModel, TimingModel, Utilisation
+from et_sim.compute.model import (
+    ComputeModel,
+    Durations,
+    PartialModel,
+    PlainTimes,
+    TimingModel,
+    Utilisation,
+)
 from et_sim.compute.operations import FORMS
 from et_sim.machine.compute_rules import ComputeRule, Where, WorkOf
 from et_sim.machine.datatypes import datatype_named
@@ -73,6 +80,16 @@ class ComputeRules:
         back = np.argsort(np.concatenate(order))
         return Durations(ns, treatment, size, Utilisation.joined(utilisations).take(back))
 
+    def ns(self, trace: Trace, rows: IntColumn, rank: int) -> IntColumn:
+        """Return the nanoseconds of kernels by the models of their rules."""
+        which = self._which(trace, rank)[rows]
+        ns = np.zeros(len(rows), np.int64)
+        for number in unique(which).tolist():
+            chosen, model = which == number, self._models[number]
+            of_model = model.ns if isinstance(model, PlainTimes) else _ns_of(model)
+            ns[chosen] = of_model(trace, rows[chosen], rank)
+        return ns
+
     def rank_classes(self, ranks: int) -> RowColumn | None:
         """Return equal numbers for ranks to which the same rules apply."""
         rules = [rule.where.ranks for rule in self._rules if rule.where and rule.where.ranks is not None]
@@ -103,6 +120,10 @@ class ComputeRules:
             rule_numbers[matches] = number
             is_left = is_left & ~matches
         return rule_numbers
+
+
+def _ns_of(model: TimingModel) -> Callable[[Trace, IntColumn, int], IntColumn]:
+    return lambda trace, rows, rank: model.durations(trace, rows, rank).ns
 
 
 def _matches(where: Where, trace: Trace, rank: int) -> Any:

@@ -272,6 +272,14 @@ class RooflineDevice(Struct, frozen=True):
             changes["exponential_operations"] = self.exponential_operations * rate
         return replace(self, **changes)
 
+    def without_processors(self, number: int) -> RooflineDevice:
+        """Return the device without some of its processors, at most half of them; memory is as fast."""
+        left = self.processors - min(number, self.processors // 2)
+        if left == self.processors:
+            return self
+        peaks = {name: peak * left / self.processors for name, peak in self.peaks.items()}
+        return replace(self, processors=left, peaks=peaks)
+
     @property
     def at_full_clock(self) -> RooflineDevice:
         """Return the device without a power cap, for kernels that are too short for it."""

@@ -21,6 +21,7 @@ from et_sim.fold import TIE
 from et_sim.machine import Machine, Network, Notice, read_machine
 from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.model import LayerSettings, TimeFactors, WhenFull, WorkKind
+from et_sim.machine.roofline import RooflineDevice
 from et_sim.machine.sources import Source
 from et_sim.machine.system_parts import CAPACITY, RESERVED, TRACKS
 from et_sim.network.registry import ModelChoice, choose_model, machine_for, model_of
@@ -160,7 +161,8 @@ def prepare(
         if usual is None:
             machine = read_machine(**given, profile=profile)
     machine = change(_named(machine, options, tracks=names_tensors(workload)))
-    machine = _with_factor(_with_engine(_with_exchanges(machine, workload), workload), workload)
+    machine = _with_engine(_with_exchanges(machine, workload), workload)
+    machine = _with_factor(_with_reserved(machine, workload), workload)
     if options.retime:
         machine = _retiming(machine)
     if options.compute_model is not None:
@@ -209,6 +211,27 @@ def _with_engine(machine: Machine, workload: Workload) -> Machine:
     from et_sim.machine.engine_kernels import with_engine_kernels
 
     return replace(machine, system=with_engine_kernels(machine.system, workload.software.engine))
+
+
+def _with_reserved(machine: Machine, workload: Workload) -> Machine:
+    """Return the machine without the processors that exchanges hold throughout, which take no others.
+
+    The machine overrides the software: `occupies` of its library, and `overlap`.
+    """
+    software, system = workload.software, machine.system
+    library = system.library
+    if software is None or not software.reserved or system.overlap:
+        return machine
+    if library is not None and not library.occupies:
+        return machine
+    rules = [
+        replace(rule, settings=rule.settings.without_processors(software.reserved))
+        if isinstance(rule.settings, RooflineDevice)
+        else rule
+        for rule in system.compute
+    ]
+    library = None if library is None else replace(library, occupies=False)
+    return replace(machine, system=replace(system, compute=tuple(rules), library=library))
 
 
 def _with_factor(machine: Machine, workload: Workload) -> Machine:

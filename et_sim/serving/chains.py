@@ -15,6 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+from msgspec.structs import astuple, replace
+
 from et_sim.machine.model import QueueOrder
 from et_sim.plan.kernel_times import are_plain
 from et_sim.run.simulation import Task
@@ -35,6 +38,8 @@ from et_sim.workloads.counting import (
 from et_sim.workloads.inference.batch import AttentionSight, Batch, Segment
 from et_sim.workloads.rank import Program
 
+SIZES = (("duration_us", "micros"), ("num_ops", "num_ops"), ("tensor_bytes", "tensor_bytes"))
+OWN = ("node_id", "layer_shape", "data_start", "data_deps", "ctrl_start", "ctrl_deps")  # columns of a trace
 PassProgram = Callable[[Batch], tuple[Axes, Program]]
 MODELS = ("analytical", "flow")  # of networks on which idle links have no memory
 
@@ -58,12 +63,79 @@ def trials(sights: Sequence[AttentionSight]) -> tuple[Batch, ...]:
     return Batch.of(mixed, sights=sights), Batch.of(short, sights=sights)
 
 
+class KernelTraces:
+    """Traces of kernels, made of one of each kind with the sizes of others."""
+
+    def __init__(self) -> None:
+        self._of_kind: dict[tuple[Any, ...], int] = {}
+        self._samples: list[KernelStep] = []  # the first kernel of each kind
+        self._made = built_trace(())
+        columns = zip(Trace.__struct_fields__, astuple(self._made), strict=True)
+        own = {*OWN, *(column for column, _ in SIZES)}
+        self._columns = [
+            name for name, column in columns if isinstance(column, np.ndarray) and name not in own
+        ]
+
+    def trace(self, kernels: Sequence[KernelStep]) -> Trace:
+        """Return a trace of kernels."""
+        rows = np.array([self._row(kernel) for kernel in kernels])
+        if len(self._made) < len(self._samples):
+            self._made = built_trace(self._samples)
+        try:
+            sizes = {
+                column: np.array([getattr(kernel, name) or 0 for kernel in kernels], np.int64)
+                for column, name in SIZES
+            }
+        except OverflowError:
+            return built_trace(kernels)  # which refuses them
+        texts = dict.fromkeys(kernel.layer_shape for kernel in kernels if kernel.layer_shape is not None)
+        number = {text: at for at, text in enumerate(texts, 1)}
+        shape = [number.get(kernel.layer_shape or "", 0) for kernel in kernels]
+        starts = np.zeros(len(kernels) + 1, np.int64)
+        return replace(
+            self._made,
+            **{name: getattr(self._made, name)[rows] for name in self._columns},
+            **sizes,
+            node_id=np.arange(len(kernels), dtype=np.uint64),
+            layer_shape=np.array(shape, np.int32),
+            layer_shapes=("", *texts),
+            data_start=starts,
+            ctrl_start=starts,
+        )
+
+    def _row(self, kernel: KernelStep) -> int:
+        """Return the number of a kernel's kind: of those with the same attributes."""
+        has = tuple(getattr(kernel, name) is not None for _, name in SIZES)
+        kind = (*has, kernel.layer_shape is not None, kernel.dtype, kernel.attributes)
+        if kind not in self._of_kind:
+            self._of_kind[kind] = len(self._samples)
+            self._samples.append(kernel)
+        return self._of_kind[kind]
+
+
+def built_trace(kernels: Iterable[KernelStep]) -> Trace:
+    """Return a trace of kernels, built one by one."""
+    builder = TraceBuilder(source="<kernels>")
+    for micros, operations, size, shape, datatype, attributes in kernels:
+        builder.compute(
+            "kernel",
+            micros=micros,
+            num_ops=operations,
+            tensor_bytes=size,
+            layer_shape=shape,
+            dtype=datatype,
+            attributes=dict(attributes),
+        )
+    return builder.build()
+
+
 class KernelTimes:
     """The times of kernels, each computed once."""
 
     def __init__(self, times: Callable[[Trace], Any]) -> None:
         self._times = times
         self._known: dict[KernelStep, int] = {}
+        self._traces = KernelTraces()
 
     def __getitem__(self, kernel: KernelStep) -> int:
         return self._known[kernel]
@@ -73,19 +145,7 @@ class KernelTimes:
         new = [kernel for kernel in kernels if kernel not in self._known]
         if not new:
             return
-        builder = TraceBuilder(source="<kernels>")
-        for kernel in new:
-            micros, operations, size, shape, datatype, attributes = kernel
-            builder.compute(
-                "kernel",
-                micros=micros,
-                num_ops=operations,
-                tensor_bytes=size,
-                layer_shape=shape,
-                dtype=datatype,
-                attributes=dict(attributes),
-            )
-        self._known.update(zip(new, self._times(builder.build()).tolist(), strict=True))
+        self._known.update(zip(new, self._times(self._traces.trace(new)).tolist(), strict=True))
 
 
 class Chains:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from et_sim.machine import Machine
 from et_sim.machine.remote_memory import MemoryKind
@@ -78,8 +78,8 @@ def served_model(
     return ServedModel(model, setup, pools, times, tuple(others), cluster)
 
 
-def results_of(part: ServedModel, name: str, counted: Set[int], machine: Machine) -> Serving:
-    """Return the results of the requests of one model that count, under its name."""
+def results_of(part: ServedModel, facts: dict[str, Any], counted: Set[int], machine: Machine) -> Serving:
+    """Return the results of the requests of one model that count, with its name and its load as facts."""
     setup, cluster = part.setup, part.cluster
     cluster.sort()
     return Serving(
@@ -88,7 +88,7 @@ def results_of(part: ServedModel, name: str, counted: Set[int], machine: Machine
         part.pools,
         setup.policy,
         setup.objectives,
-        {"model": name, "concurrency": 1, "sessions": 0},
+        facts,
         {},
         machine.system.costs,
         setup.caching,

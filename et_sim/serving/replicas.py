@@ -36,6 +36,7 @@ from et_sim.workloads.axes import Axes
 from et_sim.workloads.counting import NoChainError, labels_of_parts
 from et_sim.workloads.inference.batch import Batch, GroupBatches, check, sights
 from et_sim.workloads.inference.forward import make_replica, replica_program, run_by
+from et_sim.workloads.inference.halves import reserving
 from et_sim.workloads.inference.memory import (
     CacheUnits,
     SequenceCache,
@@ -350,26 +351,26 @@ class SimulatedTimes(Struct):
         return task is not None and has_chains(task) and are_alike(task.machine, pool.ranks)
 
     def _new_pass(self, pool: CachePool, batch: GroupBatches) -> int:
-        simulate, software = partial(self._simulated_pass, pool, batch), self._software(batch)
+        simulate, software = partial(self._simulated_pass, pool, batch), self._software(pool, batch)
         if isinstance(batch, Batch):
             chains = self._chains_of(pool, software)
             return simulate() if chains is None else chains.pass_ns(batch, simulate)
         shortened = self._shortened_of(pool, software)
         return simulate() if shortened is None else shortened.pass_ns(batch, simulate)
 
-    def _software(self, batch: GroupBatches) -> MadeFor | None:
+    def _software(self, pool: CachePool, batch: GroupBatches) -> MadeFor | None:
         """Return the engine of a pass, which runs from a graph unless it has prompts."""
-        if not self.exchanges:
-            return None
         groups = (batch,) if isinstance(batch, Batch) else batch
-        return run_by(self.exchanges, eager=any(group.prefill.segments for group in groups))
+        is_eager = any(group.prefill.segments for group in groups)
+        engine = run_by(self.exchanges, eager=is_eager) if self.exchanges else None
+        return reserving(pool.plan, (batch,), engine)
 
     def _simulated_pass(self, pool: CachePool, batch: GroupBatches) -> int:
         return self._simulated(self._workload(pool, batch))
 
     def _workload(self, pool: CachePool, batch: GroupBatches) -> Workload:
         place = {"first": pool.first_rank, "ranks": self.npus}
-        software = self._software(batch)
+        software = self._software(pool, batch)
         return make_replica(self.model, pool.plan, batch, **place, software=software)
 
     def _chains_of(self, pool: CachePool, software: MadeFor | None) -> Chains | None:
@@ -494,5 +495,5 @@ class SimulatedTimes(Struct):
             )
         first = known.first[batch]
         self.manifest, self.scope, self.replayed = first.manifest, first.scope, first.replayed
-        self._tasks[self._software(batch)] = first.task
+        self._tasks[self._software(pool, batch)] = first.task
         return first.ns

@@ -223,6 +223,9 @@ class Serving(Struct, frozen=True, eq=False):
         sizes = np.array([pool.block_bytes(self.policy.block) for pool in self.pools])
         table["cache_bytes"] = table.pop("used_blocks") * sizes[pool]
         table["pool"] = Texts(pool, tuple(pool.work for pool in self.pools))
+        models = self.models or (self,)
+        model = np.repeat(np.arange(len(models)), [len(each.pools) for each in models])
+        table["model"] = Texts(model[pool], tuple(each.facts["model"] for each in models))
         return table
 
     def summary(self) -> ServingSummary:

@@ -134,9 +134,12 @@ def _results(
     setup, counted = parts[0].setup, {request.number for request in traffic.requests[traffic.warm_up :]}
     first = next(part.times for part in parts if part.times.manifest)  # whose passes were simulated
     names = _names(parts)
-    own = [results_of(*each, counted, machine) for each in zip(parts, names, strict=True)]
+    own = [
+        results_of(part, _load_of(name, traffic, place), counted, machine)
+        for place, (part, name) in enumerate(zip(parts, names, strict=True))
+    ]
     facts = {
-        "model": " and ".join(names),
+        **_load_of(" and ".join(names), traffic),
         "machine": options.machine,
         "npus": machine.network.ranks,
         "network_model": first.manifest["model"],
@@ -145,12 +148,10 @@ def _results(
         "simulated_transfers": sum(len(part.times.transfers) for part in parts),
         "context_step": setup.context_step,
         "engine": setup.engine.name,
-        "concurrency": traffic.concurrency,
         "warm_up": traffic.warm_up,
         **_facts_of(setup.speculation),
         **({"image_tokens": setup.images.tokens} if setup.images is not None else {}),
         "transfer": setup.transfer,
-        "sessions": len({request.session for request in traffic.requests} - {NONE}),
         "kernels": "machine" if not first.replayed else "tflops and memory-gbps",
     }
     return replace(
@@ -163,6 +164,16 @@ def _results(
         rollout=rollout_of(traffic, weights_ns),
         models=tuple(own) if len(own) > 1 else (),
     )
+
+
+def _load_of(name: str, traffic: Traffic, place: int | None = None) -> dict[str, Any]:
+    """Return the facts on the load of a model, or of all; requests under way are those of all models."""
+    asked = (of for of in traffic.requests if place is None or max(of.model, 0) == place)
+    return {
+        "model": name,
+        "concurrency": traffic.concurrency,
+        "sessions": len({of.session for of in asked} - {NONE}),
+    }
 
 
 def _names(parts: Sequence[ServedModel]) -> list[str]:

@@ -46,7 +46,8 @@ class Speculation(Struct, frozen=True):
         if self.model is None or self.model.experts is not None:
             return plan
         whole = {"expert": 1, "redundant_experts": 0, "dispatch": "values", "expert_nodes": 0}
-        even = {"expert_skew": "", "expert_seed": 0, "overlap_experts": False, "experts_apart": False}
+        even = {"expert_skew": "", "expert_seed": 0, "experts_apart": False}
+        even |= {"overlap_experts": False, "attention_parts": False}
         return replace(
             plan, **whole, **even, expert_exchange="all-to-all", expert_tensor=1, expert_products=""
         )

@@ -214,5 +214,6 @@ ITERATIONS = Table(
         context_tokens int64: tokens that were cached before, summed over its sequences
         cache_bytes int64: bytes in allocated blocks, on the rank that holds most
         waiting int32: requests that waited for the replica at its begin
+        model word: the model that it computed
     """),
 )

@@ -94,6 +94,7 @@ class MadeFor(Struct, frozen=True):
         choices=EXPERT_EXCHANGES,
     )
     eager: bool = flag("True if it launches kernels one by one, and not in a graph.", False)
+    reserved: int = count("The processors that exchanges hold throughout, so that no kernel runs on them.", 0)
 
     def as_written(self) -> dict[str, Any]:
         """Return the keys of a manifest that it has values for."""
@@ -101,7 +102,8 @@ class MadeFor(Struct, frozen=True):
         factor = self.kernels if self.kernels != 1 else None
         figures = (self.launch_ns, self.step_ns, self.processors, factor)
         waits = (self.is_assumed, self.host_waits)
-        values = (self.name, self.about, *figures, *waits, self.engine, self.expert_exchange, self.eager)
+        engine = (self.engine, self.expert_exchange, self.eager, self.reserved)
+        values = (self.name, self.about, *figures, *waits, *engine)
         return {key.name: value for key, value in zip(keys, values, strict=True) if value}
 
 

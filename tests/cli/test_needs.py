@@ -65,6 +65,7 @@ EFFECTS: dict[str, tuple[list[str], list[str]]] = {
     "expert_seed": (SKEWED, ["--expert-seed", "2"]),
     "expert_exchange": (SPREAD, ["--expert-exchange", "hierarchical"]),
     "overlap_experts": (ALL_BUSY, ["--overlap-experts"]),
+    "attention_parts": ([*ALL_BUSY, "--overlap-experts"], ["--attention-parts"]),
     "expert_nodes": (BY_NODES, ["--expert-nodes", "1"]),
     "node_ranks": (BY_NODES, ["--node-ranks", "8"]),
     "dispatch": ([*SPREAD, "--products", "fp8"], ["--dispatch", "fp8"]),
@@ -148,6 +149,7 @@ REFUSALS: dict[str, list[str]] = {
     "adapters": [*DENSE, "--lora-rank", "8", "--adapters", "0"],
     "overlap_experts": [*EXPERTS, "--tp", "2", "--ep", "2", "--overlap-experts"],
     "expert_exchange": [*EXPERTS, "--tp", "2", "--ep", "2", "--expert-exchange", "deepep"],
+    "attention_parts": [*EXPERTS, "--tp", "2", "--ep", "2", "--overlap-experts", "--attention-parts"],
     "expert_nodes": [
         *EXPERTS,
         "--tp",
@@ -307,6 +309,13 @@ def test_a_pass_of_one_token_has_no_halves(kind: list[str], capsys: pytest.Captu
     assert main(words) == 2
     assert "--overlap-experts has no effect: a group has one token" in capsys.readouterr().err
     assert main([*words, "--batch", "2"]) == 0
+
+
+def test_prompts_have_no_attention_in_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--model", "moe.json", "--dp", "2", "--ep", "2", "--overlap-experts", "--attention-parts"]
+    assert main(["make", "prefill", "--prompt", "9", *words, "-o", "one"]) == 2
+    assert "--attention-parts has no effect: halves of prompts" in capsys.readouterr().err
+    assert main(["make", "decode", "--context", "9", "--batch", "2", *words, "-o", "one"]) == 0
 
 
 def test_halves_have_an_effect_where_all_groups_share_each_expert() -> None:

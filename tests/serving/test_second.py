@@ -110,6 +110,27 @@ def test_answers_are_by_model_and_together(tmp_path: Path) -> None:
     with pa.ipc.open_file(tmp_path / "both" / "requests.arrow") as file:
         names = file.read_all()["model"].to_pylist()
     assert names == ["other" if number % 3 == 0 else MODEL.name for number in range(12)]
+    with pa.ipc.open_file(tmp_path / "both" / "iterations.arrow") as file:
+        passes = file.read_all().to_pylist()
+    assert {(of["replica"], of["model"]) for of in passes} == {(0, MODEL.name), (1, "other")}
+    assert len(passes) == sum(len(each.iterations) for each in both.models)
+
+
+def test_passes_of_one_model_have_its_name_too() -> None:
+    of = served("poisson:5000,6,40,6", 2).passes()["model"]
+    assert [of.texts[at] for at in of.codes.tolist()] == [MODEL.name] * len(of.codes)
+
+
+def test_the_results_of_each_model_state_the_load_of_the_run_and_its_own_sessions() -> None:
+    client = Client(concurrency=3, warm_up=0)
+    both = served("closed:30,6,24", 2, second=SecondModel(OTHER, 0.5), client=client)
+    assert [each.facts["concurrency"] for each in both.models] == [3, 3]
+    together = served("sessions:5,12,3,10,4,1", 2, second=SecondModel(OTHER, 0.5))
+    own = [each.facts["sessions"] for each in together.models]
+    assert sum(own) == together.facts["sessions"] == 12
+    assert all(own)
+    arriving = served("poisson:5000,60,40,6", 2, second=SecondModel(OTHER, 0.5))
+    assert all(each.summary()["load"]["offered_requests_per_s"] for each in arriving.models)
 
 
 def test_the_manifest_has_the_second_model_its_share_and_its_replicas() -> None:

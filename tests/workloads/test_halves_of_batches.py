@@ -13,11 +13,13 @@ from msgspec.structs import astuple, replace
 from training_jobs import decoder, rows_named, with_experts
 
 from et_sim.api import run
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import FieldError, UsageError
 from et_sim.trace import Workload
 from et_sim.trace.preflight import find_problems
+from et_sim.trace.workload import MadeFor
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference
 from et_sim.workloads.inference.batch import AttentionSight, GroupBatches
+from et_sim.workloads.inference.forward import run_by
 
 PLAN = Plan(data=2, expert=2, tflops=1e-2, overlap_experts=True)
 MIXED = Batch.of([Segment(40), Segment(24), *[Segment(1, 30)] * 6])
@@ -72,6 +74,145 @@ def test_halves_take_turns_at_each_exchange_with_experts(bandwidth: float) -> No
         now += half["3"]["shared expert"]
     expected = max(now, link) + whole["head"]["before"] + whole["sampling"]["before"]
     assert max(row["end_ns"] for row in rows(made(MIXED), bandwidth)) == expected
+
+
+@pytest.mark.parametrize("exchange", ["hierarchical", "deepep"])
+def test_outputs_of_a_half_leave_while_experts_of_the_other_half_compute(exchange: str) -> None:
+    plan = replace(PLAN, data=4, expert=4, node_ranks=2, expert_exchange=exchange)
+    machine = {"system": system(), "network": network(["FullyConnected"], [4], 50.0)}
+    ran = [row for row in run(made(MIXED, plan), **machine).timeline.to_pylist() if row["actor"] == 0]
+    layer = [row for row in ran if "layer 2" in row["name"]]
+    leaves = min(row["start_ns"] for row in layer if "from experts" in row["name"])
+    done = sorted(row["end_ns"] for row in layer if "experts down" in row["name"])
+    assert len(done) == 2
+    assert done[0] <= leaves < done[1]
+
+
+PARTS = replace(PLAN, attention_parts=True)
+TOKENS = Batch.of([Segment(1, 30 + 7 * number) for number in range(7)])
+STAGES = (
+    ("qkv", "attention norm"),
+    ("decode attention", "attention output", "feed-forward norm", "router"),
+    ("to experts sent", "shared expert"),
+    ("to experts received", "from experts sent"),
+    ("from experts received",),
+)
+
+
+def stage_of(name: str) -> int:
+    for number, parts in enumerate(STAGES):
+        if any(part in name for part in parts):
+            return number
+    assert "experts up" in name or "experts activation" in name or "experts down" in name
+    return 3
+
+
+def test_with_attention_in_parts_halves_take_turns_at_five_stages() -> None:
+    workload = made(TOKENS, PARTS)
+    ran = sorted(rows(workload, 0.01), key=lambda row: row["node"])
+    kernels = [row for row in ran if row["kind"] == "compute"]
+    begun = [row["start_ns"] for row in kernels]
+    assert begun == sorted(begun)
+    layers = [row["name"] for row in kernels if any(f"layer {layer} " in row["name"] for layer in (1, 2, 3))]
+    stages: list[int] = []
+    for name in layers:
+        if stages[-1:] != [stage_of(name)]:
+            stages.append(stage_of(name))
+    half = [0, 1, 2, 3, 4] * 3
+    expected = half[:2]
+    for ahead, behind in zip(half[2:], half, strict=False):
+        expected += [ahead, behind]
+    assert stages == expected + half[-2:]
+    for row in kernels:  # each begins as soon as the one before has ended, and copies have arrived
+        ends = [other["end_ns"] for other in ran if other["node"] < row["node"]]
+        arrived = max(ends) if "received" in row["name"] else 0
+        before = max((other["end_ns"] for other in kernels if other["node"] < row["node"]), default=0)
+        if "layer" in row["name"] and "received" not in row["name"]:
+            assert row["start_ns"] == before
+        assert before <= row["start_ns"] <= max(before, arrived)
+
+
+def test_copies_travel_from_the_begin_of_the_kernel_that_sends_them() -> None:
+    ran = sorted(rows(made(TOKENS, PARTS), 0.01), key=lambda row: row["node"])
+    for way in ("to experts", "from experts"):
+        travels = [row["start_ns"] for row in ran if row["name"].endswith(f"layer 2 {way}")]
+        sends = [row["start_ns"] for row in ran if row["name"].endswith(f"layer 2 {way} sent")]
+        assert travels == sends
+        assert len(sends) == 2
+
+
+def test_attention_in_parts_does_the_work_of_the_whole_batch() -> None:
+    parts, whole = (made(TOKENS, one) for one in (PARTS, replace(PLAN, overlap_experts=False)))
+    assert find_problems(parts) == []
+    for name in ("decode attention", " qkv", "head", "shared expert down"):
+        once, twice = (
+            int(made.trace(0).num_ops[rows_named(made.trace(0), name)].sum()) for made in (whole, parts)
+        )
+        assert once == twice
+
+
+def test_prompts_take_turns_at_exchanges_only() -> None:
+    for batch in (MIXED, (MIXED, TOKENS)):
+        assert end(made(batch, PARTS)) == end(made(batch, PLAN))
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"attention_parts": True}, "requires overlap_experts"),
+        ({"attention_parts": True, "overlap_experts": True}, "requires expert, 2 or more"),
+        (
+            {
+                "attention_parts": True,
+                "overlap_experts": True,
+                "data": 8,
+                "expert": 8,
+                "expert_exchange": "deepep",
+            },
+            "does not support expert_exchange deepep",
+        ),
+        (
+            {"attention_parts": True, "overlap_experts": True, "expert": 2, "experts_apart": True},
+            "does not support attention_parts True",
+        ),
+    ],
+)
+def test_attention_in_parts_is_refused_where_no_exchange_runs_beside_it(
+    changes: dict[str, Any], cause: str
+) -> None:
+    with pytest.raises(FieldError, match=cause):
+        Plan(**changes)
+
+
+def test_exchanges_of_halves_of_prompts_hold_processors_throughout() -> None:
+    plan = replace(PLAN, data=4, expert=4, node_ranks=2, expert_exchange="deepep")
+    for batch, reserved in ((MIXED, 20), ((MIXED, *[TOKENS] * 3), 20), (TOKENS, 0)):
+        software = made(batch, plan).software
+        assert (software.reserved if software else 0) == reserved
+    for other in (PARTS, replace(plan, overlap_experts=False), replace(plan, expert_exchange="hierarchical")):
+        assert made(MIXED, other).software is None
+    engine = made_by_engine(plan)
+    assert (engine.name, engine.reserved) == ("sglang", 20)
+
+
+def made_by_engine(plan: Plan) -> MadeFor:
+    software = make_inference(with_experts(), plan, [MIXED], run_by("sglang")).software
+    assert software is not None
+    return software
+
+
+def test_kernels_that_compute_take_longer_on_fewer_processors_and_others_as_long() -> None:
+    device = {"model": "roofline", "peaks": {"bf16": 1}, "dtype": "bf16", "processors": 100}
+    device["memory"] = [{"name": "HBM", "bandwidth": 1000}]
+    fast = {**device, "peaks": {"bf16": 1000}, "memory": [{"name": "HBM", "bandwidth": 1}]}
+    for compute, factor in ((device, 1.25), (fast, 1.0)):
+        times = []
+        for reserved in (0, 20):
+            software = MadeFor("x", reserved=reserved)
+            workload = make_inference(decoder(), Plan(), [Batch.of([Segment(64)])], software)
+            machine = {"system": {"compute": compute}, "network": network(["Ring"], [1])}
+            times.append(int(run(workload, **machine).finish_ns.max()))
+        assert times[1] == pytest.approx(factor * times[0], rel=1e-3)
 
 
 def test_exchanges_are_hidden_by_the_other_half() -> None:

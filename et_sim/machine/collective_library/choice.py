@@ -346,8 +346,8 @@ class Library(Struct, frozen=True):
         link = wires.line_rate * (group.ppn - 1 if wires.is_mesh else 1)
         within = size * (group.ppn - 1) / group.ranks
         between = size * (group.ranks - group.fewest) / group.ranks if group.nodes > 1 else 0.0
-        limit = self.most_processors
-        time = own.time_us(within, between, message[LibraryProtocol.SIMPLE], link, self._rail(group), limit)
+        limit, card = self.most_processors, self._of_cards(self.wires.card, group) if self.wires.card else 0.0
+        time = own.time_us(within, between, message[LibraryProtocol.SIMPLE], link, card, limit)
         return LibraryChoice(PAIRS, LibraryProtocol.SIMPLE, self.rings(group).count, time, time)
 
     def _curve(self, call: Call) -> ChoiceCurve:
@@ -483,6 +483,10 @@ class Library(Struct, frozen=True):
         return rings.count * rings.within
 
     def _rail(self, group: LibraryGroup) -> float:
+        """Return the rate that collectives reach over the cards for each rank."""
+        share = CARD_EFFICIENCY if self.between is None else self.between.share
+        return self._of_cards(self.wires.card * share, group)
+
+    def _of_cards(self, card: float, group: LibraryGroup) -> float:
         """Return the rate of the cards for each rank; a few ranks of a node need not share one."""
-        card = self.wires.card * (CARD_EFFICIENCY if self.between is None else self.between.share)
         return max(card * self.wires.cards / max(self.node, group.ppn), card / group.ppn, LEAST_US)

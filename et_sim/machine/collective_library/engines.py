@@ -13,9 +13,11 @@ eager launch is bound by the host, and takes at least the engine's time for one.
 
 DeepEP sends tokens to the ranks of their experts (dispatch) and sums up what comes back (combine), each in
 
-    latency + max(bytes within a node / (share x link), bytes to others / cards) + a message between nodes
+    latency + a message between nodes
+        + max(bytes within a node / (share x link), bytes to others / (share x card))
 
-With low latency, a token is sent to each of its experts, and else to each rank that has some of them.
+With low latency, a token is sent to each of its experts, and else to each rank that has some of them. Until
+June 2025, low-latency kernels sent copies within a node over the cards, too.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from et_sim.basics.engine_names import DEEPEP, LOW_LATENCY, SGLANG, TRTLLM, VLLM
+from et_sim.basics.engine_names import BY_CARDS, DEEPEP, LOW_LATENCY, SGLANG, TRTLLM, VLLM
 
 ONE_SHOT, TWO_SHOTS = "one-shot", "two-shots"
 OF_ENGINES = (ONE_SHOT, TWO_SHOTS)
@@ -71,15 +73,19 @@ class ExpertExchange(Struct, frozen=True):
     latency: float  # us
     share: float  # of the bandwidth of a GPU's links
     processors: int = 0  # for that share; fewer carry in proportion less. 0: any number
+    by_cards: bool = False  # copies within a node pass the cards, too
 
     def time_us(
         self, within: float, between: float, message: float, link: float, rail: float, processors: int = 0
     ) -> float:
         """Return the time of bytes within the node and between nodes.
 
+        `rail` is the rate of a rank's card, 0 without cards, where all copies pass the links of the node;
         `message` is a latency, 0 on one node; `processors` are those that it takes, 0: as many as it uses.
         """
-        outside = between / rail / 1000 if between else 0.0
+        if self.by_cards and rail:
+            within, between = 0.0, within + between
+        outside = between / (1000 * SHARE_OF_CARDS * rail) if between else 0.0
         part = min(processors / self.processors, 1.0) if processors and self.processors else 1.0
         return self.latency + message + max(within / (1000 * self.share * part * link), outside)
 
@@ -88,12 +94,20 @@ class ExpertExchange(Struct, frozen=True):
 # (ai-dynamo/aiconfigurator 095f58a51c, Apache-2.0: DeepEP in SGLang 0.5.12; normal: 12 to 24 processors);
 # other hidden sizes were left out (docs/collectives.md).
 EXPERT_EXCHANGES: Mapping[str, ExpertExchange] = MappingProxyType(
-    {DEEPEP: ExpertExchange(30.6, 0.591, 19), LOW_LATENCY: ExpertExchange(10.1, 0.532)}
+    {
+        DEEPEP: ExpertExchange(30.6, 0.591, 19),
+        LOW_LATENCY: ExpertExchange(10.1, 0.532),
+        BY_CARDS: ExpertExchange(10.1, 0.532, by_cards=True),
+    }
 )
+# Share of the rate of a card. Fitted to dispatch and combine with low latency on 16, 64 and 256 GPUs of H800
+# (deepseek-ai/DeepEP, docs/legacy.md@0297fc8017, MIT); 32 and 128 GPUs, and the tables of other kernels, were
+# left out (docs/collectives.md).
+SHARE_OF_CARDS = 0.87
 
 
 def copies(exchange: str, chosen: int, ranks: int) -> float:
     """Return the copies of a token that leave for experts spread evenly over some ranks, its own included."""
-    if exchange == LOW_LATENCY:
+    if exchange in (LOW_LATENCY, BY_CARDS):
         return chosen
     return ranks * (1 - (1 - 1 / ranks) ** chosen)

@@ -3,18 +3,23 @@
 An all-to-all sends a token once for each of its experts. Other exchanges, those of training, send it once to
 each node of its experts, and from there to each rank (`training/expert_plan`). Ranks that share experts
 gather the tokens that arrive, and add their outputs.
+
+Low-latency kernels of DeepEP have all processors while they send copies, and while they put what has arrived
+in order or add it up; in between, copies travel by themselves. The kernel that sends takes a time for itself,
+and one for each copy, beside its traffic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from et_sim.workloads.exchange_names import ALL_TO_ALL
 from et_sim.workloads.inference.expert_loads import SURE, chances_of_places
 from et_sim.workloads.inference.ranks import experts_on_rank
-from et_sim.workloads.kernels import stored_bytes
+from et_sim.workloads.kernels import Kernel, passing, stored_bytes
 from et_sim.workloads.models.model import Experts
 from et_sim.workloads.training.exchanges import Routed, Spread, legs_back, legs_there
 from et_sim.workloads.training.expert_plan import EXPERT_TENSOR
@@ -22,6 +27,19 @@ from et_sim.workloads.training.parts import ModelPart, Shared, ToExperts, Transf
 from et_sim.workloads.training.plan import DATA, EXPERT, TENSOR, Plan
 from et_sim.workloads.training.plan_options import AS_VALUES
 from et_sim.workloads.training.routing import shares_met
+
+# Fitted to the kernels that send 128 and 768 tokens of 7,168 values to 8 experts each, on 48 ranks of GB200
+# (deepseek-ai/DeepEP, pull request 385, before its change), less a launch of 2.4 us and their traffic at
+# 8 TB/s; the times of 24 ranks with cards (pull request 425) were left out (docs/inference.md).
+SENDING_NS, SENDING_COPY_NS = 11_700, 14.7
+
+
+class SentCopies(NamedTuple):
+    """The kernels of low latency at the ends of an exchange."""
+
+    sent: Kernel  # the traffic of the kernel that sends
+    sending_ns: int  # in addition
+    received: Kernel
 
 
 class ExpertExchange(Struct, frozen=True):
@@ -55,6 +73,23 @@ class ExpertExchange(Struct, frozen=True):
     @property
     def _is_by_expert(self) -> bool:
         return self.plan.expert_exchange == ALL_TO_ALL
+
+    def ends_there(self) -> SentCopies:
+        """Return the kernels that cast and send tokens, and that put copies in order."""
+        read, sent = self._row_bytes, self._sent_row_bytes
+        return self._ends("to experts", self.tokens * (read + sent), 2 * self._chosen * sent)
+
+    def ends_back(self) -> SentCopies:
+        """Return the kernels that send outputs of experts, and that add up those of a token."""
+        row = self._row_bytes
+        return self._ends("from experts", 2 * self._chosen * row, (self._chosen + self.tokens) * row)
+
+    def _ends(self, name: str, sent: int, received: int) -> SentCopies:
+        return SentCopies(
+            passing(f"{name} sent", sent, 1),
+            round(SENDING_NS + SENDING_COPY_NS * self._chosen),
+            passing(f"{name} received", received, 1),
+        )
 
     def there(self) -> Iterator[ModelPart]:
         """Yield the parts from the tokens of a group's rank to the experts."""

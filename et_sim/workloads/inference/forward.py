@@ -14,6 +14,10 @@ If exchanges overlap, each group has its batch in two halves, which take turns i
 for an exchange, the other one computes. The layers before the first one with experts, and the head, have the
 whole batch.
 
+With attention in two parts, a layer has five stages, and one half is two stages ahead of the other: products
+before attention; attention and router; dispatch, with the shared expert beside it; experts; combine. All wait
+in one stream, so that only the next stage of the other half hides an exchange.
+
 If experts are apart, ranks of attention send tokens to those of experts, which compute nothing else.
 """
 
@@ -21,7 +25,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import zip_longest
 from typing import NamedTuple
 
 from msgspec import structs
@@ -31,10 +34,11 @@ from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.adapters import with_adapters
 from et_sim.workloads.inference.batch import Batch, GroupBatches, check, check_batches, halves_of_groups
-from et_sim.workloads.inference.expert_exchange import ExpertExchange
+from et_sim.workloads.inference.expert_exchange import ExpertExchange, SentCopies
 from et_sim.workloads.inference.expert_loads import busiest_rank
+from et_sim.workloads.inference.halves import reserving, take_exchanges, take_stages
 from et_sim.workloads.inference.memory import dense_matrices
-from et_sim.workloads.inference.mixers import mixer_kernels
+from et_sim.workloads.inference.mixers import OF_TOKENS, mixer_kernels
 from et_sim.workloads.inference.numbers import LayerNumbers
 from et_sim.workloads.inference.ranks import (
     REPLICA,
@@ -101,6 +105,7 @@ def make_inference(
             work.at = _encode(RankWork(rank, images.plan), images)
         run_passes(work, model, batches)
 
+    software = reserving(plan, batches, software)
     return structs.replace(make_workload(axes, program, source=f"<{model.name}>"), software=software)
 
 
@@ -201,6 +206,8 @@ class _Pass:
         self.work, self.plan, self.model, self.batch = work, work.plan, model, batch
         self.loads = GroupLoads(sum(group.tokens for group in groups), max(group.tokens for group in groups))
         self.place, self.number, self.is_half = place, number, is_half
+        has_prompts = any(group.prefill.segments for group in groups)
+        self.has_parts = is_half and self.plan.attention_parts and not has_prompts
         self.is_expert_rank = is_expert_rank(work)
         self.part = self.plan.part(model, place, 0)
         self.known: dict[tuple[str, LayerKind, int, LayerFormats], tuple[Kernel, ...]] = {}
@@ -218,7 +225,8 @@ class _Pass:
         if routed:
             between = range(routed[0], routed[-1] + 1)
             self._run_layers(range(layers.start, between.start))
-            self._take_turns(halves, between)
+            take_turns = take_stages if halves[0].has_parts else take_exchanges
+            take_turns(work, [(half.work, half._layers(between)) for half in halves])
             layers = range(between.stop, layers.stop)
         self._run_layers(layers)
         work.where = ""
@@ -250,15 +258,8 @@ class _Pass:
     def _run_layers(self, layers: Sequence[int]) -> None:
         deque(self._layers(layers), maxlen=0)
 
-    def _take_turns(self, halves: Sequence[_Pass], layers: Sequence[int]) -> None:
-        """Run layers of the halves of the batch: at each exchange with experts, the other half goes on."""
-        for half in halves:
-            half.work.at, half.work.during = self.work.at, self.work.during
-        deque(zip_longest(*(half._layers(layers) for half in halves)), maxlen=0)
-        self.work.at = tuple(dict.fromkeys(node for half in halves for node in half.work.at))
-
     def _layers(self, layers: Sequence[int]) -> Iterator[None]:
-        """Run layers; yield while tokens are exchanged with their experts."""
+        """Run layers; yield while tokens are exchanged with their experts, or at the end of a stage."""
         for layer in self.work.rank.each(layers):
             self.work.where = f"layer {layer}"
             yield from self._layer(layer)
@@ -294,7 +295,7 @@ class _Pass:
             return
         if kind.mixer:
             self._norm(f"{kind.mixer} norm")
-            self._once("mixer", layer, lambda: mixer_kernels(self.model, self.plan, self.batch, layer))
+            yield from self._mixer(layer)
             self._all_reduce(kind.mixer)
             self._output_norm(kind.mixer)
         if not kind.part:
@@ -309,13 +310,25 @@ class _Pass:
             yield from self._experts(layer, experts)
         self._output_norm("feed-forward")
 
+    def _mixer(self, layer: int) -> Iterator[None]:
+        """Run attention or what replaces it; yield before attention if it has parts."""
+        kernels = self._known("mixer", layer, lambda: mixer_kernels(self.model, self.plan, self.batch, layer))
+        for kernel in kernels:
+            if kernel.name == OF_TOKENS and self.has_parts:
+                yield
+            self._all((kernel,))
+
     def _once(self, role: str, layer: int, kernels: Callable[[], Iterable[Kernel]]) -> None:
-        """Run kernels of a layer, which are those of other layers of its kind; without tokens, none."""
+        """Run kernels of a layer."""
+        self._all(self._known(role, layer, kernels))
+
+    def _known(self, role: str, layer: int, kernels: Callable[[], Iterable[Kernel]]) -> tuple[Kernel, ...]:
+        """Return kernels of a layer, which are those of other layers of its kind; without tokens, none."""
         model = self.model
         key = role, model.kind(layer), model.window(layer), model.formats_of(layer)
         if key not in self.known:
             self.known[key] = tuple(with_adapters(kernels(), model, self.plan, self.batch, layer))
-        self._all(self.known[key])
+        return self.known[key]
 
     def _norm(self, name: str) -> None:
         self._element_wise(name, self.batch.tokens * self.model.hidden, 5, 2)
@@ -354,7 +367,8 @@ class _Pass:
     def _experts(self, layer: int, experts: Experts) -> Iterator[None]:
         """Run the experts of the busiest rank, whose tokens choose by chance; busy ones have equally many.
 
-        The shared expert runs before the exchange, or beside the way back if the batch is in halves.
+        The shared expert runs before the exchange, or beside the way back if the batch is in halves; beside
+        the way there if attention is in parts.
         """
         plan, hidden = self.plan, self.model.hidden
         is_one_group = plan.data == 1 and not plan.experts_apart
@@ -368,15 +382,24 @@ class _Pass:
         _, sharers = experts_on_rank(experts, plan)
         most = -(-self.loads.most // share)
         exchange = ExpertExchange(plan, experts, hidden, most, rows * local, excess, self.is_expert_rank)
-        if not is_one_group:
+        if self.has_parts:
+            yield
+            yield from self._send_copies(
+                exchange.there(), exchange.ends_there(), lambda: self._shared_expert(layer, experts)
+            )
+        elif not is_one_group:
             yield from self._exchange(exchange.there())
         if self.is_expert_rank or not plan.experts_apart:
             self._dense(layer, experts.expert, "experts", rows, local, sharers)
         if is_one_group:
             self._all_reduce("experts")
             return
-        yield from self._exchange(exchange.back())
-        if self.is_half:
+        if self.has_parts:
+            yield from self._send_copies(exchange.back(), exchange.ends_back(), lambda: None)
+            yield
+        else:
+            yield from self._exchange(exchange.back())
+        if self.is_half and not self.has_parts:
             back, self.work.at = self.work.at, given
             self._shared_expert(layer, experts)
             self.work.at += back
@@ -394,8 +417,29 @@ class _Pass:
         """Run the parts of an exchange; yield while tokens are sent."""
         for part in parts:
             part.forward(self.work)
-            if isinstance(part, ToExperts | Shared):
+            if isinstance(part, ToExperts) or (isinstance(part, Shared) and self.plan.expert_tensor > 1):
                 yield
+
+    def _send_copies(
+        self, parts: Iterable[ModelPart], ends: SentCopies, beside: Callable[[], None]
+    ) -> Iterator[None]:
+        """Run an exchange beside other kernels, and those at its ends; yield while copies travel.
+
+        Copies travel from the begin of the kernel that sends them.
+        """
+        work = self.work
+        for part in parts:
+            given = work.at
+            part.forward(work)
+            if isinstance(part, ToExperts):
+                travelled, work.at = work.at, given
+                work.then(ends.sent)
+                name = work.name(f"{ends.sent.name}, each")
+                work.at = work.rank.compute(name, nanos=ends.sending_ns, after=work.at)
+                beside()
+                yield
+                work.at = tuple(dict.fromkeys((*work.at, *travelled)))
+                work.then(ends.received)
 
     def _head(self) -> None:
         """Run the head: scores of all words for sampled sequences, and the sampling."""

@@ -26,6 +26,7 @@ from et_sim.workloads.recurrence import SequenceChunks
 from et_sim.workloads.training.plan import Plan
 
 KEY_VALUE_UP = "key-value up"
+OF_PROMPTS, OF_TOKENS = "prefill attention", "decode attention"  # names of kernels
 GATE = 6  # operations of a sigmoid times an output
 SCORE_BYTES = 4  # size of a score by which tokens are chosen
 
@@ -114,7 +115,7 @@ def attention_kernels(
             values = batch.tokens * (heads + key_heads) * attention.head_size
             yield element_wise("query norm", values, RMS_NORM, 2, size)
         prefill, decode = batch.seen(sight)
-        for name, load in (("prefill attention", prefill), ("decode attention", decode)):
+        for name, load in ((OF_PROMPTS, prefill), (OF_TOKENS, decode)):
             if load.segments:
                 yield core.kernel(name, load)
         if attention.has_gate:
@@ -126,7 +127,7 @@ def attention_kernels(
             yield from _compressed(attention, attention.latent, core, numbers, batch.decode)
         else:
             yield from _choice(attention.index, numbers, batch)
-            for load, name in zip(batch.seen(sight), ("prefill attention", "decode attention"), strict=True):
+            for load, name in zip(batch.seen(sight), (OF_PROMPTS, OF_TOKENS), strict=True):
                 yield from _compressed(attention, attention.latent, core, numbers, load, name)
     yield numbers.product("attention output", batch.tokens, model.hidden, heads * attention.value_size)
 
@@ -168,7 +169,7 @@ def _expanded(
     if load.segments:
         columns = core.heads * (attention.head_size + latent.value_size)
         yield numbers.product(KEY_VALUE_UP, load.keys, columns, latent.value_rank)
-        yield core.kernel("prefill attention", load)
+        yield core.kernel(OF_PROMPTS, load)
 
 
 def _compressed(
@@ -177,7 +178,7 @@ def _compressed(
     core: _AttentionCore,
     numbers: LayerNumbers,
     load: BatchLoad,
-    name: str = "decode attention",
+    name: str = OF_TOKENS,
 ) -> Iterator[Kernel]:
     """Yield attention in the compressed form, between products of queries and of outputs."""
     if load.segments:

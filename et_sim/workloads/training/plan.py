@@ -128,9 +128,29 @@ class Plan(PlanOptions, frozen=True):
                 "`expert_seed` requires `expert_skew` with zipf",
                 remedy="give `expert_skew`, as in zipf:1.2, or leave `expert_seed` out",
             )
+        self._check_attention_parts()
         _ = self.by  # raises if there is no such software
         self._check_order()
         self._check_shares()
+
+    def _check_attention_parts(self) -> None:
+        """Refuse attention in parts where no exchange runs beside them."""
+        if not self.attention_parts:
+            return
+        if not self.overlap_experts:
+            raise FieldError(
+                "`attention_parts` requires `overlap_experts`",
+                remedy="give `overlap_experts`, or leave it out",
+            )
+        if self.expert == 1:
+            raise FieldError(
+                "`attention_parts` requires `expert`, 2 or more", remedy="give `expert`, or leave it out"
+            )
+        if self.expert_exchange != exchange_names.ALL_TO_ALL:
+            raise FieldError(
+                f"`attention_parts` does not support `expert_exchange` {self.expert_exchange}",
+                remedy=f"take `expert_exchange` {exchange_names.ALL_TO_ALL}, as with low latency",
+            )
 
     def _share_batch(self) -> None:
         """Replace a global batch by the micro-batches that it makes."""
@@ -188,6 +208,7 @@ class Plan(PlanOptions, frozen=True):
             ("expert_tensor", 1),
             ("expert_exchange", exchange_names.ALL_TO_ALL),
             ("expert_nodes", 0),
+            ("attention_parts", False),
             ("order", ORDER),
         ):
             if (given := getattr(self, name)) != usual:

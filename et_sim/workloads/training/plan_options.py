@@ -79,6 +79,11 @@ class PlanOptions(Struct, frozen=True):
         " inference, those of half of a batch while the other half computes",
         False,
     )
+    attention_parts: bool = flag(
+        "with --overlap-experts, in inference: halves of passes without prompts take turns within attention,"
+        " too, in the order of SGLang's decoding",
+        False,
+    )
     mtp_layers: int = _amount("layers that predict further tokens, each with a head", 0)
     order: str = text(
         f"order of the axes of ranks, the innermost first: {ORDER}", ORDER, may_be_empty=True, stated=True

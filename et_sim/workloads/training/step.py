@@ -35,7 +35,10 @@ OFFLOAD_STREAM = "offload"
 
 
 CAST_IN_TRAINING = ("fp8", "fp4")
-OF_INFERENCE = ("expert_products", "redundant_experts", "cache_type", "computes", "adapters", "experts_apart")
+OF_INFERENCE = (
+    *("expert_products", "redundant_experts", "cache_type", "computes", "adapters", "experts_apart"),
+    "attention_parts",
+)
 
 
 def _check_numbers(plan: Plan) -> None:
