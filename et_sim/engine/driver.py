@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
 from et_sim.basics.units import format_ns
+from et_sim.engine.blocked import Blocked, look_at_queues
 from et_sim.engine.changes import Changes
-from et_sim.engine.entry import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
+from et_sim.engine.entry import BLOCKED, FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
 from et_sim.engine.guards import Standstill, check_causes, check_model, check_record
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.outcome import Outcome, load_of, ports_of
@@ -129,8 +130,11 @@ def run_plan(
         run.clock["ties"] = observe.TOLERANT
     happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run, packets))
     reporting = _reporting(plan, network.fraction_bits, model, packets, report)
-    ended = _run_to_end(begun.start, network, model, recorders, until_ns, happen, reporting)
-    return None if ended is None else _outcome(plan, network, model, ended, begun, until_ns, ports)
+    blocked: list[Blocked] = []
+    ended = _run_to_end(begun.start, network, model, recorders, until_ns, happen, reporting, blocked)
+    if ended is None:
+        return None
+    return replace(_outcome(plan, network, model, ended, begun, until_ns, ports), blocked=tuple(blocked))
 
 
 def _begin(
@@ -206,8 +210,12 @@ def _run_to_end(
     until_ns: int | None,
     happen: Callable[..., int],
     report: Callable[[Run], None],
+    blocked: list[Blocked],
 ) -> Run | None:
-    """Return the run when nothing is left to happen; None if actors do not behave like all their ranks."""
+    """Return the run when nothing is left to happen; None if actors do not behave like all their ranks.
+
+    Queues that wait for each other are added to `blocked`.
+    """
     bits, reserve, run = network.fraction_bits, start.reserve, start.run
     standstill, changes = Standstill(), Changes(model, network, run)
     events = _events_while_ranks_start(run)
@@ -229,6 +237,8 @@ def _run_to_end(
             raise _too_late(start.plan, run, bits)
         elif status == NEEDS_POOLS:
             run = grow_pools(run, reserve, model)
+        elif status == BLOCKED:
+            blocked.append(look_at_queues(run, len(blocked), bits))
         else:
             report(run)
 
