@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Struct, field, to_builtins
+import numpy as np
+from msgspec import Struct, field, structs, to_builtins
 from msgspec.structs import replace
 
 from et_sim import api
@@ -54,6 +55,9 @@ class Source(Struct, frozen=True):
     replicas: int = 1
     fewer: Callable[[int], Source] | None = None  # with so many replicas less; None: not known
 
+    def __post_init__(self) -> None:
+        assert self.identity, "sources without an identity are taken for one"
+
     def options_of(self, changed: Mapping[str, Any]) -> RunOptions:
         """Return the options of a step on a machine with a changed system or network."""
         options = replace(self.options, samples=None, seed=None)
@@ -61,6 +65,32 @@ class Source(Struct, frozen=True):
             return replace(options, **changed)
         parts = {"system": self.system, "network": self.network, **changed}
         return replace(options, machine=None, model=self.model, **parts)
+
+
+OPTIONS = ("machine", "profile", "when_full", "power", "fold", "ties_alike", "alone", "retime")
+
+
+def identity_of(workload: Workload, options: RunOptions, configuration: Any, model: str) -> dict[str, Any]:
+    """Return what decides the step of a workload: its content, and the machine and its options."""
+    return {
+        "workload": _digest(workload),
+        "configuration": configuration,
+        "model": model,
+        "options": {name: getattr(options, name) for name in OPTIONS},
+    }
+
+
+def _digest(workload: Workload) -> str:
+    """Return the digest of the nodes of all ranks."""
+    digest = hashlib.sha256()
+    ranks = workload.template_of_rank, workload.relative_peers, workload.group_rules, workload.job_groups
+    for record in (*workload.templates, ranks):
+        values = record if isinstance(record, tuple) else structs.astuple(record)
+        for value in values:
+            content = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+            digest.update(f"{len(content)}:".encode())
+            digest.update(content)
+    return digest.hexdigest()
 
 
 class Simulator(Struct):
