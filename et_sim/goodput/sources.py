@@ -54,6 +54,7 @@ class Source(Struct, frozen=True):
     identity: Mapping[str, Any]  # of the workload and the options
     replicas: int = 1
     fewer: Callable[[int], Source] | None = None  # with so many replicas less; None: not known
+    has_messages: bool = True  # else only the time of the step is known
 
     def __post_init__(self) -> None:
         assert self.identity, "sources without an identity are taken for one"
@@ -84,13 +85,24 @@ def _digest(workload: Workload) -> str:
     """Return the digest of the nodes of all ranks."""
     digest = hashlib.sha256()
     ranks = workload.template_of_rank, workload.relative_peers, workload.group_rules, workload.job_groups
-    for record in (*workload.templates, ranks):
-        values = record if isinstance(record, tuple) else structs.astuple(record)
-        for value in values:
-            content = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
-            digest.update(f"{len(content)}:".encode())
-            digest.update(content)
+    left: list[Any] = [list(workload.templates), ranks]
+    while left:
+        value = left.pop()
+        if isinstance(value, Struct):
+            value = structs.astuple(value)
+        if isinstance(value, Mapping):
+            value = list(value.items())
+        if isinstance(value, list | tuple):
+            left += value
+        content = value.tobytes() if isinstance(value, np.ndarray) else repr(_known(value)).encode()
+        digest.update(f"{len(content)}:".encode())
+        digest.update(content)
     return digest.hexdigest()
+
+
+def _known(value: Any) -> Any:
+    """Return a plain value, or the number of those whose digest follows."""
+    return len(value) if isinstance(value, list | tuple) else value
 
 
 class Simulator(Struct):
