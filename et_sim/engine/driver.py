@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
 from et_sim.basics.units import format_ns
+from et_sim.engine.blocked import Blocked, look_at_queues
 from et_sim.engine.changes import Changes
-from et_sim.engine.entry import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
+from et_sim.engine.entry import BLOCKED, FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
 from et_sim.engine.guards import Standstill, check_causes, check_model, check_record
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.outcome import Outcome, load_of, ports_of
@@ -134,9 +135,11 @@ def run_plan(
         if ties_alike and plan.is_folded:
             run.clock["ties"] = observe.TOLERANT
         happen = simulate.lasting(functools.partial(_seconds_of, alike, plan, run, packets))
-        ended = _run_to_end(begun.start, network, model, recorders, until_ns, happen, reporting)
+        blocked: list[Blocked] = []
+        ended = _run_to_end(begun.start, network, model, recorders, until_ns, happen, reporting, blocked)
         if ended is not None:
-            return _outcome(plan, network, model, ended, begun, until_ns, ports)
+            outcome = _outcome(plan, network, model, ended, begun, until_ns, ports)
+            return replace(outcome, blocked=tuple(blocked))
         if not len(run.order_marks):
             return None
         goes_ahead = False  # the order of events may differ from that with every message
@@ -226,8 +229,12 @@ def _run_to_end(
     until_ns: int | None,
     happen: Callable[..., int],
     report: Callable[[Run], None],
+    blocked: list[Blocked],
 ) -> Run | None:
-    """Return the run when nothing is left to happen; None if actors do not behave like all their ranks."""
+    """Return the run when nothing is left to happen; None if actors do not behave like all their ranks.
+
+    Queues that wait for each other are added to `blocked`.
+    """
     bits, reserve, run = network.fraction_bits, start.reserve, start.run
     standstill, changes, is_ordered = Standstill(), Changes(model, network, run), len(run.order_marks) > 0
     events = _events_while_ranks_start(run)
@@ -239,7 +246,7 @@ def _run_to_end(
             if run.clock[0].to_start == len(run.actors):
                 events = _events_until_next_look(events, time.monotonic() - begin)
         recorders.drain(run, bits)
-        if is_ordered and (status == TOO_LATE or (status == FINISHED and _is_stalled(run))):
+        if is_ordered and (status in (TOO_LATE, BLOCKED) or (status == FINISHED and _is_stalled(run))):
             return None  # to be explained with every message
         if status == TOO_LATE and changes.is_due:
             run = changes.made(run, reserve)
@@ -251,6 +258,8 @@ def _run_to_end(
             raise _too_late(start.plan, run, bits)
         elif status == NEEDS_POOLS:
             run = grow_pools(run, reserve, model)
+        elif status == BLOCKED:
+            blocked.append(look_at_queues(run, len(blocked), bits))
         else:
             report(run)
 

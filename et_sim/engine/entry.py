@@ -9,6 +9,6 @@ from __future__ import annotations
 from et_sim.compiled.decorators import Later
 from et_sim.compiled.entry_points import entry
 
-FINISHED, PAUSED, NEEDS_POOLS, TOO_LATE, TIED = range(5)
+FINISHED, PAUSED, NEEDS_POOLS, TOO_LATE, TIED, BLOCKED = range(6)
 
 simulate = entry(what="the engine")(Later("et_sim.engine.loop", "simulate"))

@@ -14,10 +14,10 @@ from et_sim.engine.calendar.clock import (
     take_from_slot,
 )
 from et_sim.engine.collectives.in_network import part_at_switch, switch_done
-from et_sim.engine.collectives.queues import admit_over_limit, break_queue_deadlock
+from et_sim.engine.collectives.queues import admit_over_limit, are_queues_blocked, break_queue_deadlock
 from et_sim.engine.collectives.unexpected import step_requested
 from et_sim.engine.containers import give_row
-from et_sim.engine.entry import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE
+from et_sim.engine.entry import BLOCKED, FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE
 from et_sim.engine.nodes.issue import complete, free_server, slowed_done, start_later, start_rank
 from et_sim.engine.nodes.pool import reach_stage
 from et_sim.engine.nodes.pool_shares import end_transfer, share
@@ -40,7 +40,7 @@ from et_sim.engine.nodes.progress import (
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.repeats.search import look, looks_anew
 from et_sim.engine.state import kinds
-from et_sim.engine.state.run import LATEST, NONE, Run
+from et_sim.engine.state.run import LATEST, NONE, NOT_SEEN, SEEN, Run
 from et_sim.engine.transport.network_seam import network_event, release_message, rows_left
 from et_sim.engine.transport.point_to_point import (
     break_full_buffers,
@@ -77,12 +77,27 @@ def _simulate(run: Run, events: int) -> int:
                 return TIED
         elif clock.to_start < len(run.actors):  # before there is a slot to take an event from
             _start_next(run)
-        elif not advance(run) and not break_queue_deadlock(run) and not break_full_buffers(run):
-            return FINISHED
-        elif clock.now > run.plan.settings[LATEST]:
-            return TOO_LATE
         else:
-            look(run)
+            status = _next_time(run)
+            if status != GOES_ON:
+                return status
+    return GOES_ON
+
+
+@works_on_tables
+def _next_time(run: Run) -> int:
+    """Go on to the next time; where nothing is left to happen, let what blocks itself go on."""
+    clock = run.clock[0]
+    if not advance(run):
+        if clock.blocked == NOT_SEEN and are_queues_blocked(run):
+            return BLOCKED
+        if clock.blocked == SEEN:
+            clock.blocked = NOT_SEEN
+        if not break_queue_deadlock(run) and not break_full_buffers(run):
+            return FINISHED
+    if clock.now > run.plan.settings[LATEST]:
+        return TOO_LATE
+    look(run)
     return GOES_ON
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from et_sim.engine.blocked import Blocked
 from et_sim.engine.state.queue_tables import Queues
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run
@@ -56,6 +57,7 @@ class Outcome(Struct, frozen=True, eq=False):
     lost: LostMessages | None = None  # messages whose path stayed dead
     network: Network | None = None  # if parts of it fail
     waits_ns: tuple[int, ...] = ()  # by failure, the longest of a message that lost bytes; 0: none did
+    blocked: tuple[Blocked, ...] = ()  # queues of collectives that waited for each other
 
     @property
     def failures(self) -> list[dict[str, Any]]:

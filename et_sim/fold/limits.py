@@ -20,16 +20,13 @@ from et_sim.plan.records import FoldLimit
 from et_sim.trace.group_rule import GroupRule
 
 UNFOLDED_MODEL = FoldLimit("this network model simulates every rank", "--network-model flow folds ranks")
-FAILING = FoldLimit(
-    "this network model simulates every rank where links fail: lost messages take turns of their own",
-    "--network-model flow folds ranks",
-)
 CUSTOM = FoldLimit("custom collectives name their ranks", "name algorithms in the system file instead")
 SHARED_BUS = FoldLimit("ranks share a memory bus", 'leave "model-shared-bus" out')
 SWITCHES = FoldLimit("messages meet at switches that reduce", "--network-model analytical")
 WAYS = FoldLimit("messages wait on links between other ranks", "--network-model flow")
 TIE = FoldLimit(
-    "the order of events in one nanosecond, or of queues that block each other, has an effect",
+    "the order of events in one nanosecond, or of queues that block each other, has an effect, or messages"
+    " turn to other links on their way",
     "sizes or latencies that differ a little, or more active-chunks-per-dimension",
 )
 PROGRAMS = FoldLimit("nearly every rank has a program of its own", "one trace for ranks that do the same")
@@ -38,6 +35,7 @@ LATE = FoldLimit(
     'leave "stragglers", "time-factors" and "failures" out',
 )
 TREES = FoldLimit("trees give each rank a place of its own", "rings or direct exchanges")
+FAILING = FoldLimit("links fail behind some of the ranks", "equal failures of equal links, or none")
 PLACES = FoldLimit("ranks have other ways to their peers, or other peers", "equal links, and equal peers")
 MOST_PROGRAMS_PER_RANK = 0.75
 
@@ -59,6 +57,8 @@ def limits_of(
         found.append(LATE)
     if any(pattern.places for pattern in patterns.values()):
         found.append(TREES)
+    if lowering.machine.network.failures:
+        found.append(FAILING)
     return tuple(found or [PLACES])
 
 

@@ -36,7 +36,7 @@ from et_sim.fold.axes import (
     patterns_of_axes,
 )
 from et_sim.fold.groups_in_use import PhasesOfCollectives, numbers_of_spanning_groups
-from et_sim.fold.limits import CUSTOM, FAILING, SHARED_BUS, SWITCHES, UNFOLDED_MODEL, WAYS, limits_of
+from et_sim.fold.limits import CUSTOM, SHARED_BUS, SWITCHES, UNFOLDED_MODEL, WAYS, limits_of
 from et_sim.fold.path_keys import MessageColumns, PathKeys
 from et_sim.fold.shapes import shapes_of_templates
 from et_sim.memory import NO_SERVER
@@ -141,7 +141,7 @@ def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
 def _obstacle(lowering: Lowering, paths: PathKeys | None) -> FoldLimit | None:
     """Return the reason why no rank can be folded, whatever it does; None if there is none."""
     if paths is None:
-        return FAILING if lowering.machine.network.failures else UNFOLDED_MODEL
+        return UNFOLDED_MODEL
     if lowering.customs.are_used:
         return CUSTOM
     if lowering.machine.system.shared_bus is not None:

@@ -26,7 +26,9 @@ def _with_messages(trace: Trace, ranks: int, size: int, distances: list[int]) ->
     build, first = TraceBuilder(source=trace.source), int(trace.node_id.max(initial=0)) + 1
     for number, distance in enumerate(distances):
         tag, name = TAG + number, f"copy {number + 1}"
-        build.send(distance, size, tag, name=f"send {name}", node_id=first + 2 * number, after=[])
+        build.send(
+            distance, size, tag, name=f"send {name}", concurrent=True, node_id=first + 2 * number, after=[]
+        )
         build.receive(
             ranks - distance, size, tag, name=f"receive {name}", node_id=first + 2 * number + 1, after=[]
         )

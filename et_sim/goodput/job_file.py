@@ -162,7 +162,7 @@ class MemorySpec(Struct, frozen=True):
     interval: float = span("Time of steps from one to the next.", required=True, above_minimum=True)
     stall: float | None = span(
         "Time by which they lengthen a step; without the key: that of a simulated step beside which they go "
-        "to other nodes, with `run` or `workload`, else 0.",
+        "to other nodes, with `run`, `workload` or `machine`, else 0.",
         None,
     )
     load: float = span("Time to load them.", 0.0)
@@ -235,7 +235,10 @@ class JobSpec(Struct, frozen=True):
     workload: dict[str, Any] | None = key(
         RECIPE, "A recipe of the step's workload, as of sweeps, which is simulated.", None
     )
-    machine: str | None = text("The machine of the workload by its name.", None)
+    machine: str | None = text(
+        "The machine of the workload, or of a given step, by its name; checkpoints then cross its network.",
+        None,
+    )
     when_full: str | None = text("The treatment of a step that needs more memory than there is.", None)
     step: float | None = span("Time of a step, in place of a simulated one.", None, above_minimum=True)
     tokens_of_step: int | None = count("Tokens of a step, with `step`.", None, minimum=1, needs="step")
@@ -266,8 +269,10 @@ class JobSpec(Struct, frozen=True):
         if len(named) != 1:
             cause = f"names {' and '.join(named)}" if named else "names no step"
             raise place.fault(f"the job {cause}", 'give one of "run", "workload" (with "machine") and "step"')
-        if ("workload" in given) != ("machine" in given):
-            raise place.fault('"workload" and "machine" belong together', "give both, or neither")
+        if "workload" in given and "machine" not in given:
+            raise place.fault('"workload" without "machine"', 'give both, or a "run"', key="workload")
+        if "machine" in given and "run" in given:
+            raise place.fault('"machine" beside "run", which has its own', "leave it out", key="machine")
         if "step" in given and not {"tokens-of-step", "gpus"} <= given.keys():
             raise place.fault('"step" without "tokens-of-step" or "gpus"', "give all three", key="step")
 

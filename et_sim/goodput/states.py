@@ -19,6 +19,7 @@ from et_sim.trace import Workload
 MOST_APART = 1024  # GPUs of a step in which one link is slow; of larger ones, it is that of all GPUs like it
 SHARED_LINKS = (None, "flow")  # network models whose messages share links, beside writes
 SLOW_LINKS = (*SHARED_LINKS, "link")  # those whose links may be slow
+ALIKE, ROUNDING = 1e-6, 2e-9  # a part of a step, and seconds
 HALF_LINK_AT_MOST = 2.0  # times a step, if each message on the link takes twice as long
 
 
@@ -59,14 +60,18 @@ def _shares(seconds: list[float], replicas: int) -> tuple[tuple[float, float], .
 
 def _simulated(job: JobSpec, step: JobStep, source: Source, simulator: Simulator) -> dict[str, Any]:
     """Return the states that can be simulated."""
-    found = _degraded(job, step, source, simulator)
+    found = _degraded(job, step, source, simulator) if source.has_messages else {}
     if source.fewer is not None:
         missing = range(1, min(job.elastic, step.replicas - 1) + 1)
         fewer = [simulator.seconds(source.fewer(number))[0] for number in missing]
         found["fewer"] = _shares(fewer, step.replicas)
     if copies := _copies(job, step):
         found["copy_stall"] = max(simulator.seconds(source, copies)[0] - step.seconds, 0.0)
-    return found | _written(job, step, source, simulator)
+    found |= _written(job, step, source, simulator)
+    if not source.has_messages:
+        found.pop("write_stall", None)
+        found["notes"] = ("a given step has no messages: checkpoints cross the network of its machine alone",)
+    return found
 
 
 def _degraded(job: JobSpec, step: JobStep, source: Source, simulator: Simulator) -> dict[str, Any]:
@@ -127,11 +132,11 @@ def _copies(job: JobSpec, step: JobStep) -> Beside | None:
 def _written(job: JobSpec, step: JobStep, source: Source, simulator: Simulator) -> dict[str, float]:
     """Return by how much a checkpoint that is written beside steps lengthens them, and the time to write it.
 
-    If that is longer than a step, as much is written beside one step as its time allows, and so on. Without a
-    collective library, sends of a rank take turns, so that others would wait for the write.
+    If that is longer than a step, as much is written beside one step as its time allows, and so on.
     """
-    size, port = job.checkpoints.size(step.bytes), port_bytes_per_s(source.network)
-    if port is None or "library" not in source.system or source.model not in SHARED_LINKS:
+    size = job.checkpoints.size(step.bytes)
+    port = port_bytes_per_s(source.network) if source.model in SHARED_LINKS else None
+    if port is None:
         return {}
     found = {"port": port}
     if job.checkpoints.how != ASYNCHRONOUS or job.checkpoints.stall is not None or size is None:
@@ -143,8 +148,23 @@ def _written(job: JobSpec, step: JobStep, source: Source, simulator: Simulator) 
         return {**found, "write_stall": 0.0}
     if not of_step or share < LEAST_SHARE:  # too little traffic to be simulated
         return found
+    if not _is_alike_beside_storage(step, source, simulator):
+        return {}
     network = with_storage(source.network, step.gpus, share)
     beside, written = simulator.seconds(source, Beside(of_step), {"network": network})
     write = written * part / of_step
     steps = 1.0 if of_step == part else write / beside
     return {**found, "write_stall": steps * max(beside - step.seconds, 0.0), "write": write}
+
+
+def _is_alike_beside_storage(step: JobStep, source: Source, simulator: Simulator) -> bool:
+    """Return whether a step takes as long on the machine with storage to which hardly anything is written.
+
+    It does with collective libraries on dimensions. Further switches of a graph may shorten ways, and without
+    a library or the correction GROUPS_BY_DIMENSION, collectives of a half of the machine take other ways.
+    """
+    if "library" in source.system and "topology" in source.network:
+        return True
+    network = with_storage(source.network, step.gpus, 1.0)
+    beside = simulator.seconds(source, Beside(1), {"network": network})[0]
+    return abs(beside - step.seconds) <= max(ALIKE * step.seconds, ROUNDING)

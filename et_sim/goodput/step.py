@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
@@ -20,7 +21,7 @@ from et_sim.machine.presets import Preset, preset
 from et_sim.recipes.recipe import for_machine, is_language_model, make, model_and_plan
 from et_sim.run.options import RunOptions
 from et_sim.run.repeated import repeated
-from et_sim.trace import read_workload
+from et_sim.trace import TraceBuilder, Workload, read_workload
 from et_sim.views import open_run
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.operations import tokens_of
@@ -32,6 +33,7 @@ GPUS_OF_NODE = 8  # without a machine by name
 def step_of(job: JobSpec, place: Section, simulator: Simulator, source: Source | None = None) -> JobStep:
     """Return the step that a job names; `source`: that of a given one."""
     if job.step is not None:
+        source = source or _source_of_given(job, place)
         step = _given(job, source)
     elif job.run is not None:
         step, source = _of_run(job, place)
@@ -45,10 +47,46 @@ def _given(job: JobSpec, source: Source | None) -> JobStep:
     assert job.step is not None
     assert job.tokens_of_step is not None
     assert job.gpus is not None
-    replicas = 1 if source is None else source.replicas
+    known = preset(job.machine) if job.machine else None
+    costs: Mapping[str, Any] = known.system.get("costs", {}) if known else {}
     return JobStep(
-        job.step, job.tokens_of_step, job.gpus, job.gpus_of_node or GPUS_OF_NODE, "given", replicas=replicas
+        job.step,
+        job.tokens_of_step,
+        job.gpus,
+        job.gpus_of_node or (known.node if known else GPUS_OF_NODE),
+        "given",
+        price=costs.get("price-per-hour"),
+        currency=costs.get("currency", "USD"),
+        replicas=1 if source is None else source.replicas,
     )
+
+
+def _source_of_given(job: JobSpec, place: Section) -> Source | None:
+    """Return a source whose ranks compute for the given step; None without a machine."""
+    if job.machine is None:
+        return None
+    assert job.gpus is not None
+    assert job.step is not None
+    known = _machine_of(job.machine, job.gpus, "the job has {ranks:,} GPUs", place)
+    build = TraceBuilder()
+    build.compute("step", nanos=round(job.step * NS_PER_SECOND))
+    workload = Workload((build.build(),), np.zeros(job.gpus, np.int32), relative_peers=(True,))
+    identity = {"machine": job.machine, "step": job.step, "gpus": job.gpus}
+    options = RunOptions(machine=job.machine, when_full=job.when_full)
+    whole = Source(lambda: workload, options, known.system, known.network, None, identity)
+    return replace(whole, has_messages=False)
+
+
+def _machine_of(name: str, ranks: int, what: str, place: Section) -> Preset:
+    """Return a machine by name with so many NPUs; refuse another one."""
+    known = preset(name)
+    if known.npus != ranks:
+        raise UsageError(
+            f"the machine {name} has {known.npus:,} NPUs, and {what.format(ranks=ranks)}",
+            place=place.at("machine"),
+            remedy="correct one of them",
+        )
+    return known
 
 
 def _of_run(job: JobSpec, place: Section) -> tuple[JobStep, Source | None]:
@@ -91,15 +129,9 @@ def _of_run(job: JobSpec, place: Section) -> tuple[JobStep, Source | None]:
 def _of_recipe(job: JobSpec, place: Section, simulator: Simulator) -> tuple[JobStep, Source]:
     """Return the step of a recipe on a machine by name."""
     assert job.machine is not None
-    folder, known = Path(place.place).parent, preset(job.machine)
-    recipe = _recipe(job, place)
+    folder, recipe = Path(place.place).parent, _recipe(job, place)
     model, plan = model_and_plan(recipe, folder)
-    if known.npus != plan.ranks:
-        raise UsageError(
-            f"the machine {job.machine} has {known.npus:,} NPUs, and the plan has {plan.ranks:,} ranks",
-            place=place.at("machine"),
-            remedy="correct one of them",
-        )
+    known = _machine_of(job.machine, plan.ranks, "the plan has {ranks:,} ranks", place)
     source = source_of_recipe(recipe, plan, known, RunOptions(when_full=job.when_full), folder)
     costs: Mapping[str, Any] = known.system.get("costs", {})
     step = JobStep(

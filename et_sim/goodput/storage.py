@@ -1,7 +1,8 @@
 """A step beside which each rank writes its part of a checkpoint to storage, over the machine's network.
 
-The storage has an NPU for each rank, in further nodes behind the switch of the outermost dimension. Its link
-has that rank's part of the bandwidth of the storage, as far as it is below that of the rank's own port.
+The storage has an NPU for each rank. Its link has that rank's part of the bandwidth of the storage, as far as
+it is below that of the rank's own port. In a network of dimensions, these NPUs are in further nodes behind
+the switch of the outermost one; in a graph, behind a switch that all switches of the highest tier reach.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from msgspec.structs import replace
 from et_sim.basics.group_names import group_key
 from et_sim.goodput.peers import by_distance
 from et_sim.machine import DimensionShape, read_network_alone
-from et_sim.machine.model import GridFabric
+from et_sim.machine.graph import SWITCH, Graph
+from et_sim.machine.model import GraphFabric, GridFabric, Routing
 from et_sim.trace import Trace, TraceBuilder, Workload
 from et_sim.trace.builder_nodes import appended
 from et_sim.trace.columns import NodeKind
@@ -27,13 +29,16 @@ if TYPE_CHECKING:
 
 WRITE = "write of a checkpoint"
 ALL = "all ranks of the step"  # a group
+STORAGE = "checkpoint-storage"  # a switch, and the beginning of the names of the NPUs behind it
 PEERS = (("comm_src", NodeKind.RECV), ("comm_dst", NodeKind.SEND))
 TAG = (1 << 30) - 1  # below those of copies; messages of a step have lower tags
 
 
 def port_bytes_per_s(network: Mapping[str, Any]) -> float | None:
-    """Return the bandwidth of a rank's port to the outermost switch; None if a network has none."""
+    """Return the bandwidth of a rank's ports to the outermost switches; None if a network has none."""
     fabric = read_network_alone(network).fabric
+    if isinstance(fabric, GraphFabric):
+        return None if "import" in (network.get("graph") or {}) else _port_of_graph(fabric)
     if not isinstance(fabric, GridFabric) or len(fabric.dimensions) < 2:
         return None
     outermost = fabric.dimensions[-1]
@@ -42,12 +47,80 @@ def port_bytes_per_s(network: Mapping[str, Any]) -> float | None:
 
 def with_storage(network: Mapping[str, Any], ranks: int, share: float) -> dict[str, Any]:
     """Return a network with an NPU of storage for each rank, whose link has this share of a port."""
+    if "topology" not in network:
+        return _graph_with_storage(network, ranks, share)
     counts, outermost = list(network["npus_count"]), len(network["npus_count"]) - 1
     counts[outermost] *= 2
     slices = {"dimension": outermost, "at": "0s", "slower": share}
     slower = [{"port": npu, **slices} for npu in range(ranks, 2 * ranks) if share < 1]
     failures = [*network.get("failures", ()), *slower]
     return {**network, "npus_count": counts, **({"failures": failures} if failures else {})}
+
+
+def _highest(graph: Graph) -> Any:
+    """Return the switches of the highest tier."""
+    switches = np.flatnonzero(graph.kinds == SWITCH)
+    return switches[graph.tiers[switches] == graph.tiers[switches].max(initial=0)]
+
+
+def _port_of_graph(fabric: GraphFabric) -> float | None:
+    """Return the bandwidth from the first NPU to the first switch on its shortest ways to the highest tier:
+    of all links, if messages spread over them, or else of the widest.
+    """
+    graph, top = fabric.graph, _highest(fabric.graph)
+    if not len(top):
+        return None
+    away = np.full(len(graph), -1)
+    away[top], count = 0, 0
+    while away[graph.npus[0]] < 0:  # from the highest switches down
+        reached = graph.sources[(away[graph.targets] == count) & (away[graph.sources] < 0)]
+        if not len(reached):
+            return None
+        count += 1
+        away[reached] = count
+    here, least = np.array([graph.npus[0]]), np.inf
+    for further in range(count - 1, -1, -1):
+        links = np.flatnonzero(np.isin(graph.sources, here) & (away[graph.targets] == further))
+        speeds = graph.bytes_per_ns[links]
+        least = min(least, speeds.sum() if fabric.routing is Routing.SPREAD else speeds.max())
+        here = np.unique(graph.targets[links])
+        if (graph.kinds[here] == SWITCH).all():
+            break
+    return float(least) * 1e9
+
+
+def _graph_with_storage(network: Mapping[str, Any], ranks: int, share: float) -> dict[str, Any]:
+    """Return a graph with NPUs of storage behind a switch that never holds them up."""
+    read, names = read_network_alone(network), [f"{STORAGE}{rank}" for rank in range(ranks)]
+    fabric = read.fabric
+    assert isinstance(fabric, GraphFabric)
+    port = _port_of_graph(fabric)
+    assert port is not None
+    own, all_of_them = min(share, 1.0) * port, ranks * port
+    top = [fabric.graph.names[device] for device in _highest(fabric.graph).tolist()]
+    links = [
+        {"from": names, "to": STORAGE, "bandwidth": f"{own / 1e9!r}GB/s", "latency": "0ns"},
+        {"from": STORAGE, "to": top, "bandwidth": f"{all_of_them / 1e9!r}GB/s", "latency": "0ns"},
+    ]
+    sizes = [dimension.npus for dimension in read.grid.dimensions]
+    wider: dict[str, Any] = {
+        "npus": [*_listed(network, "npus", "npu"), *names],
+        "switches": [*_listed(network, "switches", "switch"), STORAGE],
+        "links": [*network.get("links", ()), *links],
+        "logical-dimensions": [*sizes[:-1], 2 * sizes[-1]],
+    }
+    if "ranks" in network:
+        given = network["ranks"]
+        wider["ranks"] = [*([given] if isinstance(given, str) else given), *names]
+    return {**network, **wider}
+
+
+def _listed(network: Mapping[str, Any], key: str, kind: str) -> list[str]:
+    """Return the names of the devices of a key, which may have a number or a single name."""
+    given = network.get(key, ())
+    if isinstance(given, int):
+        return [f"{kind}{number}" for number in range(given)]
+    return [given] if isinstance(given, str) else list(given)
 
 
 def with_writes(workload: Workload, size: int) -> Workload:
@@ -98,7 +171,8 @@ def _placed(trace: Trace, rank: int, ranks: int) -> Trace:
 def _writing(trace: Trace, ranks: int, size: int) -> Trace:
     """Return a trace with the write of a rank's part."""
     build, nothing = TraceBuilder(source=trace.source), np.zeros(0, np.int64)
-    build.send(ranks, size, TAG, name=WRITE, node_id=int(trace.node_id.max(initial=0)) + 1, after=[])
+    row = int(trace.node_id.max(initial=0)) + 1
+    build.send(ranks, size, TAG, name=WRITE, concurrent=True, node_id=row, after=[])
     return appended(trace, build.build(), nothing, nothing)
 
 

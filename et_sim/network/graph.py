@@ -20,6 +20,7 @@ from et_sim.machine.graph import link_classes, link_tiers, longest_way
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.network import routes
 from et_sim.network.fabric import NONE, SPEED, Hop, Leg, Wires, fabric_tables, refuse_slow
+from et_sim.network.outages import graph_without
 from et_sim.network.paths import LinkPaths
 from et_sim.network.route_tables import FAR, RouteTables, no_routes, route_tables
 from et_sim.network.routes import FIRST_PORTS, MOST_PORTS, ports_of_flow, stop_after
@@ -70,12 +71,13 @@ def check_reach(network: Network, most_bytes: int) -> None:
     refuse_slow(slowest, most_bytes, "", "the latencies or bandwidths of its links")
 
 
-def most_links(network: Network) -> int:
-    """Return the largest number of links of a path."""
+def most_links(network: Network, avoided: Any = None) -> int:
+    """Return the largest number of links of a path; `avoided`: links that no message takes."""
     fabric = wired(network)
-    if fabric.grid:
+    if fabric.grid and avoided is None:
         return sum(npus for npus, _ in fabric.grid)
-    longest = longest_way(fabric.graph, fabric.npus_forward) or FAR
+    graph = fabric.graph if avoided is None else graph_without(fabric.graph, avoided)
+    longest = longest_way(graph, fabric.npus_forward) or FAR
     longest *= 3 if fabric.groups else len(network.grid.dimensions)  # from stop to stop
     return max([longest, *(len(way) for way in fabric.routes)])
 

@@ -17,6 +17,7 @@ The fabrics supply routes and speeds, and the functions that move a message link
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -44,7 +45,7 @@ from et_sim.network.fabrics import fabric_of
 from et_sim.network.grid import wired
 from et_sim.network.link_classes import classes_of_links, first_of_classes, kinds_of_links
 from et_sim.network.links_in_turn import LinksInTurn
-from et_sim.network.paths import GridPaths
+from et_sim.network.paths import GridPaths, Routed
 from et_sim.network.route_tables import MOST_BYTES_OF_TABLE
 from et_sim.plan.records import LoweredPlan, lines, table
 
@@ -195,20 +196,29 @@ def path_keys(network: Network, *, whole: bool) -> PathKeys | None:
     """Return keys that separate messages by direction too; None: paths differ by message."""
     if not isinstance(network.fabric, GraphFabric):
         return GridPaths(
-            wired(network), on_links=True, whole=whole, over_links=partial(_links_in_turn, network)
+            wired(network), on_links=True, whole=whole, over_links=partial(links_in_turn, network)
         )
-    return None if _counted(network) else _links_in_turn(network)
+    return None if differs_by_message(network) else links_in_turn(network)
 
 
-def _links_in_turn(network: Network) -> LinksInTurn:
-    """Return keys that cover the links of all ranks."""
+def differs_by_message(network: Network) -> bool:
+    """Return whether messages between two ranks may take different paths."""
+    return _counted(network) > 0
+
+
+def links_in_turn(
+    network: Network, fails: Any = None, later: Callable[[Wires], tuple[Routed, ...]] = lambda _: ()
+) -> LinksInTurn:
+    """Return keys that cover the links of all ranks; `later` returns the tables of other paths over time."""
     ranks = np.arange(network.ranks)
     made, links = tables_of(network, ranks), resources_of(network, ranks)
+    wires = Wires(made.fabric, made.home, made.first, made.tier, made.sent)
     return LinksInTurn(
-        Wires(made.fabric, made.home, made.first, made.tier, made.sent),
-        kinds_of_links(network, links, made.links["speed"]),
+        wires,
+        kinds_of_links(network, links, made.links["speed"], fails),
         fabric_of(network).most_links(network),
         network.ranks,
+        later(wires),
     )
 
 
@@ -267,8 +277,7 @@ def network_event(run: Run, kind: int, row: int, _version: int) -> int:
         return NONE
     message, network = run.messages[row], run.network
     if is_there(run, row):
-        if len(network.blocks) > 0 and network.blocks[message.source] != network.blocks[message.target]:
-            observe.message_leaves_block(run)
+        leaves_block(run, row)
         return row
     is_end = message.at != NONE
     if len(network.class_of) > 0:
@@ -280,11 +289,23 @@ def network_event(run: Run, kind: int, row: int, _version: int) -> int:
 
 
 @works_on_tables
+def leaves_block(run: Run, row: int) -> None:
+    """Note that a message is at its target, perhaps in another block."""
+    network, message = run.network, run.messages[row]
+    if len(network.blocks) > 0 and network.blocks[message.source] != network.blocks[message.target]:
+        observe.message_leaves_block(run)
+
+
+@works_on_tables
+def row_of(network: Any, link_row: int) -> int:
+    """Return the row that represents a link."""
+    return int(network.class_of[link_row]) if len(network.class_of) > 0 else link_row
+
+
+@works_on_tables
 def _enter_link(run: Run, row: int) -> None:
     """Put a message on its next link, or queue it there."""
-    link_row = take_hop(run.network, run.messages[row])
-    if len(run.network.class_of) > 0:
-        link_row = run.network.class_of[link_row]
+    link_row = row_of(run.network, take_hop(run.network, run.messages[row]))
     link = run.network.links[link_row]
     thread, group = observe.pause(run), observe.current_group(run)
     observe.link_reached(run, link, link_row, row)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from et_sim.basics.unique import groups_of
 from et_sim.compiled.decorators import Later
 from et_sim.compiled.interpreted import interpret
 from et_sim.compiled.tables_by_reference import works_on_tables
@@ -22,12 +23,14 @@ from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.run import Run
 from et_sim.engine.transport.network_seam import LostMessages, sending_end
 from et_sim.machine.model import GraphFabric, Network, Routing
-from et_sim.network import outages
-from et_sim.network.fabric import take_hop
-from et_sim.network.link import HOP_DONE, LINK_FREE, is_there
+from et_sim.network import graph, outages
+from et_sim.network.fabric import Wires, take_hop
+from et_sim.network.link import HOP_DONE, LINK_FREE, is_there, row_of
 from et_sim.network.outages import LinkState, longest_by_failure, rows_of
+from et_sim.network.paths import Routed
 from et_sim.network.route_tables import route_tables
 from et_sim.network.routes import leads_on
+from et_sim.network.spread import no_split
 
 free_link, lose, plan_events = (
     Later("et_sim.network.link_failing", name) for name in ("free_link", "lose", "plan_events")
@@ -75,13 +78,42 @@ def _by_trunk(state: LinkState, of_link: Any, dies: Any) -> TrunkState:
     return TrunkState(state.begins_ns, left, used == 0, cut)
 
 
+def ways_around(whole: Network, states: list[TrunkState], wires: Wires) -> tuple[Routed, ...]:
+    """Return the tables of paths of each further state in which messages avoid links; `whole`: `merged`."""
+    return tuple(
+        Routed(in_state(wires, whole, state), no_split(), graph.most_links(whole, state.avoided))
+        for state in outages.with_other_paths(whole, states)
+    )
+
+
+def marks_over_time(states: list[TrunkState]) -> Any:
+    """Return a number for all states of each link."""
+    marks = np.zeros(len(states[0].left), np.int64)
+    for state in states:
+        left = np.unique(state.left, return_inverse=True)[1].reshape(-1)
+        marks = groups_of(marks, left, state.avoided, state.cut).of_row
+    return marks
+
+
+def left_of_rows(tables: Any, state: LinkState) -> Any:
+    """Return the shares of bandwidth that links have left, by row of their table."""
+    return state.left[_first_links(tables)]
+
+
+def _first_links(tables: Any) -> Any:
+    """Return the first link that each row represents."""
+    if not len(tables.class_of):
+        return np.arange(len(tables.links))
+    return np.unique(tables.class_of, return_index=True)[1]
+
+
 def in_state(tables: Any, network: Network, state: LinkState) -> Any:
     """Return the tables with the routes of a state."""
     if not _is_graph(network.fabric):
         return tables
     routes = route_tables(merged(network), state.avoided, state.weights)
-    graph = replace(tables.fabric.graph, routes=routes)
-    return replace(tables, fabric=replace(tables.fabric, graph=graph))
+    routed = replace(tables.fabric.graph, routes=routes)
+    return replace(tables, fabric=replace(tables.fabric, graph=routed))
 
 
 def events_of_change(run: Run) -> int:
@@ -91,14 +123,18 @@ def events_of_change(run: Run) -> int:
 
 def changed(run: Run, network: Network, state: TrunkState) -> Run:
     """Return the run in a new state of the links, from the present time on."""
+    before, first = run, _first_links(run.network)
     run = replace(run, network=in_state(run.network, network, state))
-    rows = np.flatnonzero((run.network.links["left"] != state.left) | state.cut)
+    left, cut = state.left[first], state.cut[first]
+    rows = np.flatnonzero((run.network.links["left"] != left) | cut)
     run.network.state["dead"] = np.count_nonzero(state.left == 0)
     under_way = _under_way(run)
     under_way = under_way[run.messages["is_lost"][under_way] == 0]
     if _is_graph(network.fabric) and len(under_way):
         interpret(_find_stranded, (run, under_way, np.flatnonzero(state.avoided | (state.left == 0))))
-    interpret(_take_effect, (run, rows, state.left[rows], state.cut[rows]))
+        if observe.is_watched(run):
+            interpret(_find_turning, (before, run, under_way))
+    interpret(_take_effect, (run, rows, left[rows], cut[rows]))
     return run
 
 
@@ -121,8 +157,11 @@ def _take_effect(run: Run, rows: Any, left: Any, cut: Any) -> None:
         while this.left == 0.0 and this.head != NONE:
             waiting = leave(run.messages, this)
             observe.message_dequeued(run, waiting, row)
+            observe.link_changes(run, this, row, waiting)
             lose(run, waiting, row)
         if not this.busy:
+            if this.head != NONE:
+                observe.link_changes(run, this, row, this.head)
             free_link(run, row)
 
 
@@ -134,6 +173,7 @@ def _interrupt(run: Run, link_row: int, left: float) -> None:
     message, speed = run.messages[row], run.network.fabric.speeds[this.speed]
     size = min(int(rest_ns * speed.bytes_per_ns * this.left + 0.5), message.bytes)
     _withdraw_all(run, link_row, row)
+    observe.link_changes(run, this, link_row, row)
     observe.link_stops(run, link_row, this.free_ns - now, size)
     if left > 0.0:
         rest_ns *= this.left / left
@@ -180,10 +220,29 @@ def _find_stranded(run: Run, rows: Any, dead: Any) -> None:
         message.is_stranded = int(not is_there(run, row) and not _is_led_on(run, row))
         message.at, message.via_switch, message.dimension, message.device, message.stop = kept
         if message.is_stranded:
-            message.missing = int(dead[0])
+            message.missing = row_of(run.network, int(dead[0]))
             for link_row in dead:
                 if routes.source[int(link_row)] == message.device:
-                    message.missing = int(link_row)
+                    message.missing = row_of(run.network, int(link_row))
+
+
+@works_on_tables
+def _find_turning(before: Run, run: Run, rows: Any) -> None:
+    """End a folded run if a message turns, on its way, to links that do not follow from its ends."""
+    messages = run.messages
+    for at in range(len(rows)):
+        row = int(rows[at])
+        message = messages[row]
+        kept = message.at, message.via_switch, message.dimension, message.device, message.stop
+        turns = message.is_stranded == 1
+        while not turns and not is_there(run, row):
+            here = message.at, message.via_switch, message.dimension, message.device, message.stop
+            link_row = take_hop(before.network, message)
+            message.at, message.via_switch, message.dimension, message.device, message.stop = here
+            turns = take_hop(run.network, message) != link_row
+        message.at, message.via_switch, message.dimension, message.device, message.stop = kept
+        if turns:
+            observe.links_differ(run)
 
 
 @works_on_tables
@@ -206,7 +265,8 @@ def longest_waits(run: Run, network: Network) -> list[int]:
     for row in _lost(run).tolist():
         message = run.messages[row]
         waited[message.lost_on] = max(int(waited[message.lost_on]), int(run.clock[0].now - message.lost_ns))
-    return longest_by_failure(merged(network), waited >> network.fraction_bits)
+    class_of = run.network.class_of if len(run.network.class_of) else np.arange(len(waited))
+    return longest_by_failure(merged(network), waited[class_of] >> network.fraction_bits)
 
 
 def _lost(run: Run) -> Any:
@@ -223,5 +283,10 @@ def lost_messages(run: Run, network: Network) -> LostMessages | None:
     links = tuple(rows_of(merged(network), failure) for failure in network.failures)
     ends = int(first["source"]), int(first["target"])
     return LostMessages(
-        lost.tolist(), int(first["lost_on"]), links, ends, int(first["lost_ns"]), int(first["tries"])
+        lost.tolist(),
+        int(_first_links(run.network)[first["lost_on"]]),
+        links,
+        ends,
+        int(first["lost_ns"]),
+        int(first["tries"]),
     )

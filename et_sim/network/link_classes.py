@@ -15,11 +15,14 @@ from et_sim.network.outages import marks_of_links
 from et_sim.plan.records import LoweredPlan
 
 
-def kinds_of_links(network: Network, links: ResourceTable, speed: Any) -> Any:
-    """Return a number for the figures of each link, with which its class begins."""
+def kinds_of_links(network: Network, links: ResourceTable, speed: Any, fails: Any = None) -> Any:
+    """Return a number for the figures of each link, with which its class begins; `fails`: by link, a number
+    for its failures.
+    """
     of_port = links.port if isinstance(network.fabric, GridFabric) else np.zeros_like(links.port)
     members = np.zeros_like(links.port) if links.members is None else links.members
-    fails = marks_of_links(network) if network.failures else np.zeros_like(links.port)
+    if fails is None:
+        fails = marks_of_links(network) if network.failures else np.zeros_like(links.port)
     return groups_of(links.tier, of_port, speed, members, fails).of_row
 
 

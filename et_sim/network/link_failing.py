@@ -22,22 +22,23 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.containers import NONE, join, leave
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
-from et_sim.engine.state.records import MESSAGE_FIELDS
+from et_sim.engine.state.records import MARK, MESSAGE_FIELDS, MOMENT
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run, setting_of
 from et_sim.engine.transport.network_seam import Needs, end_sending, new_message
+from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Network
 from et_sim.network import link
 from et_sim.network.fabric import WAY_FIELDS, is_wired_to_itself, next_ports, set_out, take_hop
 from et_sim.network.fabrics import fabric_of
-from et_sim.network.link import HOP_DONE, LINK_FREE, arrive_at_once, is_there
+from et_sim.network.link import HOP_DONE, LINK_FREE, arrive_at_once, is_there, leaves_block, row_of
 from et_sim.network.link import carried as carried
 from et_sim.network.link import check as check
 from et_sim.network.link import rows_left as rows_left
 from et_sim.network.link_changes import changed as changed
 from et_sim.network.link_changes import events_of_change as events_of_change
-from et_sim.network.link_changes import in_state, merged
+from et_sim.network.link_changes import in_state, left_of_rows, marks_over_time, merged, ways_around
 from et_sim.network.link_changes import link_states as link_states
 from et_sim.network.link_changes import longest_waits as longest_waits
 from et_sim.network.link_changes import lost_messages as lost_messages
@@ -72,6 +73,12 @@ LINK = lines(
     ("free_ns", "i8"),  # when its last message has left it
     ("free_rest", "f8"),  # and the fraction of a nanosecond
     ("waited_ns", "i8"),  # longest wait of messages that were lost on it
+    ("home", "i4"),  # this and the next fields as on the link network
+    ("sources", "i4"),
+    ("joined", MOMENT),
+    ("mark", MARK),
+    ("joined_local", "i4"),
+    ("joined_turn", "i8"),
 )
 STATE = record(("dead", "i8"))  # number of dead links
 
@@ -85,6 +92,8 @@ class FailingLinkTables(Tables, Struct, frozen=True):
     tier: Any
     sent: Any
     links: Any
+    class_of: Any  # this and the next as in `LinkTables`
+    blocks: Any
     recovery: Any  # one row
     state: Any  # one row
 
@@ -93,13 +102,14 @@ def tables(network: Network, plan: LoweredPlan) -> FailingLinkTables:
     """Return the tables of idle links in their first state."""
     made = link.tables(merged(network), plan)
     links = table(LINK, len(made.links))
-    links["head"] = links["tail"] = links["serves"] = NONE
-    links["speed"], links["left"] = made.links["speed"], 1.0
-    of_senders = recovery_row(network), table(STATE, 1)
-    ready = FailingLinkTables(made.fabric, made.home, made.first, made.tier, made.sent, links, *of_senders)
+    links["serves"] = NONE
+    for name in set(links.dtype.names) & set(made.links.dtype.names):
+        links[name] = made.links[name]
+    others = made.class_of, made.blocks, recovery_row(network), table(STATE, 1)
+    ready = FailingLinkTables(made.fabric, made.home, made.first, made.tier, made.sent, links, *others)
     first = link_states(network)[0]
     ready = in_state(ready, network, first)
-    links["left"], ready.state["dead"] = first.left, np.count_nonzero(first.left == 0)
+    links["left"], ready.state["dead"] = left_of_rows(ready, first), np.count_nonzero(first.left == 0)
     return ready
 
 
@@ -108,9 +118,12 @@ def resources(network: Network, plan: LoweredPlan) -> ResourceTable:
     return link.resources(merged(network), plan)
 
 
-def path_keys(_network: Network, **_: bool) -> None:
-    """Return None: a message that is sent again takes its turn on links at a time of its own."""
-    return
+def path_keys(network: Network, **_: bool) -> PathKeys | None:
+    """Return keys that cover the links of all ranks and their states; None: paths differ by message."""
+    whole, states = merged(network), link_states(network)
+    if link.differs_by_message(whole):
+        return None
+    return link.links_in_turn(whole, marks_over_time(states), lambda wires: ways_around(whole, states, wires))
 
 
 def needs(network: Network) -> Needs:
@@ -153,7 +166,7 @@ def _dead_link_ahead(run: Run, row: int) -> int:
         return NONE
     set_out(network, message, message.source, message.ports)
     while True:
-        link_row = take_hop(network, message)
+        link_row = row_of(network, take_hop(network, message))
         if network.links[link_row].left == 0.0:
             return link_row
         if is_there(run, row):
@@ -165,13 +178,19 @@ def network_event(run: Run, kind: int, row: int, _version: int) -> int:
     """Handle the end of a hop, a link that is free again, or a try; return a message that is at its
     target, or NONE.
     """
+    network = run.network
     if kind == LINK_FREE:
+        observe.link_freed(run, network.links[row], row, network.links[row].home)
         free_link(run, row)
     elif kind == TRY:
+        if len(network.blocks) > 0:  # in other runs, a source may be a switch
+            observe.begin_own(run, run.plan.actor_of_rank[run.messages[row].source])
         _try_again(run, row)
     elif is_there(run, row):
+        leaves_block(run, row)
         return row
     else:
+        observe.message_passes_on(run)
         _enter_link(run, row)
     return NONE
 
@@ -183,15 +202,20 @@ def _enter_link(run: Run, row: int) -> None:
     if message.is_stranded:
         lose(run, row, message.missing)
         return
-    link_row = take_hop(run.network, message)
+    link_row = row_of(run.network, take_hop(run.network, message))
     this = run.network.links[link_row]
     if this.left == 0.0:
         lose(run, row, link_row)
-    elif not this.busy:
+        return
+    thread, group = observe.pause(run), observe.current_group(run)
+    observe.link_reached(run, this, link_row, row)
+    if not this.busy:
         _occupy(run, link_row, row)
     else:
         observe.message_queues(run, row, link_row)
         join(run.messages, this, row)
+    observe.resume(run, thread)
+    observe.restore_group(run, group)
 
 
 @works_on_tables

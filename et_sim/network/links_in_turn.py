@@ -19,7 +19,7 @@ from msgspec import Struct
 from et_sim.engine.containers import NONE
 from et_sim.fold.path_keys import FROM_BLOCK, FROM_ONE, FROM_SEVERAL, LinkTurns, MessageColumns
 from et_sim.network.fabric import Wires
-from et_sim.network.paths import LinkPaths, PathLinks
+from et_sim.network.paths import LinkPaths, PathLinks, Routed
 from et_sim.plan.splitmix import splitmix64
 
 
@@ -35,8 +35,10 @@ class _Crossings(Struct, frozen=True, eq=False):
 class LinksInTurn(LinkPaths):
     """Paths over links that carry one message at a time."""
 
-    def __init__(self, hops: Wires, kinds: Any, most_links: int, ranks: int) -> None:
-        super().__init__(hops, kinds, most_links, are_shared=True)
+    def __init__(
+        self, hops: Wires, kinds: Any, most_links: int, ranks: int, later: tuple[Routed, ...] = ()
+    ) -> None:
+        super().__init__(hops, kinds, most_links, are_shared=True, later=later)
         self._blocks = np.arange(ranks)
 
     def beside(self, source: Any, target: Any) -> Any:
@@ -45,7 +47,10 @@ class LinksInTurn(LinkPaths):
 
     def _links(self, source: Any, target: Any) -> PathLinks:
         """Return the links of each path, and their places on it: a link is reached early or late."""
-        links = super()._links(source, target).links
+        ways = super()._links(source, target)
+        if ways.marks is not None:
+            return ways
+        links = ways.links
         places = splitmix64(np.arange(links.shape[1]), 34)
         return PathLinks(links, np.broadcast_to(places, links.shape))
 
@@ -92,12 +97,14 @@ class LinksInTurn(LinkPaths):
         return LinkTurns(of_class, self._blocks.astype(np.int32))
 
     def _crossings(self, messages: Iterable[MessageColumns]) -> Iterator[_Crossings]:
-        """Yield the links that messages cross, a row for each message and link."""
+        """Yield the links that messages cross, a row for each message and link; if paths change with time,
+        those of each time by themselves.
+        """
         for sources, targets, kinds in messages:
-            links = self._links(sources, targets).links
-            rows, at = np.nonzero(links != NONE)
             kinds = np.broadcast_to(np.asarray(kinds).astype(np.uint64), sources.shape)
-            yield _Crossings(links[rows, at], at, sources[rows], kinds[rows])
+            for links, _ in self.paths(sources, targets):
+                rows, at = np.nonzero(links != NONE)
+                yield _Crossings(links[rows, at], at, sources[rows], kinds[rows])
 
 
 def _joined(blocks: Any, ones: Any, others: Any) -> Any:

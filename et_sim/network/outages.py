@@ -8,7 +8,8 @@ or NIC leaves the tables only with fail-over, when the transport has given up an
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -17,7 +18,15 @@ from msgspec.structs import replace
 from et_sim.basics.unique import groups_of
 from et_sim.machine.failure_effects import are_ports
 from et_sim.machine.graph import Graph, unreachable_pair
-from et_sim.machine.model import AT_SWITCH, DimensionShape, GraphFabric, GridFabric, Network, UnevenLink
+from et_sim.machine.model import (
+    AT_SWITCH,
+    DimensionShape,
+    GraphFabric,
+    GridFabric,
+    Network,
+    Routing,
+    UnevenLink,
+)
 from et_sim.machine.networks import Failure
 from et_sim.network import grid
 
@@ -37,6 +46,9 @@ class LinkState(Struct, frozen=True, eq=False):
     def changes_paths(self, are_spread: bool) -> bool:
         """Return whether messages take other paths, or spread differently, than without failures."""
         return bool(self.avoided.any() or (are_spread and (self.weights < 1).any()))
+
+
+StateT = TypeVar("StateT", bound=LinkState)
 
 
 def rows_of(network: Network, failure: Failure) -> Any:
@@ -108,6 +120,19 @@ def link_states(network: Network) -> list[LinkState]:
             moments.add(failure.until_ns)
         moments.update(int(moment) for moment in _on_other_ports(network, failure) if moment < math.inf)
     return [_state_at(network, links, moment) for moment in sorted(moments)]
+
+
+def with_other_paths(network: Network, states: Sequence[StateT]) -> list[StateT]:
+    """Return the states in which messages take other paths, or other shares of them, than without failures;
+    of those with equal paths, the first.
+    """
+    fabric = network.fabric
+    if not isinstance(fabric, GraphFabric):
+        return []
+    are_spread = fabric.routing is Routing.SPREAD
+    others = [state for state in states if state.changes_paths(are_spread)]
+    by_paths = {(state.avoided.tobytes(), are_spread and state.weights.tobytes()): state for state in others}
+    return [*by_paths.values()]
 
 
 def _on_other_ports(network: Network, failure: Failure) -> tuple[float, float]:

@@ -285,7 +285,7 @@ class LinkPaths(SimplePaths):
         ways: SplitTables | None = None,
         later: tuple[Routed, ...] = (),
     ) -> None:
-        self._classes, self._goes_back = kinds, goes_back
+        self._classes, self._goes_back = np.asarray(kinds).astype(np.uint64), goes_back
         ways = no_split() if ways is None else ways
         self._over_time = (Routed(hops, ways, len(ways.link) or most_links), *later)
         self.shared_links = self if are_shared else None
@@ -350,9 +350,13 @@ class LinkPaths(SimplePaths):
                 code = np.where(column == NONE, code, known)
         return code
 
+    def paths(self, source: Any, target: Any) -> list[PathLinks]:
+        """Return the links of each path at each time with paths of its own."""
+        return [_links_of(routed, source, target) for routed in self._over_time]
+
     def _links(self, source: Any, target: Any) -> PathLinks:
         """Return the links of each path; if paths change with time, those of all times."""
-        paths = [_links_of(routed, source, target) for routed in self._over_time]
+        paths = self.paths(source, target)
         if len(paths) == 1:
             return paths[0]
         marks = []

@@ -111,6 +111,12 @@ Coverage = TypedDict("Coverage", {
 FailedPart = TypedDict("FailedPart", {
     "part": str, "at_ns": int, "until_ns": int | None, "left": float, "links": int, "waited_ns": int,
 })
+BlockedCollective = TypedDict("BlockedCollective", {
+    "operation": str, "node_name": str, "group": str, "waiting": str,
+})
+Deadlock = TypedDict("Deadlock", {
+    "at_ns": int, "waited_ns": int, "collectives": list[BlockedCollective],
+})
 FactorsOfRanks = TypedDict("FactorsOfRanks", {"ranks": str, "name": NotRequired[str]})  # and kinds of work
 Software = TypedDict("Software", {
     "name": str, "about": NotRequired[str], "launch": NotRequired[float], "step": NotRequired[float],
@@ -137,7 +143,7 @@ Summary = TypedDict("Summary", {
     "profile_named_by": str, "corrections": list[str], "switched": list[str],
     "other_profile": OtherProfile | None, "software": NotRequired[Software | None], "folded": Folded,
     "uneven": Uneven, "time_factors": list[FactorsOfRanks], "detail": NotRequired[list[str]],
-    "failures": NotRequired[list[FailedPart]],
+    "failures": NotRequired[list[FailedPart]], "deadlocks": NotRequired[list[Deadlock]],
     "jobs": list[Job], "out_of_memory": OutOfMemory | None, "spilled": NotRequired[Spilled], "messages": int,
     "bottleneck": Bottleneck | None, "costs": Costs | None, "power": NotRequired[Power],
     "throughput": Throughput | None, "uncertainty": NotRequired[Uncertainty], "packets": Packets | None,

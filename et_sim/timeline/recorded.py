@@ -23,6 +23,7 @@ from et_sim.machine.roofline import ANY
 from et_sim.plan.spilled import Moved
 from et_sim.tables.summary import Manifest, Summary, Throughput
 from et_sim.timeline.content import Nullable, rows_of
+from et_sim.timeline.deadlocks import deadlocks
 from et_sim.timeline.explained import explained
 from et_sim.timeline.measurement import Measurement
 from et_sim.timeline.network_load import bottleneck
@@ -298,6 +299,7 @@ class RecordedRun(Struct, eq=False, dict=True):
             "folded": self._folded(),
             **{name: manifest[name] for name in ("uneven", "time_factors", "detail", "jobs")},
             **({"failures": failures} if (failures := self.outcome.failures) else {}),
+            **({"deadlocks": found} if (found := deadlocks(self.outcome, self.workload)) else {}),
             "out_of_memory": self.out_of_memory.as_dict() if self.out_of_memory else None,
             **({} if self.moved is None else {"spilled": self.moved.as_dict()}),
             "messages": self.outcome.messages,

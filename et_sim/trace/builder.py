@@ -163,10 +163,15 @@ class TraceBuilder(Struct):
         tag: int = 0,
         *,
         name: str = "",
+        concurrent: bool = False,
         **options: Unpack[NodeOptions],
     ) -> int:
-        """Add a message to rank `to`; its partner is a `receive` of the same tag and size there."""
-        values = {"is_cpu": False, "comm_bytes": bytes, "comm_tag": tag, "comm_dst": to}
+        """Add a message to rank `to`; its partner is a `receive` of the same tag and size there.
+
+        A `concurrent` one waits for no other message of its rank.
+        """
+        values: dict[str, Any] = {"is_cpu": False, "comm_bytes": bytes, "comm_tag": tag, "comm_dst": to}
+        values |= self._timing(None, concurrent)
         return self._add(NodeKind.SEND, name or "send", values, **options)
 
     def receive(

@@ -102,7 +102,9 @@ Some of them need each other:
   dependencies where these run against the ids. Collectives that dependencies force into opposite orders on two ranks
   still hang; `et-sim check` finds them.
 - `two-way-queues` admits a chunk over the limit only when no other event is left, so it changes no time of a run that
-  would have ended anyway.
+  would have ended anyway. Members of a group that run its collectives one at a time, in different orders, wait for each
+  other up to then; a library would hang, or run them in the order of launch. The line `deadlock` of the summary, and
+  [`deadlocks`](output.md#summaryjson), name the collectives, their group, the ranks that waited, and how long.
 - `whole-path` adds, for every dimension that is crossed, its latency and one serialisation. On idle links, this is what
   the link model takes where all hops are fully connected. The link model serialises a message on every link: on a ring
   it takes as many serialisations as hops, behind a switch two, the analytical model one.

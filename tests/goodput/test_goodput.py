@@ -245,7 +245,7 @@ def test_copies_beside_a_step_share_its_network() -> None:
         build.receive(peer, 1 << 20, after=[])
         build.compute("work", micros=200)
         if copy:
-            build.send(peer, copy, 7, after=[])
+            build.send(peer, copy, 7, concurrent=True, after=[])
             build.receive(peer, copy, 7, after=[])
         return build
 

@@ -361,8 +361,9 @@ RAILS = {
 }
 
 
+@pytest.mark.parametrize("model", ["flow", "link"])
 @pytest.mark.parametrize("effect", [{"slower": 0.5}, {"for": "2us"}, {"slower": 0.5, "for": "3us"}])
-def test_ranks_behind_links_that_fail_alike_fold_exactly(effect: Any) -> None:
+def test_ranks_behind_links_that_fail_alike_fold_exactly(effect: Any, model: str) -> None:
     """Check entries of their own for the links of half of the ranks, and one that comes later."""
     entries = [{"port": npu, "dimension": 1, "at": "1us", **effect} for npu in (0, 2, 4, 6)]
     on = system("ring", 2, profile="corrected")
@@ -372,7 +373,7 @@ def test_ranks_behind_links_that_fail_alike_fold_exactly(effect: Any) -> None:
         if "slower" in effect:
             del network["recovery"]
         folded, whole = (
-            simulate(collective(8, "all_reduce", 40_000), network=network, system=on, model="flow", fold=fold)
+            simulate(collective(8, "all_reduce", 40_000), network=network, system=on, model=model, fold=fold)
             for fold in (True, False)
         )
         assert folded.finish_ns.tolist() == whole.finish_ns.tolist()

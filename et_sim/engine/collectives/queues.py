@@ -204,6 +204,12 @@ def _start_first(run: Run, queue_row: int) -> None:
 
 
 @works_on_tables
+def are_queues_blocked(run: Run) -> bool:
+    """Return whether queues wait for each other, if nothing else is left, and may go over their limits."""
+    return run.plan.settings[TWO_WAY_QUEUES] != 0 and _first_blocked(run, 0) != NONE
+
+
+@works_on_tables
 def break_queue_deadlock(run: Run) -> bool:
     """Admit a chunk over the limit to every blocked queue when nothing else is left; return False if none is
     blocked.
@@ -232,8 +238,17 @@ def admit_over_limit(run: Run, queue_row: int) -> None:
 @works_on_tables
 def _admit_from(run: Run, queue_row: int) -> bool:
     """Schedule the admission for one queue; one per event keeps within the reserve of the pools."""
+    row = _first_blocked(run, queue_row)
+    if row == NONE:
+        return False
+    schedule(run, run.clock[0].now, ADMIT, row, 0, 0)
+    return True
+
+
+@works_on_tables
+def _first_blocked(run: Run, queue_row: int) -> int:
+    """Return the first queue from a row on in which a chunk waits; NONE if there is none."""
     for row in range(queue_row, len(run.queues)):
         if run.queues[row].waiting != NONE:
-            schedule(run, run.clock[0].now, ADMIT, row, 0, 0)
-            return True
-    return False
+            return row
+    return NONE

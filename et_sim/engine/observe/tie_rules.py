@@ -371,6 +371,23 @@ def _joins_with_others(run: Run, link: Any, flow: int) -> None:
 
 
 @when_watched
+def link_changes(run: Run, link: Any, link_row: int, message_row: int) -> None:
+    """Begin what a change of the network does to a message on a link.
+
+    Changes come before all events of their nanosecond. Messages on one link come in the order of the link;
+    those on links of one class, and links, in an order that may differ between ranks.
+    """
+    clock = run.clock[0]
+    clock.turn_ns, clock.turn, clock.is_local = clock.now, 0, 0
+    clock.turn_posted_ns = NONE - 1
+    clock.group = 0
+    clock.part += 1
+    has_origins(clock, mixed(clock.now, link_row))
+    if link.sources != FROM_ONE:
+        clock.origin = mixed(clock.origin, flow_of(run, run.messages[message_row]))
+
+
+@when_watched
 def link_freed(run: Run, link: Any, link_row: int, actor_row: int) -> None:
     """Check a link that becomes free: of an actor, or of several."""
     clock = run.clock[0]

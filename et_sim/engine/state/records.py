@@ -58,6 +58,7 @@ CLOCK = record(
     ("free_bus_requests", FREE),
     ("free_joins", FREE),
     ("free_runnings", FREE),
+    ("blocked", "i4"),  # whether Python has looked at the queues that wait for each other (`engine.blocked`)
     ("chunks_top", "i4"),
     ("phases_logged", "i4"),  # and not yet drained
 )

@@ -70,6 +70,7 @@ from et_sim.machine.corrections import Correction
 from et_sim.plan.records import FIRST_FACTOR, LoweredPlan, equal_rows, most_of_a_template, record, table
 
 NEVER = 1 << 62
+NOT_SEEN, SEEN, NO_MORE_LOOKS = range(3)  # of queues that wait for each other: `blocked` of the clock
 FEWEST_TURNS = 1 << 12
 FEWEST_ENTRIES, ENTRIES_PER_ACTOR = 1 << 14, 1 << 8  # of a picture
 PHASES_KEPT = 1 << 16

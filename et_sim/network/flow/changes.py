@@ -12,8 +12,8 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import NONE
 from et_sim.engine.state.run import Run
 from et_sim.engine.transport.network_seam import LostMessages
-from et_sim.machine.graph import longest_way
-from et_sim.machine.model import GraphFabric, Network, Routing
+from et_sim.machine.model import GraphFabric, Network
+from et_sim.network import graph
 from et_sim.network.fabric import Wires
 from et_sim.network.fabrics import fabric_of
 from et_sim.network.flow.capacities import set_capacities
@@ -22,9 +22,9 @@ from et_sim.network.flow.pools import grown
 from et_sim.network.flow.records import SHARED
 from et_sim.network.flow.routes import mark_changed
 from et_sim.network.flow.shares import share_later
-from et_sim.network.outages import LinkState, graph_without, link_states, longest_by_failure, rows_of
+from et_sim.network.outages import LinkState, link_states, longest_by_failure, rows_of, with_other_paths
 from et_sim.network.paths import Routed
-from et_sim.network.route_tables import FAR, route_tables
+from et_sim.network.route_tables import route_tables
 from et_sim.network.spread import most_links_of_split, split_tables
 from et_sim.plan.records import table
 
@@ -37,12 +37,7 @@ def most_links_over_time(network: Network) -> int:
 
 def most_links_without(network: Network, avoided: Any) -> int:
     """Return the largest number of links of a message on a graph without some of its links."""
-    split, fabric = most_links_of_split(network, avoided), network.fabric
-    if split:
-        return split
-    assert isinstance(fabric, GraphFabric)
-    longest = longest_way(graph_without(fabric.routed.graph, avoided), fabric.npus_forward) or FAR
-    return longest * (3 if fabric.groups else len(network.grid.dimensions))
+    return most_links_of_split(network, avoided) or graph.most_links(network, avoided)
 
 
 def ways_around(network: Network, hops: Any) -> tuple[Routed, ...]:
@@ -61,13 +56,7 @@ def _other_routings(network: Network) -> list[LinkState]:
     """Return the states in which messages take other paths, or other shares of them, than without failures;
     of those with equal paths, the first.
     """
-    fabric = network.fabric
-    if not network.failures or not isinstance(fabric, GraphFabric):
-        return []
-    are_spread = fabric.routing is Routing.SPREAD
-    states = [state for state in link_states(network) if state.changes_paths(are_spread)]
-    by_paths = {(state.avoided.tobytes(), are_spread and state.weights.tobytes()): state for state in states}
-    return [*by_paths.values()]
+    return with_other_paths(network, link_states(network)) if network.failures else []
 
 
 def in_state(tables: Any, network: Network, state: LinkState) -> Any:
@@ -86,8 +75,8 @@ def in_state(tables: Any, network: Network, state: LinkState) -> Any:
     if not isinstance(network.fabric, GraphFabric):
         return tables
     fabric = tables.hops.fabric
-    graph = replace(fabric.graph, routes=route_tables(network, state.avoided, state.weights))
-    return replace(tables, hops=replace(tables.hops, fabric=replace(fabric, graph=graph)))
+    routed = replace(fabric.graph, routes=route_tables(network, state.avoided, state.weights))
+    return replace(tables, hops=replace(tables.hops, fabric=replace(fabric, graph=routed)))
 
 
 def _usual(tables: Any, network: Network, first: Any, name: str) -> Any:

@@ -12,6 +12,7 @@ from et_sim.tables.declaration import OPAQUE_KINDS
 from et_sim.tables.summary import Notice, OutOfMemory, Summary
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection, recorded_part
+from et_sim.views.summary.deadlocks import deadlock_text
 from et_sim.views.summary.failures import failed_text
 from et_sim.views.summary.in_short import in_short, small_path
 from et_sim.views.summary.jobs import counts_with_jobs, job_lines, jobs_text
@@ -246,6 +247,7 @@ def facts(run: RunDirectory) -> list[str]:
         *_corrections(summary),
         ("uneven", _unevenness(run)),
         ("failed", failed_text(summary)),
+        ("deadlock", deadlock_text(summary)),
         ("what if", factors_text(run)),
         ("written", _kept(run)),
         ("time goes to", _dominant(run)),

@@ -1,0 +1,166 @@
+"""Checkpoints cross networks: graphs, those of machines without a library, and those of given steps."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import et_sim
+from et_sim.basics.errors import EtSimError
+from et_sim.goodput.copies import with_copies
+from et_sim.goodput.goodput import goodput
+from et_sim.goodput.job_step import JobStep
+from et_sim.goodput.storage import ends_of_step_and_writes, port_bytes_per_s, with_storage, with_writes
+from et_sim.run.options import RunOptions
+from et_sim.trace import TraceBuilder, Workload
+
+PORT = 50  # bytes per ns
+SPEED = {"bandwidth": "50GB/s", "latency": "500ns"}
+INSIDE = {"inside": {"bandwidth": "450GB/s", "latency": "300ns"}}
+NICS = [f"nic{npu}" for npu in range(4)]
+TO_NICS = [
+    {"from": f"npu{npu}", "to": f"nic{npu}", "bandwidth": "200GB/s", "latency": "0ns"} for npu in range(4)
+]
+TO_PLANES = [{"from": NICS, "to": plane, **SPEED} for plane in ("a", "b")]
+GRAPHS: dict[str, dict[str, Any]] = {
+    "leaf-spine": {
+        "graph": {"generator": "leaf-spine", "leaves": 2, "spines": 2, "npus-per-leaf": 2, **SPEED}
+    },
+    "fat-tree": {"graph": {"generator": "fat-tree", "k": 4, **SPEED}},
+    "rails": {
+        "graph": {
+            "generator": "rail-optimised",
+            "nodes": 4,
+            "npus-per-node": 2,
+            "nodes-per-leaf": 2,
+            "spines": 2,
+        }
+        | INSIDE
+        | SPEED
+    },
+    "planes": {
+        "npus": 4,
+        "nics": NICS,
+        "switches": ["a", "b"],
+        "links": TO_NICS + TO_PLANES,
+        "routing": "spread",
+    },
+}
+RANKS = {"leaf-spine": 4, "fat-tree": 16, "rails": 8, "planes": 4}
+SYSTEM = {"profile": "corrected"}  # without a library
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+
+
+def to_the_other_half(ranks: int, size: int) -> Workload:
+    build = TraceBuilder()
+    build.send(ranks // 2, size, after=[])
+    build.receive(ranks // 2, size, after=[])
+    return Workload((build.build(),), np.zeros(ranks, np.int32), relative_peers=(True,))
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_writes_share_the_ports_of_a_graph_with_messages(name: str, share: float) -> None:
+    network, ranks, size = GRAPHS[name], RANKS[name], 10_000_000
+    port = port_bytes_per_s(network)
+    assert port == (2 if name == "planes" else 1) * PORT * 1e9
+    workload = to_the_other_half(ranks, size)
+    machine: dict[str, Any] = {"system": SYSTEM, "model": "flow"}
+    alone = et_sim.simulate(workload, network=network, **machine).makespan_ns
+    latency = alone - size / port * 1e9
+    beside = et_sim.simulate(
+        with_writes(workload, size), network=with_storage(network, ranks, share), **machine
+    )
+    step, _ = ends_of_step_and_writes(beside)
+    assert step == pytest.approx(size / (1 - share) / port * 1e9 + latency, abs=2)
+    assert len(beside.measurement.ranks_per_actor) == 2
+
+
+@pytest.mark.parametrize("profile", ["reference", "corrected"])
+def test_copies_do_not_wait_for_messages_without_a_library(profile: str) -> None:
+    """Check a copy that shares the port with a message from the beginning on, and ends with it."""
+    size, network = 10_000_000, GRAPHS["leaf-spine"]
+    copied = with_copies(to_the_other_half(4, size), size, 1, 2)
+    result = et_sim.simulate(copied, system={"profile": profile}, network=network, model="flow")
+    ends = result.timeline["end_ns"].to_pylist()
+    assert min(ends) > 1.9 * size / PORT
+    assert max(ends) == pytest.approx(2 * size / PORT, rel=0.02)
+
+
+JOB: dict[str, Any] = {
+    "failures": {"parts": [{"name": "gpu", "per-1000-node-days": 200, "repair": "6h"}]},
+    "checkpoints": {
+        "how": "asynchronous",
+        "bytes": "16GB",
+        "storage": "2TB/s",
+        "memory": {"interval": "1min"},
+    },
+}
+GIVEN = {"step": "3s", "tokens-of-step": 1024, "gpus": 16}
+
+
+def step_of(**keys: Any) -> tuple[JobStep, Any]:
+    """Return the step of a job, and its months."""
+    found = goodput({**JOB, **keys}, days=1, runs=2)
+    return found.step, found
+
+
+def test_checkpoints_of_a_given_step_cross_the_network_of_its_machine() -> None:
+    alone, slow = step_of(**GIVEN)
+    assert (alone.port, alone.write) == (float("inf"), 0.0)
+    assert slow.outcome.resolved.write_seconds == 16 / 2000
+    step, found = step_of(**GIVEN, machine="h100-dgx:16")
+    assert step.port == PORT * 1e9
+    assert found.outcome.resolved.write_seconds == pytest.approx(1 / PORT, rel=1e-3)  # 1 GB of each port
+    assert step.copy_stall == 0.0  # shorter than the step
+    assert "checkpoints cross the network of its machine alone" in step.notes[-1]
+    assert any("traffic of checkpoints" in text for text in found.summary()["not_simulated"])
+
+
+def test_a_copy_that_takes_longer_than_a_given_step_lengthens_it() -> None:
+    step, _ = step_of(**{**GIVEN, "step": "5ms"}, machine="h100-dgx:16")
+    assert step.copy_stall == pytest.approx(1 / PORT - 0.005, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({**GIVEN, "machine": "h100-dgx:8"}, "h100-dgx:8 has 8 NPUs, and the job has 16 GPUs"),
+        ({"run": "step.run", "machine": "h100-dgx:8"}, '"machine" beside "run"'),
+        ({"workload": {"make": "llm"}}, '"workload" without "machine"'),
+    ],
+)
+def test_machines_that_do_not_fit_the_step_are_refused(keys: Any, words: str) -> None:
+    with pytest.raises(EtSimError, match=re.escape(words)):
+        step_of(**keys)
+
+
+def test_a_step_that_storage_would_change_writes_at_a_rate() -> None:
+    """Check the reference's rings through half of a machine, which take other ways."""
+    from et_sim.goodput.job_file import read_spec
+    from et_sim.goodput.sources import Simulator, Source
+    from et_sim.goodput.states import states_of
+
+    build = TraceBuilder()
+    build.collective("all_reduce", 1 << 24)
+    workload = Workload((build.build(),), np.zeros(8, np.int32), relative_peers=(True,))
+    speeds = {"bandwidth": ["450GB/s", "50GB/s"], "latency": [100, 500]}
+    network = {"topology": ["Switch", "Switch"], "npus_count": [4, 2], **speeds}
+    found = []
+    for profile in ("reference", "corrected"):
+        rings = ["ring", "ring"]
+        system = {"profile": profile, "all-reduce-implementation": rings}
+        options = RunOptions(system=system, network=network, model="flow")
+        source = Source(lambda: workload, options, system, network, "flow", {"profile": profile})
+        seconds = Simulator().seconds(source)[0]
+        job, _, _ = read_spec({**JOB, "step": seconds, "tokens-of-step": 1, "gpus": 8, "gpus-of-node": 4})
+        found.append(states_of(job, JobStep(seconds, 1, 8, 4, "given"), source, Simulator()))
+    assert "write_stall" not in found[0]
+    assert found[1]["write_stall"] > 0
