@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from machines import network, system
-from random_cases import ALGORITHMS, ALL_TO_ALL, Case, actors_of, outcome, random_program, random_trace
+from random_cases import ALGORITHMS, ALL_TO_ALL, Case, Step, actors_of, outcome, random_program, random_trace
 
 from et_sim.api import run
 from et_sim.basics.errors import MachineError
@@ -41,8 +41,12 @@ def partly_filled_case(seed: int) -> Case:
         keys["stragglers"] = [{"ranks": draw.choice(("0", f"{ranks - 1}")), **draw.choice(LATE)}]
     model = draw.choice(("analytical", "link", "flow", "flow"))
     rules = {"near": GroupRule(size), "far": GroupRule(ranks // size, size), "all": GroupRule(ranks)}
-    named = tuple(draw.choice(("near", "far", "all")) for _ in range(3))
-    trace = random_trace(random_program(draw, ranks), ranks, named, 0, 0)
+    few = ("near", "near", "near"), ("far", "far", "far"), ("near", "far", "near"), ("near", "far", "all")
+    named = draw.choice(few)
+    program = random_program(draw, ranks)
+    if draw.random() < 0.7:  # messages to peers distinguish ranks
+        program = [step if step.what != "exchange" else Step("instant", step.after, ()) for step in program]
+    trace = random_trace(program, ranks, named, 0, 0)
     workload = Workload((trace,), np.zeros(ranks, np.int32), relative_peers=(True,), group_rules=rules)
     return Case(workload, {"system": keys, "network": found.network, "model": model})
 
