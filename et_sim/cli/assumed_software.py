@@ -34,8 +34,9 @@ def other_than_default(machine: str | None) -> str:
     return ON_TPU if machine is not None and machine.startswith("tpu-") else OTHER
 
 
-def recipe_for_manifest(options: Command) -> dict[str, Any]:
-    """Return the recipe of a language model that options of `make` describe; paths are from its manifest."""
+def recipe_for_manifest(options: Command, sequence: int) -> dict[str, Any]:
+    """Return the recipe of a language model, of this length of sequences, that options of `make` describe;
+    paths are from its manifest."""
     from et_sim.recipes.recipe import MAKE, for_machine
     from et_sim.recipes.servings import PLAN
 
@@ -46,6 +47,7 @@ def recipe_for_manifest(options: Command) -> dict[str, Any]:
         MAKE: LLM,
         "model": os.path.relpath(model, folder) if is_file(model) else model,
         **given(options, CHANGES),
+        "sequence": sequence,
         PLAN: plan,
     }
     return dict(for_machine(recipe, chosen["machine"]))

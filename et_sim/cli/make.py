@@ -77,7 +77,8 @@ def run(options: Options) -> int:
     if options.kind == LLM and workload.software is not None and workload.software.is_assumed:
         from et_sim.cli.assumed_software import assumed_software, recipe_for_manifest
 
-        recipe, assumed = recipe_for_manifest(options), assumed_software(options)
+        recipe = recipe_for_manifest(options, facts["model"]["sequence"])
+        assumed = assumed_software(options)
     written, lines = _write(options, workload, description, recipe)
     lines = "\n".join((lines, *assumed))
     print(json.dumps({**written, **facts}, indent=2, ensure_ascii=False) if options.json else lines)

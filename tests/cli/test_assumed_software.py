@@ -125,8 +125,9 @@ def test_the_time_in_other_software_is_that_of_the_job_made_for_it(
     assert "; as torchtitan " in assumes(tmp_path, "job", capsys)
 
 
+@pytest.mark.parametrize("more", [(), ("--sequence", "128", "--layers", "1")])
 def test_a_model_file_is_found_from_the_folder_of_the_manifest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = {
         "model_type": "llama",
@@ -135,14 +136,14 @@ def test_a_model_file_is_found_from_the_folder_of_the_manifest(
         "num_attention_heads": 4,
         "num_hidden_layers": 2,
         "vocab_size": 1000,
-        "max_position_embeddings": 128,
+        "max_position_embeddings": 65_536,  # a recipe of so many has to state its sequence
         "rms_norm_eps": 1e-5,
     }
     for folder in ("models", "jobs", "elsewhere"):
         (tmp_path / folder).mkdir()
     (tmp_path / "models" / "config.json").write_text(json.dumps(config))
     monkeypatch.chdir(tmp_path)
-    made = ("make", "llm", "--model", "models/config.json", "--dp", "8", "--micro-batches", "1")
+    made = ("make", "llm", "--model", "models/config.json", "--dp", "8", "--micro-batches", "1", *more)
     lines_of(capsys, *made, "-o", "jobs/job")
     lines_of(capsys, *made, "--software", "torchtitan", "-o", "jobs/titan")
     monkeypatch.chdir(tmp_path / "elsewhere")

@@ -207,3 +207,18 @@ def test_a_failing_last_node_has_the_ranks_that_exist(node: str, ranks: tuple[in
     assert [failure.ranks for failure in found.slow] == [ranks]
     with pytest.raises(MachineError, match=r"allowed: 0 to 2"):
         read_machine(system=CORRECTED | {"failures": [{"node": "3", "at": "1ms"}]}, network=TEN_OF_TWELVE)
+
+
+def test_jobs_run_on_partly_filled_nodes_as_on_a_machine_of_their_own() -> None:
+    six = {**TEN_OF_TWELVE, "npus_count": [4, 2], "npus": 6}
+    work = {"first": collective("all_reduce", 6), "second": collective("all_reduce", 4)}
+    jobs = {"jobs": [{"name": name, "workload": each} for name, each in work.items()]}
+    together = run(jobs, system=CORRECTED, network=TEN_OF_TWELVE, isolated=True)
+    alone = run(work["first"], system=CORRECTED, network=six).makespan_ns
+    assert together.jobs["first"]["alone_ns"] == alone
+    whole = {"jobs": [{"name": "all", "workload": collective("all_reduce", 10)}]}
+    times = [
+        run(each, system=CORRECTED, network=TEN_OF_TWELVE).makespan_ns
+        for each in (whole, collective("all_reduce", 10))
+    ]
+    assert times[0] == times[1]
