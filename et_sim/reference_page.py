@@ -56,7 +56,7 @@ from et_sim.recipes.recipe import recipe_keys
 from et_sim.sweeps.axes import Range
 from et_sim.sweeps.spec import AxisSpec, BaseSpec, SampleSpec, SearchSpec, SweepSpec
 from et_sim.trace.group_rule import GroupRule
-from et_sim.trace.manifest import Manifest, Template
+from et_sim.trace.manifest import Made, Manifest, Template
 from et_sim.trace.workload import MadeFor, Step
 from et_sim.workloads.software.description import (
     BothWays,
@@ -279,6 +279,7 @@ TABLES = (
     KeyTable("rule of groups, in the manifest", texts.RULES, keys_of(GroupRule)),
     KeyTable("step, in the manifest", texts.STEP, keys_of(Step)),
     KeyTable("software, in the manifest", texts.MADE_FOR, keys_of(MadeFor)),
+    KeyTable("made, in the manifest", texts.MADE_BY, keys_of(Made)),
     KeyTable("software", texts.SOFTWARE, keys_of(Software), DEFAULTED),
     *_software_parts(),
     KeyTable("entry of jobs, in the job file", texts.JOBS, keys_of(JobEntry)),

@@ -312,6 +312,10 @@ MADE_FOR = """
 The object `software` names the [software](software.md) of the job, and the figures that runs use:
 """
 
+MADE_BY = """
+The object `made` holds the origin of a workload whose software is [assumed](software.md):
+"""
+
 ATTENTION_KERNELS = """
 Each entry of `attention-kernels`; its name may end a [shape](compute.md#shapes) of attention:
 """

@@ -145,6 +145,7 @@ ALLOWED: dict[str, set[str]] = {
         "network.graph_of_grid",
         "network.registry",
         "plan",
+        "recipes",
         "run",
         "samples",
         "serving",

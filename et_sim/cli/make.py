@@ -73,11 +73,14 @@ def run(options: Options) -> int:
         description = f"{options.kind} of {format_bytes(size)} ({size} bytes)" if size else options.kind
         facts = {"bytes": size}
     facts = {"kind": options.kind, "ranks": workload.ranks, "nodes": workload.nodes, **facts}
-    written, lines = _write(options, workload, description)
+    recipe, assumed = None, []
     if options.kind == LLM and workload.software is not None and workload.software.is_assumed:
-        from et_sim.cli.assumed_software import assumed_software
+        from et_sim.cli.assumed_software import assumed_software, recipe_for_manifest
 
-        lines = "\n".join((lines, *assumed_software(options)))
+        recipe = recipe_for_manifest(options, facts["model"]["sequence"])
+        assumed = assumed_software(options)
+    written, lines = _write(options, workload, description, recipe)
+    lines = "\n".join((lines, *assumed))
     print(json.dumps({**written, **facts}, indent=2, ensure_ascii=False) if options.json else lines)
     return 0
 
@@ -100,7 +103,9 @@ def _made_job(options: Options) -> tuple[Workload, str, dict[str, Any]]:
     return job.workload, job.text, {"model": job.model, "plan": asdict(job.plan), **job.more}
 
 
-def _write(options: Options, workload: Workload, contents: str) -> tuple[dict[str, Any], str]:
+def _write(
+    options: Options, workload: Workload, contents: str, recipe: dict[str, Any] | None
+) -> tuple[dict[str, Any], str]:
     """Write files or a manifest; return a description for programs and one for people."""
     from et_sim.basics.files import in_shell
     from et_sim.trace import write_manifest
@@ -121,7 +126,7 @@ def _write(options: Options, workload: Workload, contents: str) -> tuple[dict[st
         groups = str(groups_path(prefix))
         line = f"{contents}: {workload.nodes} nodes in {files}, groups in {groups}"
         return {"prefix": prefix, "groups": groups}, f"{line}\n{run} --groups {in_shell(groups)} {machine}"
-    manifest, *templates = (str(path) for path in write_manifest(workload, Path(prefix + ENDING)))
+    manifest, *templates = (str(path) for path in write_manifest(workload, Path(prefix + ENDING), recipe))
     last = len(templates) - 1
     files = templates[0] + (f" to {templates[last]}" if last else "")
     ranks = "rank" if workload.ranks == 1 else "ranks"

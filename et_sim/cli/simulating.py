@@ -36,7 +36,8 @@ def simulate_into(
     """Simulate into a directory; a stalled run is also written and explained, with status 1."""
     from et_sim.timeline import OutputFilter
 
-    result, status = simulated_into(target, workload, options, output_filter or OutputFilter(), set())
+    written = output_filter or OutputFilter()
+    result, status = simulated_into(target, workload, options, written, set(), other_software=True)
     with printing(status):
         if as_json:
             print(indented(result.summary()))
@@ -59,10 +60,13 @@ def simulated_into(
     options: RunOptions,
     output_filter: OutputFilter,
     reported: set[str],
+    *,
+    other_software: bool = False,
 ) -> tuple[Result, int]:
     """Simulate and write; a stall, and warnings that are not in `reported`, go to stderr.
 
-    Return the result and the exit status.
+    Return the result and the exit status. With `other_software`, training whose software is assumed is also
+    simulated in another one.
     """
     from et_sim import api
     from et_sim.cli.progress import Progress
@@ -71,6 +75,12 @@ def simulated_into(
     with Progress() as progress:
         result = api.execute(workload, options, watch=progress, output_filter=output_filter)
         stall = result.stall
+        if other_software:
+            from et_sim.cli.assumed_software import in_other_software
+
+            progress.stage("simulating the step in other software, too")
+            if (other := in_other_software(result, options)) is not None:
+                result.manifest["other_software"] = other
         progress.stage("adding up and writing")
         write_run(result, target, stall.as_dict() if stall else None, output_filter)
     for notice in result.manifest["warnings"]:

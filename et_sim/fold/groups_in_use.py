@@ -59,7 +59,7 @@ def groups_in_use(lowering: Lowering) -> list[tuple[str, Any, Any]]:
         usage = np.array([used.index(name) if name in used else -1 for used in lowering.used_groups])
         usage_of_rank = usage[workload.template_of_rank]
         members = groups.all_of(name)
-        if members.shape[1] < workload.ranks:
+        if lowering.machine.network.grid.filled or members.shape[1] < workload.ranks:
             found.append((name, usage_of_rank, members))
     return found
 
@@ -80,6 +80,8 @@ def numbers_of_spanning_groups(lowering: Lowering) -> Any:
 
 
 def _spans_system(lowering: Lowering, name: str) -> bool:
+    if lowering.machine.network.grid.filled:
+        return False
     if lowering.groups.is_rule(name):
         return lowering.workload.group_rules[name].count == lowering.workload.ranks
     return lowering.groups.spans_system(lowering.groups.row(name, 0))

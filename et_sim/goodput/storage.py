@@ -35,11 +35,12 @@ TAG = (1 << 30) - 1  # below those of copies; messages of a step have lower tags
 
 
 def port_bytes_per_s(network: Mapping[str, Any]) -> float | None:
-    """Return the bandwidth of a rank's ports to the outermost switches; None if a network has none."""
+    """Return the bandwidth of a rank's ports to the outermost switches; None if a network has none, or a partly
+    filled last node, behind which storage has no places."""
     fabric = read_network_alone(network).fabric
     if isinstance(fabric, GraphFabric):
         return None if "import" in (network.get("graph") or {}) else _port_of_graph(fabric)
-    if not isinstance(fabric, GridFabric) or len(fabric.dimensions) < 2:
+    if not isinstance(fabric, GridFabric) or len(fabric.dimensions) < 2 or fabric.filled:
         return None
     outermost = fabric.dimensions[-1]
     return outermost.bytes_per_ns * 1e9 if outermost.shape is DimensionShape.SWITCH else None

@@ -261,9 +261,9 @@ def _of_grid(given: FailureKeys, what: str, name: str, network: Network) -> list
     number = int(name) if name.isdigit() else -1
     size = fabric.dimensions[0].npus if what == "node" else 1
     if not 0 <= number * size < fabric.ranks:
-        most = fabric.ranks // size - 1
+        most = (fabric.ranks - 1) // size
         raise section.fault(f'key "{what}" is {name}', f"allowed: 0 to {most}", key=what)
-    ranks = list(range(number * size, (number + 1) * size))
+    ranks = list(range(number * size, min((number + 1) * size, fabric.ranks)))
     along = [given.dimension] if what == "port" else range(len(fabric.dimensions))
     links = [
         link for at in along if at is not None for rank in ranks for link in links_of_npu(fabric, at, rank)

@@ -66,9 +66,10 @@ def _failures(entry: GpuFailure, network: Network) -> Iterator[Failure]:
         raise no_repair(section, what)
     size = 1 if what == GPU else network.grid.dimensions[0].npus
     assert text is not None
-    for number_of_part in _numbers(section, what, text, network.ranks // size):
+    for number_of_part in _numbers(section, what, text, -(-network.ranks // size)):
         name = str(number_of_part)
-        ranks = tuple(range(number_of_part * size, (number_of_part + 1) * size))
+        begin = number_of_part * size
+        ranks = tuple(range(begin, min(begin + size, network.ranks)))
         at = first_failure(entry.rate, entry.seed, name) if entry.rate is not None else entry.at_ns or 0.0
         until = None if entry.for_ns is None else int(at) + int(entry.for_ns)
         yield Failure(what, name, int(at), until, entry.slower or 0.0, (), ranks)

@@ -40,6 +40,7 @@ from et_sim.machine.networks import (
     Reducer,
     UnevenLink,
     end_name,
+    places_of,
 )
 from et_sim.machine.protocol_keys import read_protocol
 from et_sim.machine.protocol_presets import PROTOCOL_KEY
@@ -66,8 +67,19 @@ IN_NETWORK_KEY = Key(
     "Not known there.",
     choices=tuple(key.name for key in IN_NETWORK_KEYS),
 )
+NPUS_KEY = Key(
+    "npus",
+    COUNT,
+    "NPUs that there are, if the last node of two Switch dimensions is "
+    "[partly filled](network-features.md#a-partly-filled-last-node). "
+    "Without the key: all that `npus_count` has.",
+    "Not known there.",
+    minimum=1,
+    maximum=MOST_RANKS,
+)
 NETWORK_KEYS = (
     *DIMENSION_KEYS,
+    NPUS_KEY,
     LINKS_KEY,
     IN_NETWORK_KEY,
     PROTOCOL_KEY,
@@ -179,14 +191,36 @@ def read_network(source: Section, remarks: Remarks, *, may_be_plain: bool = Fals
         if dimension.npus == 1:
             text = f"index {index} is 1: this dimension never takes part (the reference refuses it)"
             remarks.warn(source.place, "npus_count", text)
-    links = read_links(source, GridFabric(dimensions), remarks)
-    network = Network.of_dimensions(dimensions, links, _reducers(source, dimensions, remarks))
+    filled = _filled(source, dimensions, remarks)
+    fabric = GridFabric(dimensions, filled=filled)
+    links = read_links(source, fabric, remarks)
+    network = Network.of_dimensions(dimensions, links, _reducers(source, dimensions, remarks), filled)
     speeds: list[Dimension | UnevenLink] = [*dimensions, *links]
     credits = read_credits(
         source, [wire.bytes_per_ns for wire in speeds], [wire.latency_ns for wire in speeds], remarks
     )
     network = structs.replace(network, protocol=read_protocol(source, remarks), credits=credits)
     return read_failures(source, network, remarks)
+
+
+def _filled(source: Section, dimensions: tuple[Dimension, ...], remarks: Remarks) -> int:
+    """Return the number of NPUs if they do not fill the last node; 0: they do."""
+    if NPUS_KEY.name not in source.content:
+        return 0
+    npus = int(Slot(NPUS_KEY, source, remarks).value(source.content[NPUS_KEY.name]))
+    places = places_of(dimensions)
+    if npus == places:
+        return 0
+    cause, node = f'key "npus" is {npus}', dimensions[0].npus
+    if len(dimensions) != 2 or any(each.shape is not DimensionShape.SWITCH for each in dimensions):
+        remedy = f"give {places}, or leave it out: only nodes of two Switch dimensions may be partly filled"
+        raise source.fault(cause, remedy)
+    if not places - node < npus < places:
+        remedy = f"allowed: {places - node + 1} to {places}, as only the last node may be partly filled"
+        raise source.fault(cause, remedy)
+    if source.content.get(IN_NETWORK_KEY.name):
+        raise source.fault(f'{cause}, and "in-network" names switches that reduce', "leave one of them out")
+    return npus
 
 
 def _reducers(

@@ -256,11 +256,12 @@ class LogicalGrid(Struct, frozen=True):
     """The dimensions of collectives, innermost first; rank ids count dimension 0 fastest."""
 
     dimensions: tuple[LogicalDimension, ...]
+    filled: int = 0  # the ranks that there are, if the last node is partly filled; 0: all
 
     @property
     def ranks(self) -> int:
         """Return the number of ranks."""
-        return math.prod(dimension.npus for dimension in self.dimensions)
+        return self.filled or places_of(self.dimensions)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -274,11 +275,12 @@ class GridFabric(Struct, frozen=True):
     dimensions: tuple[Dimension, ...]
     links: tuple[UnevenLink, ...] = ()
     reducers: tuple[tuple[int, Reducer], ...] = ()  # dimensions whose switches reduce, in order
+    filled: int = 0  # the NPUs that there are, if the last node is partly filled; 0: all
 
     @property
     def ranks(self) -> int:
         """Return the number of NPUs."""
-        return math.prod(dimension.npus for dimension in self.dimensions)
+        return self.filled or places_of(self.dimensions)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -385,12 +387,13 @@ class Network(Struct, frozen=True):
         dimensions: tuple[Dimension, ...],
         links: tuple[UnevenLink, ...] = (),
         reducers: tuple[tuple[int, Reducer], ...] = (),
+        filled: int = 0,
     ) -> Network:
         """Build a network whose collectives run along the wired dimensions."""
         seen = (
             LogicalDimension(dimension.npus, dimension.shape, dimension.bandwidth) for dimension in dimensions
         )
-        return Network(LogicalGrid(tuple(seen)), GridFabric(dimensions, links, reducers))
+        return Network(LogicalGrid(tuple(seen), filled), GridFabric(dimensions, links, reducers, filled))
 
     @staticmethod
     def of_levels(levels: tuple[Level, ...]) -> Network:
@@ -457,6 +460,11 @@ class Network(Struct, frozen=True):
     def levels(self) -> tuple[Level, ...]:
         """Return the levels of ASTRA-sim 1.0, if any."""
         return self.fabric.levels if isinstance(self.fabric, LevelFabric) else ()
+
+
+def places_of(dimensions: Sequence[LogicalDimension | Dimension]) -> int:
+    """Return the number of places for NPUs."""
+    return math.prod(dimension.npus for dimension in dimensions)
 
 
 def strides_of(dimensions: Sequence[LogicalDimension | Dimension | Level]) -> tuple[int, ...]:

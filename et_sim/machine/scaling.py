@@ -177,7 +177,7 @@ def _scale_link(machine: Machine, link: int, level: int, name: str, multiple: fl
         if scaled is None:
             return None
         dimensions = (*fabric.dimensions[:link], scaled[0], *fabric.dimensions[link + 1 :])
-        changed = Network.of_dimensions(dimensions, fabric.links, fabric.reducers)
+        changed = Network.of_dimensions(dimensions, fabric.links, fabric.reducers, fabric.filled)
     rewired = structs.replace(network, grid=changed.grid, fabric=changed.fabric)
     return _rewired(machine, rewired), scaled[1]
 

@@ -1,8 +1,9 @@
 """Grids: dimensions of rings, switches and fully connected NPUs, whose links may differ in speed.
 
-A message corrects one coordinate after the other, lowest dimension first. On a ring it goes clockwise unless
-the other direction is strictly shorter. In a switch dimension it passes the switch. Fully connected NPUs have
-a link for every pair.
+A message corrects one coordinate after the other, lowest dimension first. Where the last node is partly
+filled, and the NPU with the next coordinate is not there, it corrects a higher one before. On a ring it goes
+clockwise unless the other direction is strictly shorter. In a switch dimension it passes the switch. Fully
+connected NPUs have a link for every pair.
 
 A link is named by its NPU and a port: the direction round a ring, up or down at a switch, the distance among
 fully connected NPUs. It belongs to the NPU that it leaves, or, behind a switch, reaches. There is one speed
@@ -129,6 +130,7 @@ DIMENSION = record(
     ("ports", "i8"),  # links of an NPU
     ("uneven_first", "i8"),  # into `speeds`: links with a speed of their own
     ("uneven_end", "i8"),
+    ("filled", "i8"),  # the NPUs of the whole grid
 )
 
 
@@ -159,7 +161,7 @@ def tables(network: Network) -> GridTables:
     for row, dimension, stride in zip(dimensions, fabric.dimensions, fabric.strides, strict=True):
         row.npus, row.stride, row.wiring = dimension.npus, stride, SHAPE_CODE[dimension.shape]
         row.bytes_per_ns, row.latency_ns = dimension.bytes_per_ns / units, dimension.latency_ns * units
-        row.ports = ports_of(dimension)
+        row.ports, row.filled = ports_of(dimension), fabric.ranks
     return GridTables(dimensions, speeds)
 
 
@@ -283,7 +285,8 @@ def _capacities(fabric: GridFabric, actor_of_rank: Any, first: Any, counts: Any)
 
 @works_on_tables
 def next_leg(fabric: GridTables, at: int, target: int) -> Leg:
-    """Return the leg along the lowest dimension in which the ends differ, or to or from a reducing switch."""
+    """Return the leg along the lowest dimension in which the ends differ and that leads to an NPU, or to or
+    from a reducing switch."""
     if max(at, target) >= ranks_of(fabric):
         return _leg_of_switch(fabric, at, target)
     for row in range(len(fabric.dimensions)):
@@ -291,8 +294,9 @@ def next_leg(fabric: GridTables, at: int, target: int) -> Leg:
         outermost = row + 1 == len(fabric.dimensions)
         here = _coordinate(dimension, at, outermost)
         there = _coordinate(dimension, target, outermost)
-        if here != there:
-            return Leg(row, at, here, there, at + (there - here) * dimension.stride)
+        end = at + (there - here) * dimension.stride
+        if here != there and end < dimension.filled:
+            return Leg(row, at, here, there, end)
     return Leg(NONE, at, at, at, at)
 
 

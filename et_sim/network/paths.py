@@ -102,15 +102,28 @@ class GridPaths:
         """Return a number for the path of each pair there and, where links differ, back."""
         if not (self._whole or self._are_directed):
             return self._lowest_distance(source, target)
-        return self._with_speeds(self._distances(source, target, directed=self._are_directed), source, target)
+        code = self._distances(source, target, directed=self._are_directed)
+        return self._with_speeds(self._with_order(code, source, target), source, target)
 
     def costs(self, source: Any, target: Any) -> Any:
         """Return codes that do not depend on which of its links each source takes."""
         if self._whole:
-            code = self._distances(source, target, directed=False)
+            code = self._with_order(self._distances(source, target, directed=False), source, target)
         else:
             code = self._lowest_distance(source, target)
         return self._with_speeds(code, source, target)
+
+    def _with_order(self, code: Any, source: Any, target: Any) -> Any:
+        """Return codes with bits for ways, there and back, that begin with the other node, as the NPU on the
+        usual way is not there.
+        """
+        if not self._fabric.filled:
+            return code
+        return 4 * code + 2 * self._leaves_first(source, target) + self._leaves_first(target, source)
+
+    def _leaves_first(self, source: Any, target: Any) -> Any:
+        node = self._fabric.dimensions[0].npus
+        return source // node * node + target % node >= self._fabric.ranks
 
     def _with_speeds(self, code: Any, source: Any, target: Any) -> Any:
         if self._uneven is None:
@@ -171,7 +184,7 @@ class GridPaths:
         for number, dimension, ahead in places_ahead(dimensions, source, target):
             hops = _hops(dimension, ahead)
             code = np.where((code == 0) & (hops > 0), hops * len(dimensions) + number, code)
-        return code
+        return self._with_order(code, source, target)
 
     def _has_one_link(self, source: Any, target: Any) -> Any:
         """Return whether a message uses only links of its two ends: one dimension, and one hop or

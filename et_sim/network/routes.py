@@ -47,8 +47,9 @@ def next_stop(routes: RouteTables, at: int, target: int) -> int:
     for row in range(len(routes.logical)):
         axis = routes.logical[row]
         here, there = at // axis.stride % axis.npus, target // axis.stride % axis.npus
-        if here != there:
-            return at + (there - here) * axis.stride
+        stop = at + (there - here) * axis.stride
+        if here != there and stop < routes.rule[0].ranks:
+            return stop
     return target
 
 

@@ -154,6 +154,7 @@ class CollectiveTables:
         return self._loads_after.get(request, request.loads)
 
     def _lower(self, request: CollectiveRequest) -> int | None:
+        self._check_dimensions(request)
         if request.custom is not None:
             return self._lower_custom(request, *request.custom)
         may_choose = request.exchange == PLAIN and self._choice.is_left_to_library(request.operation)
@@ -193,6 +194,17 @@ class CollectiveTables:
             phase_lists.append([known[turn] for turn in turns])
             before += route.chunks.number
         return self._add_collective(request, [route.chunks for route in routes], phase_lists)
+
+    def _check_dimensions(self, request: CollectiveRequest) -> None:
+        """Refuse a collective of all ranks along some dimensions that have no place for some of them."""
+        grid, involved = self._machine.network.grid, request.involved
+        is_of_all = request.group.members == grid.ranks
+        if grid.filled and is_of_all and involved is not None and not all(involved[: len(grid.dimensions)]):
+            raise MachineError(
+                "a collective of all ranks goes along some dimensions, and the last node is partly filled",
+                place="involved_dim",
+                remedy="use a communicator group instead of involved_dim",
+            )
 
     def _ways(self, request: CollectiveRequest, algorithms: tuple[Algorithm, ...]) -> list[DimensionWay]:
         """Return the ways in all dimensions that take part."""

@@ -4,7 +4,8 @@ Group row 0 is the whole system in rank order; other rows are made when they are
 that holds every rank behaves like the whole system (its members' order in the file does not matter), but
 counts its own collectives. Where groups are laid out on the machine, the order of their members in the file
 does not matter either. Where traces describe groups themselves, a name may stand for different groups on
-different ranks: each of these has a canonical name of its own.
+different ranks: each of these has a canonical name of its own. Where the last node of the machine is partly
+filled, no group spans the machine, and that of all ranks is laid out as any other.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.workload import Workload
 
 WHOLE_SYSTEM = ""
+ALL_OF_PART = "\n"  # the group of all ranks, if they do not fill the last node
 OwnGroups = Mapping[str, tuple[int, ...]]  # groups that a trace describes, by key
 
 
@@ -58,10 +60,13 @@ class GroupTable:
         listed.
         """
         self._ranks, self._grid = ranks, grid
+        self._is_whole = grid is None or not grid.filled
         self._layouts: dict[int, Layout] = {}
         self._listed = listed
         self._rules = rules
         self._described: dict[str, tuple[int, ...]] = {}  # by canonical name
+        if not self._is_whole:
+            self._described[ALL_OF_PART] = tuple(range(ranks))
         self._canonical = {(name, frozenset(of)): name for name, of in listed.items()}
         self._rows: dict[tuple[str, int], int] = {(WHOLE_SYSTEM, 0): 0}
         self._members: list[Any] = [np.arange(ranks, dtype=np.int32)]
@@ -81,7 +86,7 @@ class GroupTable:
         if key in groups:
             return self._canonical_of_described(key, groups[key], place)
         if key == WHOLE_SYSTEM:
-            return WHOLE_SYSTEM
+            return self._all
         if name in self._rules:
             return name
         if key in self._listed:
@@ -103,7 +108,7 @@ class GroupTable:
             )
         if key == WHOLE_SYSTEM:
             if len(members) == self._ranks:
-                return WHOLE_SYSTEM
+                return self._all
             raise TraceError(
                 f'process group "0" lists {len(members)} ranks, but the machine has {self._ranks}',
                 place=place,
@@ -121,6 +126,11 @@ class GroupTable:
                 remedy="list them in one order in all traces and in the groups file: it is that of the ring",
             )
         return canonical
+
+    @property
+    def _all(self) -> str:
+        """Return the canonical name of the group of all ranks."""
+        return WHOLE_SYSTEM if self._is_whole else ALL_OF_PART
 
     def _listing(self, name: str) -> tuple[int, ...]:
         """Return members of a group without a rule, as listed."""
@@ -205,8 +215,8 @@ class GroupTable:
         return np.argsort(listing) if self._is_in_order(len(listing)) else np.arange(len(listing))
 
     def spans_system(self, row: int) -> bool:
-        """Return whether every rank is a member."""
-        return len(self._members[row]) == self._ranks
+        """Return whether every place of the machine is a member's."""
+        return len(self._members[row]) == self._ranks and (self._is_whole or row == 0)
 
     def members(self, row: int) -> Any:
         """Return ranks of the group, in the order of their positions."""

@@ -284,8 +284,16 @@ def assemble(lowering: Lowering, actors: Actors) -> LoweredPlan:
 
 def _grid_of_groups(machine: Machine) -> LogicalGrid | None:
     """Return the grid that groups are laid out on, or None if they are not laid out."""
-    is_laid_out = machine.system.behaviour.corrects(Correction.GROUPS_BY_DIMENSION)
-    return machine.network.grid if is_laid_out else None
+    grid = machine.network.grid
+    if machine.system.behaviour.corrects(Correction.GROUPS_BY_DIMENSION):
+        return grid
+    if grid.filled:
+        raise MachineError(
+            f"the last node of {grid.ranks:,} NPUs is partly filled, and groups do not run by dimension",
+            place="network configuration",
+            remedy="switch on the correction groups-by-dimension, or take nodes that are full",
+        )
+    return None
 
 
 def _version_1_rules(lowering: Lowering) -> Version1Rules:

@@ -1,8 +1,4 @@
-"""A run of the reference profile in the corrected profile, and the corrections that matter for it.
-
-The number of messages and nodes alone decides whether it is simulated, and never a measured time: the same
-inputs give the same result.
-"""
+"""A run of the reference profile in the corrected profile, and the corrections that matter for it."""
 
 from __future__ import annotations
 
@@ -12,23 +8,18 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError
-from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
-from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.machine.corrections import Correction, Profile
 from et_sim.plan.acting import CONDITIONS, may_act
-from et_sim.plan.expected import expected_messages
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.members import Actors
 from et_sim.plan.records import LoweredPlan
 from et_sim.run.options import RunOptions
-from et_sim.run.planning import fewest_actors
-from et_sim.run.simulation import Change, Task, moves_needed
+from et_sim.run.simulation import Change, Task
+from et_sim.run.small_run import ALWAYS, AT_MOST, ending_if_small, size_of
 from et_sim.run.variation import NOT_SIMULATED, REFUSED, Ending, Variations, ending_of
 from et_sim.trace import Workload
 
-# Messages and nodes that compiled code simulates in a few seconds, and in half a minute.
-ALWAYS, AT_MOST = 3_000_000, 30_000_000
 MOST_NODES_LOWERED = 2_000_000
 LIKELIEST = Correction.CONCURRENT_COMMUNICATION  # it usually makes all of the difference
 
@@ -48,7 +39,7 @@ def other_profile(
     missing = frozenset(Correction) - task.machine.system.behaviour.corrections
     try:
         corrected = again.task(profile=Profile.CORRECTED.value)
-        tried = trials.simulated(corrected, max(ALWAYS, min(size_of(outcome.plan), AT_MOST)))
+        tried = ending_if_small(corrected, again.options, max(ALWAYS, min(size_of(outcome.plan), AT_MOST)))
         missing &= corrected.machine.system.behaviour.corrections
     except EtSimError as error:
         tried = Ending(REFUSED, reason=str(error))
@@ -87,30 +78,6 @@ class _Trials:
         self._plan, self._has_contention = plan, task.network_model().HAS_CONTENTION
         self._actors = Actors(plan.actor_of_rank, plan.actors["rank"])
 
-    def simulated(self, task: Task, affordable: int, alike: int = 1) -> Ending:
-        """Return the result of a task; `alike` is the number of such simulations."""
-        lowering, model = Lowering(task.workload, task.machine), task.network_model()
-        outcome = self._outcome(lowering, model, affordable, alike)
-        moves = outcome and moves_needed(task.workload, lowering, outcome)
-        if moves:
-            outcome = self._outcome(Lowering(moves.workload, task.machine), model, affordable, alike)
-        return ending_of(outcome) if outcome else Ending(NOT_SIMULATED)
-
-    def _outcome(
-        self, lowering: Lowering, model: NetworkModel, affordable: int, alike: int
-    ) -> Outcome | None:
-        """Simulate, and return the outcome; None if it would cost too much."""
-        network = lowering.machine.network_of(has_contention=model.HAS_CONTENTION)
-        folded = fewest_actors(lowering, model, self._again.options.fold)
-        for actors in (folded, Actors.one_per_rank(lowering.workload.ranks)):
-            plan = assemble(lowering, actors)
-            if size_of(plan) > affordable:
-                return None
-            outcome = run_plan(plan, network, model, alike=alike, ties_alike=self._again.options.ties_alike)
-            if outcome is not None:
-                return outcome
-        raise AssertionError("only a folded run is given up")
-
     def acting(self, missing: frozenset[Correction], now: Ending, corrected: Ending) -> Acting:
         """Return those of the missing corrections that change the result by themselves; or only the one that
         makes the whole difference."""
@@ -138,7 +105,8 @@ class _Trials:
 
     def _by_itself(self, correction: Correction, affordable: int, alike: int) -> Ending:
         try:
-            return self.simulated(self._with(frozenset({correction})), affordable, alike)
+            task = self._with(frozenset({correction}))
+            return ending_if_small(task, self._again.options, affordable, alike)
         except EtSimError as error:
             return Ending(REFUSED, reason=str(error))
 
@@ -153,8 +121,3 @@ class _Trials:
 
     def _with(self, more: frozenset[Correction]) -> Task:
         return self._again.task(corrections=more)
-
-
-def size_of(plan: LoweredPlan) -> int:
-    """Return the number of messages and nodes to simulate."""
-    return expected_messages(plan) + int(plan.templates["nodes"][plan.actors["template"]].sum())

@@ -123,6 +123,9 @@ Software = TypedDict("Software", {
     "processors": NotRequired[int], "kernels": NotRequired[float], "assumed": NotRequired[bool],
     "host-waits": NotRequired[bool],
 })
+OtherSoftware = TypedDict("OtherSoftware", {
+    "name": str, "status": str, "makespan_ns": int | None, "reason": NotRequired[str],
+})
 Estimate = TypedDict("Estimate", {"value_ns": float, "low_ns": float | None, "high_ns": float | None})
 WithoutCause = TypedDict("WithoutCause", {
     "cause": str, "mean": float, "p50": float, "p90": float, "p99": float, "saved": Estimate,
@@ -141,7 +144,8 @@ Summary = TypedDict("Summary", {
     "status": str, "makespan_ns": int, "ranks": int, "model": str, "model_note": NotRequired[str],
     "routing": NotRequired[Routing | None], "scope": NotRequired[Scope], "profile": str,
     "profile_named_by": str, "corrections": list[str], "switched": list[str],
-    "other_profile": OtherProfile | None, "software": NotRequired[Software | None], "folded": Folded,
+    "other_profile": OtherProfile | None, "software": NotRequired[Software | None],
+    "other_software": NotRequired[OtherSoftware], "folded": Folded,
     "uneven": Uneven, "time_factors": list[FactorsOfRanks], "detail": NotRequired[list[str]],
     "failures": NotRequired[list[FailedPart]], "deadlocks": NotRequired[list[Deadlock]],
     "jobs": list[Job], "out_of_memory": OutOfMemory | None, "spilled": NotRequired[Spilled], "messages": int,
@@ -181,7 +185,8 @@ ScopeOfMachine = TypedDict("ScopeOfMachine", {  # of which a run's scope is a pa
 Manifest = TypedDict("Manifest", {
     "et_sim": str, "model": str, "model_note": NotRequired[str], "scope": NotRequired[ScopeOfMachine],
     "profile": str, "profile_named_by": NotRequired[str], "corrections": list[str],
-    "switched": NotRequired[list[str]], "software": NotRequired[Software | None], "ranks": NotRequired[int],
+    "switched": NotRequired[list[str]], "software": NotRequired[Software | None],
+    "other_software": NotRequired[OtherSoftware], "ranks": NotRequired[int],
     "uneven": NotRequired[Uneven], "costs": NotRequired[Object | None],
     "power_caps": NotRequired[list[float]], "accuracy": NotRequired[Object],
     "peak_tflops": NotRequired[dict[str, float]], "time_factors": NotRequired[list[FactorsOfRanks]],

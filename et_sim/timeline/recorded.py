@@ -296,6 +296,7 @@ class RecordedRun(Struct, eq=False, dict=True):
             "scope": scope(manifest["scope"], self.coverage, self.outcome.messages),
             **{name: manifest[name] for name in OF_PROFILE},
             "software": manifest["software"],
+            **({"other_software": manifest["other_software"]} if "other_software" in manifest else {}),
             "folded": self._folded(),
             **{name: manifest[name] for name in ("uneven", "time_factors", "detail", "jobs")},
             **({"failures": failures} if (failures := self.outcome.failures) else {}),

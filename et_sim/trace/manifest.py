@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from msgspec import Struct
 from et_sim.basics.errors import TraceError
 from et_sim.basics.files import is_file
 from et_sim.basics.units import format_ranks, plural, strided_ranks
-from et_sim.documents.keys import Remarks, Section, key, read, show
+from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key, read, show
 from et_sim.documents.kinds import NAMED, SOME_RANKS, choice, count, section, sections, text
 from et_sim.documents.reading import parse_json
 from et_sim.trace.columns import RowColumn, Trace
@@ -55,6 +55,27 @@ class Template(Struct, frozen=True):
     )
 
 
+def _recipe(slot: Slot, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise slot.refusal(value)
+    return value
+
+
+RECIPE = ValueKind("recipe", lambda _: "an object, as in {make: llm, model: gpt2}", _recipe)
+
+
+class Made(Struct, frozen=True):
+    """The origin of a made workload."""
+
+    recipe: dict[str, Any] = key(
+        RECIPE,
+        "The options of `et-sim make` that made the workload, as in a sweep; a file of a model has a path "
+        "from the manifest's folder.",
+        required=True,
+    )
+    sha256: str = text("A hash of the manifest and its traces as they were made.", required=True)
+
+
 class Manifest(Struct, frozen=True):
     """The whole file."""
 
@@ -65,6 +86,11 @@ class Manifest(Struct, frozen=True):
     profile: str = choice("The profile to simulate it in.", "", choices=PROFILES)
     step: Step | None = section("The work of one step.", None, of=Step)
     software: MadeFor | None = section("The software that the workload represents.", None, of=MadeFor)
+    made: Made | None = section(
+        "The origin of the workload, if its software is assumed: runs make it for another one, too.",
+        None,
+        of=Made,
+    )
 
 
 def is_manifest(path: str | Path) -> bool:
@@ -110,17 +136,40 @@ def read_manifest(path: str | Path, ranks: int | None = None, *, drop_dangling: 
     )
 
 
-def write_manifest(workload: Workload, path: str | Path) -> list[Path]:
+def recipe_of(workload: Workload) -> tuple[dict[str, Any], bool] | None:
+    """Return the recipe in the manifest of a workload that was read, and whether manifest and traces are as
+    they were made; None if there is no recipe."""
+    place = workload.source
+    if not is_manifest(place):
+        return None
+    content = _parse(read_bytes(Path(place)), place)
+    made = read(Manifest, Section(place, content, error_type=TraceError), Remarks()).made
+    if made is None:
+        return None
+    hash_of = dict(workload.inputs)
+    hashes = [hash_of.get(str(Path(place).parent / entry["file"]), "") for entry in content["templates"]]
+    return made.recipe, made.sha256 == _hash_of(content, hashes)
+
+
+def _hash_of(content: Mapping[str, Any], hashes: Sequence[str]) -> str:
+    """Return a hash of a manifest without its origin; `hashes` are those of the files of its templates."""
+    known = json.dumps([{**content, "made": None}, *hashes], sort_keys=True)
+    return hashlib.sha256(known.encode()).hexdigest()
+
+
+def write_manifest(
+    workload: Workload, path: str | Path, recipe: Mapping[str, Any] | None = None
+) -> list[Path]:
     """Write a manifest and its templates beside it; return the files, the manifest first.
 
-    Templates without ranks are left out, and equal ones are written once.
+    Templates without ranks are left out, and equal ones are written once. The manifest states the recipe.
     """
     from et_sim.trace.encode import encode_several
 
     used = np.flatnonzero(workload.ranks_per_template).tolist()
     encoded = dict(zip(used, encode_several([workload.templates[at] for at in used]), strict=True))
     contents = [encoded.get(at, b"") for at in range(len(workload.templates))]
-    files = manifest_files(workload, contents, path)
+    files = manifest_files(workload, contents, path, recipe)
     replace_all([*files[1:], files[0]])
     return [file for file, _ in files]
 
@@ -139,7 +188,10 @@ def manifest_stem(path: str | Path) -> str:
 
 
 def manifest_files(
-    workload: Workload, contents: Sequence[bytes], path: str | Path
+    workload: Workload,
+    contents: Sequence[bytes],
+    path: str | Path,
+    recipe: Mapping[str, Any] | None = None,
 ) -> list[tuple[Path, bytes]]:
     """Return the path and content of each file, the manifest first; `contents` are the files of the
     templates.
@@ -153,11 +205,16 @@ def manifest_files(
     files = [target.with_name(f"{stem}.template{number}.et") for number in number_of.values()]
     of_rank = of_template[workload.template_of_rank]
     relative = [is_relative for _, is_relative in number_of]
-    text = _text(workload, [file.name for file in files], of_rank, relative)
+    manifest = _content(workload, [file.name for file in files], of_rank, relative)
+    if recipe is not None:
+        hashes = [hashlib.sha256(content).hexdigest() for content, _ in number_of]
+        recipe = json.loads(json.dumps(recipe))  # lists in place of tuples
+        manifest["made"] = {"recipe": recipe, "sha256": _hash_of(manifest, hashes)}
+    text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
     return [(target, text.encode()), *zip(files, (content for content, _ in number_of), strict=True)]
 
 
-def _text(workload: Workload, files: list[str], of_rank: Any, relative: list[bool]) -> str:
+def _content(workload: Workload, files: list[str], of_rank: Any, relative: list[bool]) -> dict[str, Any]:
     content: dict[str, Any] = {
         MARK: VERSION,
         "ranks": workload.ranks,
@@ -175,7 +232,7 @@ def _text(workload: Workload, files: list[str], of_rank: Any, relative: list[boo
     }
     if workload.group_rules:
         content["groups"] = {name: rule.as_written() for name, rule in workload.group_rules.items()}
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    return content
 
 
 def _parse(raw: bytes, place: str) -> dict[str, Any]:

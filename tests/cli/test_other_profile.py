@@ -169,6 +169,26 @@ def test_a_machine_that_the_corrected_profile_refuses_is_reported(
     assert "; the corrected profile is refused: system.json: key" in _screen(capsys, "same")
 
 
+def _tensors_of_exchanges(_: int, build: TraceBuilder) -> None:
+    """Add exchanges whose outputs the reference, which runs one after the other, has in memory in turn."""
+    for number in range(4):
+        tensor = {f"t{number}": 4000}
+        exchange = build.collective("all_reduce", 1 << 16, after=[], outputs=tensor)
+        build.compute("use", nanos=10, inputs=tensor, after=[exchange])
+
+
+def test_a_corrected_run_that_memory_stops_has_no_time(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _write("tensors", _tensors_of_exchanges)
+    (folder / "system.json").write_text(json.dumps({**SHARED_FOR_FREE, "local-mem-capacity": 10_000}))
+    summary = _summary(capsys, "tensors")
+    assert summary["status"] == "complete"
+    assert summary["other_profile"]["status"] == "out of memory"
+    assert summary["other_profile"]["makespan_ns"] is None
+    assert "; the corrected profile needs more memory than there is" in _screen(capsys, "tensors")
+
+
 @pytest.mark.deep
 def test_expensive_corrections_are_not_simulated_and_may_act(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

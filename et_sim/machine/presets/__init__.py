@@ -76,7 +76,9 @@ class Preset(Struct, frozen=True):
         if "graph" not in self.network:
             keys = ("topology", "npus_count", "bandwidth", "latency")
             rows = zip(*(self.network[key] for key in keys), strict=True)
-            return [f"{shape} of {npus}, {bandwidth}, {latency}" for shape, npus, bandwidth, latency in rows]
+            texts = [f"{shape} of {npus}, {bandwidth}, {latency}" for shape, npus, bandwidth, latency in rows]
+            last = self.npus % self.node if self.network.get("npus") else 0
+            return [*texts, f"the last node has {last} of {self.node}"] if last else texts
         graph = self.network["graph"]
         if "inside" not in graph:
             return [f"{graph['generator']} of {self.npus}, {graph['bandwidth']}, {graph['latency']}"]
@@ -287,7 +289,11 @@ def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
     """Return a network of nodes of equal size, or of a part of one node."""
     sides = _node(machine)
     node = prod(sides)
-    if npus % node and (npus > node or len(sides) > 1):
+    library = machine.get("library", {})
+    cards, is_pci = library.get("cards", node), library.get("link") == "PCI"
+    shares_cards = node % cards == 0 and (cards < node or is_pci)
+    may_be_part = "tray" in machine and not shares_cards  # racks may be partly filled
+    if npus % node and (npus > node or len(sides) > 1) and not may_be_part:
         remedy = _near(npus, node)
         part = max(size for size in range(1, node + 1) if npus % size == 0)
         if part > 1 and len(machine.get("dimensions", ())) == 2:
@@ -297,12 +303,9 @@ def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
         )
     if npus < 1:
         raise UsageError(f"{name}:{npus} has no NPU", remedy=f"name 1 to {node}, or whole nodes")
-    counts = (
-        [npus] if npus <= node and len(sides) == 1 else [*sides, *([npus // node] if npus > node else [])]
-    )
-    library = machine.get("library", {})
-    cards, is_pci = library.get("cards", node), library.get("link") == "PCI"
-    if npus > node and node % cards == 0 and (cards < node or is_pci):
+    nodes = -(-npus // node)
+    counts = [npus] if npus <= node and len(sides) == 1 else [*sides, *([nodes] if npus > node else [])]
+    if npus > node and shares_cards:
         return {"graph": _rails(machine["dimensions"], counts, node // cards, is_pci=is_pci)}
     inner = [dimension for dimension, _ in zip(machine["dimensions"], counts, strict=False)]
     return {
@@ -310,6 +313,7 @@ def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
         "npus_count": counts,
         "bandwidth": [dimension["bandwidth"] for dimension in inner],
         "latency": [dimension["latency"] for dimension in inner],
+        **({"npus": npus} if npus > node and npus % node else {}),
     }
 
 

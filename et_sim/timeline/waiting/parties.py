@@ -115,7 +115,7 @@ def _axes_of(plan: LoweredPlan, collective: Any) -> tuple[int, ...]:
 def _members_of(plan: LoweredPlan, group: int) -> Any:
     """Return the members of a group, each once however many ranks it stands for."""
     row = plan.groups[group]
-    if row.members == plan.ranks:
+    if group == 0:  # of all ranks, which is not listed
         return row.first_member + np.arange(len(plan.actors))
     first = int(row.members_first)
     return unique(plan.group_members[first : first + int(row.members)]).astype(np.int64)

@@ -237,7 +237,7 @@ def facts(run: RunDirectory) -> list[str]:
         ("makespan", makespan_text(summary)),
         ("uncertainty", uncertainty_text(summary)),
         ("in short", in_short(run, small_path(run), parts)),
-        ("assumes", software_text(summary.get("software"))),
+        ("assumes", software_text(summary)),
         ("includes", scope_text(summary.get("scope"))),
         ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
         ("actors", limits_text(summary)),

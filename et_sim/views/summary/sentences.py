@@ -14,7 +14,6 @@ from et_sim.tables.summary import (
     Bottleneck,
     OtherProfile,
     Scope,
-    Software,
     Summary,
     Throughput,
     TriedCorrection,
@@ -27,7 +26,7 @@ from et_sim.views.text import share
 WORTH_NAMING = 0.05  # share of a time
 MANY_ACTORS = 128  # fewer cost little time
 
-COMPLETE, STALLED, NOT_SIMULATED = "complete", "stalled", "not simulated"
+COMPLETE, STALLED, NOT_SIMULATED, OUT_OF_MEMORY = "complete", "stalled", "not simulated", "out of memory"
 MOSTLY_SEEN = 0.9  # share of a step's operations: above it, a figure without masked scores adds nothing
 NAMED_BY = {"workload": ", named by the workload", "nobody": ", as none is named"}
 
@@ -59,6 +58,8 @@ def _other(summary: Summary, other: OtherProfile) -> str:
     stalls, corrected = summary["status"] != COMPLETE, other["profile"]
     if other["status"] == STALLED:
         return f"the {corrected} profile stalls{', too' if stalls else ''}"
+    if other["status"] == OUT_OF_MEMORY:
+        return f"the {corrected} profile needs more memory than there is"
     if other["status"] == NOT_SIMULATED:
         which = _names(other["corrections"]) or "its corrections"
         return f"{which} may change that: --profile {corrected}"
@@ -181,14 +182,30 @@ def slow_link(summary: Summary) -> SlowLink | None:
     return SlowLink(text, round(bottleneck["used"] * (1 - 1 / slower) * summary["makespan_ns"]))
 
 
-def software_text(software: Software | None) -> str:
-    """Return the software that the workload was made for; empty if it is not stated."""
+def software_text(summary: Summary) -> str:
+    """Return the software that the workload was made for, and the time in another one if the former is
+    assumed; empty if no input states it."""
+    software = summary.get("software")
     if software is None:
         return ""
     about = f"{software['name']}: {software['about']}" if software.get("about") else str(software["name"])
     launch = software.get("launch")
     text = f"{about}, {format_ns(launch)} of the host for a launch" if launch else about
-    return f"{text} (not stated: et-sim make --software names another)" if software.get("assumed") else text
+    if not software.get("assumed"):
+        return text
+    return f"{text}{_in_other(summary)} (not stated: et-sim make --software names another)"
+
+
+def _in_other(summary: Summary) -> str:
+    """Return the time of the step in another software, such as `; as torchtitan 2.3 s, +15 %`."""
+    other = summary.get("other_software")
+    if other is None:
+        return ""
+    name, before, after = other["name"], summary["makespan_ns"], other["makespan_ns"]
+    if after is None:
+        reason = f" ({other['reason']})" if "reason" in other else ""
+        return f"; as {name} {other['status']}{reason}"
+    return f"; as {name} {format_ns(after)}, {_percent(before, after)}"
 
 
 def throughput_text(throughput: Throughput | None) -> str:
