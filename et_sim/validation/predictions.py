@@ -27,7 +27,7 @@ from et_sim.run.workers import in_order
 from et_sim.trace import TraceBuilder
 from et_sim.trace.workload import Workload
 from et_sim.validation.launching import launches_us, with_launches
-from et_sim.validation.networks import machine_measured
+from et_sim.validation.networks import machine_measured, nodes_in_words
 from et_sim.validation.other_machine import on_machine
 from et_sim.validation.row import Collective, KernelRow, Row, TrainingStep
 from et_sim.workloads import make_training
@@ -208,7 +208,8 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
         measured = machine_measured(name, job.gpus, job.nodes, row.hardware, row.network)
     else:
         workload = make_training(job.model, job.plan)
-        measured = machine_measured(name, job.plan.ranks, 0, row.hardware, row.network)
+        nodes = nodes_in_words(row.hardware, job.plan.ranks)
+        measured = machine_measured(name, job.plan.ranks, nodes, row.hardware, row.network)
     known = preset(measured.text)
     accuracy = {**known.system["accuracy"], **measured.accuracy}
     must_fit = (
