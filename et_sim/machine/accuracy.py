@@ -5,7 +5,7 @@ standard error that each kind and size draws on its own, and one that the whole 
 logarithms. A class that the file leaves out has the default below:
 
 - kernels: presets that were fitted to nothing were off by E 24 to 45 % on products of A100 and H100, by 9 to
-  12 % on large ones; on devices of which no kernel was measured, whole runs are slower still: published runs
+  12 % on large ones; on devices whose products were not measured, whole runs are slower still: published runs
   of MI300X reach about 47 % of its peak, where the preset predicts 74 %;
 - communication: collectives of DGX A100, H100, H200 and B200 from 64 MiB on, simulated without a library,
   were off by 10 to 44 %, most of it in common, and smaller ones by more;
@@ -117,12 +117,12 @@ class Accuracy(Struct, frozen=True):
         kinds = [kind for kind in (small_kind(shape), shape.partition(" ")[0]) if kind in OPERATIONS]
         of_datatype = [f"{kind} {datatype}" for kind in kinds if datatype]
         known = next((kind for kind in (*of_datatype, *kinds) if kind in self.terms), "")
-        return known or (KERNELS if self.has_measured_kernels else UNMEASURED)
+        return known or (KERNELS if self.has_measured_products else UNMEASURED)
 
     @property
-    def has_measured_kernels(self) -> bool:
-        """Check whether kernels of the device, or of one like it, were measured."""
-        return any(kind in self.terms for kind in OPERATIONS)
+    def has_measured_products(self) -> bool:
+        """Check whether products on the device, or on one like it, were measured."""
+        return "gemm" in self.terms
 
     def traits(self, kinds: str, software: str, job: str = "") -> tuple[Trait, ...]:
         """Return the properties of a run that its errors depend on; `software` is empty if not stated.
@@ -229,7 +229,7 @@ _MEANINGS: Mapping[str, str] = MappingProxyType(
         "`small_library_between_nodes`; on a node, a kind may have its own: `small_library all_gather`.",
         HOST: "Time in which the device waits for its host.",
         MEMORY: "Time of remote memory that nothing hides.",
-        UNMEASURED: "Kernels of a device of which no kind of kernel was measured.",
+        UNMEASURED: "Kernels of a device whose products were not measured, except for kinds with an entry.",
         SOFTWARE: "A training step as a whole, in software that is described: copies, launches, overlap; one "
         "software may have its own entry: `software torchtitan`.",
         ASSUMED_SOFTWARE: "A training step as a whole, in software that is not stated.",

@@ -1,19 +1,29 @@
 """The time that a process takes to launch a collective on all of its GPUs.
 
 `nccl-tests -g 8` is one process with one thread, which launches the collective on eight GPUs in turn, and
-posts every send and receive of their all-to-alls. Repetitions follow each other on the GPUs, so that a short
-collective takes the time of its launches. Jobs have a process for each GPU; for these, measured floors are in
-the constants of machines.
+posts every send and receive of their all-to-alls. A collective needs all GPUs, so it begins with the last
+launch: what the launches take beyond the shortest collective is added to each. Jobs have a process for each
+GPU; for these, measured floors are in the constants of machines.
+
+Two runs on one machine of eight A100-SXM4-80GB (a note on nccl-tests with Open MPI 5.0.5; the index that has
+it names no address) differ by 10 to 22 us from 8 bytes to 4 MiB, whether the collective takes 20 or 82 us.
+From 8 to 512 MiB they differ by more, which is not modelled.
 """
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
+from et_sim.basics.uncertainty import DIGITS, Composition, ErrorTerm, UncertainPart
+from et_sim.machine.accuracy import HOST
+
 # NVIDIA/nccl-tests issue 123: all-reduces of bytes in one process on 2 to 8 GPUs of a DGX A100 take 10.0,
-# 13.8, 16.9, 20.8, 25.2, 29.5 and 33.7 us. Issue 333 names the cause. Two other published runs on eight
-# A100, whose addresses were not kept, take 32.0 and 39.2 us; the second 18 to 25 us with a process for each.
+# 13.8, 16.9, 20.8, 25.2, 29.5 and 33.7 us. Issue 333 names the cause. The two runs above take 39 us, and 18
+# to 25 us with a process for each GPU.
 LAUNCH_US = 4.2  # of a GPU
-# Estimated from one published run, whose address was not kept: eight RTX 5090 in one process, 8 bytes: an
-# all-to-all takes 54.8 us, and a broadcast 30.5 us.
+# Estimated from one run (notes on a server of eight RTX 5090 over PCIe, NCCL 2.28.9, without an address):
+# with 8 bytes an all-to-all takes 54.8 us, a broadcast 30.5 us, and a ring of one send each 42.6 us, so that
+# a send takes 0.11 to 0.19 us.
 PAIR_US = 0.19  # of a send or a receive
 
 
@@ -23,3 +33,14 @@ def launches_us(kind: str, gpus: int, gpus_per_process: int) -> float:
         return 0.0
     pairs = 2 * gpus if kind == "all_to_all" else 0
     return gpus_per_process * (LAUNCH_US + pairs * PAIR_US)
+
+
+def with_launches(composition: Composition, waited: float, term: ErrorTerm) -> Composition:
+    """Return the composition of a time of which a share waits for the host's launches."""
+    kept = (
+        UncertainPart(part.of, part.item, round(part.share * (1 - waited), DIGITS))
+        for part in composition.parts
+    )
+    parts = (*kept, UncertainPart(HOST, "launches", round(waited, DIGITS)))
+    terms = MappingProxyType({**composition.terms, HOST: term})
+    return Composition(composition.device, composition.whole, terms, parts, composition.traits)

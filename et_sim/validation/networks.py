@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from et_sim.basics.errors import InputError
 from et_sim.machine.collective_library.between import network_kind
 from et_sim.machine.presets import as_one_file, names
 from et_sim.machine.presets.options import CARDS, NETWORK, NODE
@@ -132,6 +133,19 @@ def node_in_words(hardware: str) -> int:
     return int(words[1] or words[2]) if words else 0
 
 
+def nodes_in_words(hardware: str, ranks: int) -> int:
+    """Return the nodes of a job on nodes of the size that a text states; 0: it states none."""
+    node = node_in_words(hardware)
+    if ranks <= node:
+        return 1
+    if node and ranks % node:
+        raise InputError(
+            f"gpus is {ranks}, which is not a multiple of the {node} of a node",
+            remedy="state whole nodes, or leave out the size of a node",
+        )
+    return ranks // node if node else 0
+
+
 def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: str) -> MeasuredMachine:
     """Return the machine `name` with the nodes and the network of a table; 0 nodes: not stated.
 
@@ -140,8 +154,6 @@ def machine_measured(name: str, ranks: int, nodes: int, hardware: str, network: 
     """
     machine = as_one_file(name)
     size = node_in_words(hardware)
-    if size and not nodes and ranks % size == 0:
-        nodes = ranks // size
     per_node = _per_node(machine, ranks, nodes)
     board = _OF_BOARD.search(hardware)
     size = size or (int(board[1]) if board else 0)

@@ -18,15 +18,16 @@ from et_sim.api import simulate
 from et_sim.basics.errors import EtSimError
 from et_sim.basics.uncertainty import Composition
 from et_sim.compute.registry import at_full_clock, compute_model, kernel_times
-from et_sim.machine.accuracy import Accuracy
+from et_sim.machine.accuracy import HOST, Accuracy
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.engine_kernels import with_engine_kernels
 from et_sim.machine.presets import known_as, preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.run.workers import in_order
 from et_sim.trace import TraceBuilder
-from et_sim.validation.launching import launches_us
-from et_sim.validation.networks import machine_measured
+from et_sim.trace.workload import Workload
+from et_sim.validation.launching import launches_us, with_launches
+from et_sim.validation.networks import machine_measured, nodes_in_words
 from et_sim.validation.other_machine import on_machine
 from et_sim.validation.row import Collective, KernelRow, Row, TrainingStep
 from et_sim.workloads import make_training
@@ -203,14 +204,12 @@ def _banded(row: Row, name: str, time_ns: int, how: str, composition: Compositio
 def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
     job: Any = row.job
     if isinstance(job, Collective):
-        size = job.bytes // job.gpus if job.kind in SPREAD else job.bytes
-        workload = make_microbenchmark(
-            job.kind, ranks=job.gpus, size=max(size, 1), dtype=datatype_named(job.datatype) or ""
-        )
+        workload = _collective(job, job.bytes)
         measured = machine_measured(name, job.gpus, job.nodes, row.hardware, row.network)
     else:
         workload = make_training(job.model, job.plan)
-        measured = machine_measured(name, job.plan.ranks, 0, row.hardware, row.network)
+        nodes = nodes_in_words(row.hardware, job.plan.ranks)
+        measured = machine_measured(name, job.plan.ranks, nodes, row.hardware, row.network)
     known = preset(measured.text)
     accuracy = {**known.system["accuracy"], **measured.accuracy}
     must_fit = (
@@ -235,10 +234,21 @@ def _simulated(row: Row, name: str, changes: Mapping[str, Any]) -> Prediction:
         traits = _accuracy(name).traits(workload.step.kinds, job.software)
         composition = structs.replace(composition, traits=traits)
     time_ns = result.makespan_ns
-    if isinstance(job, Collective):
-        of_process = min(job.gpus_per_process, preset(known.text).node)
-        time_ns = max(time_ns, round(1000 * launches_us(job.kind, job.gpus, of_process)))
+    if isinstance(job, Collective) and job.gpus_per_process > 1:
+        of_process = min(job.gpus_per_process, known.node)
+        least_ns = simulate(_collective(job, job.gpus), machine=known.text, system=system).makespan_ns
+        waits_ns = max(round(1000 * launches_us(job.kind, job.gpus, of_process)) - least_ns, 0)
+        time_ns += waits_ns
+        if composition is not None and waits_ns:
+            composition = with_launches(composition, waits_ns / time_ns, _accuracy(name).terms[HOST])
     return _banded(row, name, time_ns, f"simulated on {known.text}", composition)
+
+
+def _collective(job: Collective, size: int) -> Workload:
+    """Return the collective of a row, with another number of bytes."""
+    size = size // job.gpus if job.kind in SPREAD else size
+    datatype = datatype_named(job.datatype) or ""
+    return make_microbenchmark(job.kind, ranks=job.gpus, size=max(size, 1), dtype=datatype)
 
 
 def _exchanges_of(job: Collective) -> dict[str, Any]:

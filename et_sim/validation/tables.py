@@ -22,7 +22,7 @@ from et_sim.basics.errors import EtSimError, InputError
 from et_sim.basics.units import plural
 from et_sim.documents.keys import show
 from et_sim.documents.reading import parse_json
-from et_sim.validation.networks import node_in_words
+from et_sim.validation.networks import nodes_in_words
 from et_sim.validation.phrases import (
     fitting,
     has_process_per_node,
@@ -125,7 +125,7 @@ def _rows(table: dict[str, Any], name: str) -> Iterator[Row]:
 
 def _collective(table: dict[str, Any], name: str, number: int, row: Any) -> Row:
     kind, gpus, nodes = NAMES.get(table["collective"], table["collective"]), table["gpus"], table.get("nodes")
-    nodes = nodes or _nodes_in_words(table, gpus)
+    nodes = nodes or nodes_in_words(str(table.get("hardware") or ""), gpus) or 1
     forced = str(table.get("algo_forced") or "").lower()
     forced = "" if INFERRED in forced else forced
     if gpus < 2:
@@ -156,16 +156,6 @@ def _collective(table: dict[str, Any], name: str, number: int, row: Any) -> Row:
             gpus_per_process=_gpus_per_process(table, gpus, nodes),
         ),
     )
-
-
-def _nodes_in_words(table: dict[str, Any], gpus: int) -> int:
-    """Return the nodes of a table that states them in the words of its hardware, or 1."""
-    node = node_in_words(str(table.get("hardware") or ""))
-    if not node or gpus <= node:
-        return 1
-    if gpus % node:
-        raise ValueError(f"gpus is {gpus}, which is not a multiple of the {node} of a node")
-    return gpus // node
 
 
 def _gpus_per_process(table: dict[str, Any], gpus: int, nodes: int) -> int:

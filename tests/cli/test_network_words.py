@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from et_sim.machine.presets import preset
-from et_sim.validation.networks import NodeCards, Stated, machine_measured, stated
+from et_sim.validation.networks import NodeCards, Stated, machine_measured, nodes_in_words, stated
 from et_sim.validation.row import Collective
 from et_sim.validation.tables import read_tables
 
@@ -125,7 +125,10 @@ def test_nodes_of_four_gpus_are_boards_of_four_where_that_is_stated(
 
 @pytest.mark.parametrize("words", ["nodes of 4", "in nodes of 4", "4 per node", "4 GPUs per node"])
 def test_words_state_the_size_of_nodes_where_their_number_is_not_stated(words: str) -> None:
-    measured = machine_measured("v100-dgx-1", 16, 0, f"V100-SXM2 {words}", "2x100 Gb/s IB")
+    hardware = f"V100-SXM2 {words}"
+    assert [nodes_in_words(hardware, ranks) for ranks in (2, 4, 8, 16)] == [1, 1, 2, 4]
+    assert nodes_in_words("V100-SXM2", 16) == 0
+    measured = machine_measured("v100-dgx-1", 16, nodes_in_words(hardware, 16), hardware, "2x100 Gb/s IB")
     assert measured.text == "v100-quad:16,cards=2x100Gbps,network=infiniband"
     assert machine_measured("v100-dgx-1", 16, 0, "V100-SXM2", "").text.startswith("v100-dgx-1:16")
 

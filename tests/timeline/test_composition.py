@@ -297,6 +297,22 @@ def test_kernels_of_devices_that_were_never_measured_are_a_class_of_their_own(ma
     assert accuracy.terms[UNMEASURED].common > measured.terms["gemm"].common
 
 
+def test_a_kind_that_was_measured_has_its_own_class_where_products_were_not() -> None:
+    """Check AMD, whose attention has published times, and a TPU, of which no kernel has."""
+    amd, tpu = (read_system_alone(preset(name).system).accuracy for name in ("mi355x-node", "tpu-v5p-pod"))
+    assert amd is not None
+    assert tpu is not None
+    long, short = "attention 1 64 64 8192 8192 128 causal", "attention 1 64 64 512 512 128 causal"
+    assert (amd.of_kernel(long), tpu.of_kernel(long)) == ("attention", UNMEASURED)
+    assert amd.of_kernel(long.replace("attention", "attention_backward")) == "attention_backward"
+    assert amd.of_kernel("layernorm 4096 8192") == amd.of_kernel("gemm 512 64 64") == UNMEASURED
+    known, unknown = amd.terms["attention"], amd.terms[UNMEASURED]
+    for of_known, of_unknown in zip(known.as_dict().items(), unknown.as_dict().items(), strict=True):
+        assert of_known[0] == "basis" or of_known < of_unknown
+    of_short = amd.terms[amd.of_kernel(short)]
+    assert (of_short.random, of_short.common, of_short.bias) == (unknown.random, unknown.common, unknown.bias)
+
+
 def test_the_sentence_of_a_band_explains_its_width() -> None:
     low = {"low_ns": 1, "high_ns": 2, "shares": {"assumed": 1.0}, "classes": []}
     stated = {"class": SOFTWARE, "item": "torchtitan", "rows": 22}

@@ -56,11 +56,28 @@ def test_a_wrong_number_of_gpus_of_a_process_is_a_reason(given: Any, part: str) 
     assert all("gpus_per_process" in row.why and part in row.why for row in read)
 
 
-def test_short_collectives_wait_for_launches_and_long_ones_do_not() -> None:
+def test_each_collective_waits_for_what_launches_take_beyond_the_shortest_one() -> None:
     own, shared = (list(predictions(rows(gpus_per_process=count))) for count in (1, 8))
-    assert own[0].predicted_us is not None
-    assert own[0].predicted_us < shared[0].predicted_us == pytest.approx(8 * LAUNCH_US)
-    assert own[1].predicted_us == shared[1].predicted_us
+    times = [
+        (one.predicted_us or 0.0, other.predicted_us or 0.0) for one, other in zip(own, shared, strict=True)
+    ]
+    waits = [other - one for one, other in times]
+    assert times[0][1] == pytest.approx(8 * LAUNCH_US)
+    assert 0 < waits[0] == pytest.approx(waits[1], abs=0.01)
+    for (_, time_us), wait_us, prediction in zip(times, waits, shared, strict=True):
+        assert prediction.composition is not None
+        shares = {part["class"]: part["share"] for part in prediction.composition["parts"]}
+        assert shares["host"] == pytest.approx(wait_us / time_us, abs=1e-5)
+        assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_one_process_adds_as_much_as_on_a_machine_that_was_measured_both_ways() -> None:
+    """Check against the two runs that `launching` names: a process for each GPU, and one for all."""
+    measured = {32: 18.3, 1 << 19: 20.2, 1 << 20: 14.7, 1 << 22: 22.1}  # us more
+    table = [[size, 1.0] for size in measured]
+    own, shared = (list(predictions(rows(gpus_per_process=count, rows=table))) for count in (1, 8))
+    for one, other, more_us in zip(own, shared, measured.values(), strict=True):
+        assert (other.predicted_us or 0) - (one.predicted_us or 0) == pytest.approx(more_us, abs=12)
 
 
 def test_one_process_has_the_gpus_of_one_node() -> None:

@@ -23,7 +23,6 @@ from et_sim.machine.accuracy import (
     LIBRARY,
     SMALL_LIBRARY,
     of_device,
-    of_kind,
     of_network,
     of_other_machines,
 )
@@ -232,38 +231,49 @@ def _accuracy(device: dict[str, Any], machine: dict[str, Any]) -> dict[str, Any]
         **_of_network(machine, "accuracy"),
         **machine.get("accuracy", {}),
     }
-    kind = machine.get("library", {}).get("between", {}).get("kind", "")
-    fitted = _fitted(device["about"], kind)
-    for name in (LIBRARY, SMALL_LIBRARY):
-        own_term = stated.get(name, {})
-        is_calibrated = own_term.get("basis") == CALIBRATED
-        of_others = fitted.pop(of_other_machines(name))
-        own = {each: term for each, term in fitted.items() if each.startswith(of_kind(name, ""))}
-        fitted = {each: term for each, term in fitted.items() if each not in own}
-        if is_calibrated and not _has_own_width(own_term):
-            fitted |= {each: {**term, "basis": CALIBRATED} for each, term in own.items()}
-        if not is_calibrated:
-            fitted[name] = of_others
-    widths = {
-        name: term if _has_own_width(term) else {**fitted.get(name, {}), **term}
-        for name, term in stated.items()
-    }
-    return {"device": device["about"], **fitted, **widths}
+    network = machine.get("library", {}).get("between", {}).get("kind", "")
+    endings = of_device("", device["about"]), of_network("", network)
+    terms: dict[str, Any] = {"device": device["about"]}
+    for fitted, term in _bands().items():
+        own = next((fitted.removesuffix(ending) for ending in endings if fitted.endswith(ending)), "")
+        name, changes = _class_of(own or fitted, stated)
+        if own and name:
+            terms[name] = {**term, **changes}
+        elif name and " on " not in fitted:
+            terms.setdefault(name, {**term, **changes})
+    for name, term in stated.items():
+        terms[name] = term if _has_own_width(term) else {**terms.get(name, {}), **term}
+    return terms
+
+
+def _bands() -> dict[str, Any]:
+    """Return the widths that are fitted to the rows of all machines."""
+    path = files("et_sim.machine.presets") / "bands.json"
+    terms: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["terms"]
+    return terms
+
+
+def _class_of(name: str, stated: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return the class that a fitted width holds for on a machine, and changes; the class is empty if none.
+
+    Kinds of collectives have widths of their own where the library is calibrated, and the width of a
+    library whose constants are those of another machine replaces that of its size elsewhere.
+    """
+    size, _, kind = name.partition(" ")
+    if size not in (LIBRARY, SMALL_LIBRARY):
+        return name, {}
+    own = stated.get(size, {})
+    is_calibrated = own.get("basis") == CALIBRATED
+    if name == of_other_machines(size):
+        return "" if is_calibrated else size, {}
+    if kind:
+        return name if is_calibrated and not _has_own_width(own) else "", {"basis": CALIBRATED}
+    return name if is_calibrated else "", {}
 
 
 def _has_own_width(term: dict[str, Any]) -> bool:
     """Return whether a term has the errors of its own calibration, for which fitted ones do not hold."""
     return term.get("basis") == CALIBRATED and "random" in term
-
-
-def _fitted(device: str, network: str) -> dict[str, Any]:
-    """Return the widths of all machines, and in their place those of a device or a kind of network."""
-    path = files("et_sim.machine.presets") / "bands.json"
-    terms: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["terms"]
-    found = {name: term for name, term in terms.items() if " on " not in name}
-    for ending in (of_device("", device), of_network("", network)):
-        found |= {name.removesuffix(ending): term for name, term in terms.items() if name.endswith(ending)}
-    return found
 
 
 def _of_network(machine: dict[str, Any], what: str) -> dict[str, Any]:
