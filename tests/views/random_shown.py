@@ -1,0 +1,121 @@
+"""Results and views of random runs as digests: `python tests/views/random_shown.py` renews them.
+
+A line of `shown/random-tables.txt` has the end of a run and a digest of each file of its folder, one of
+`shown/random-views.txt` digests of the text, JSON and picture of each view, of the whole run and of a part.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import chdir
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from typing import Any
+
+if __name__ == "__main__":
+    tests = Path(__file__).parents[1]
+    sys.path[:0] = [str(tests), *(str(tests / room) for room in ("fold", "golden", "oracle", "workloads"))]
+
+import pyarrow as pa
+from random_runs import RANDOM
+
+from et_sim.api import run
+from et_sim.basics.errors import EtSimError
+from et_sim.timeline import write_run
+from et_sim.views import open_run
+from et_sim.views.run.selection import EVERYTHING, selection
+from et_sim.views.view import ALL, VIEWS
+
+SHOWN = Path(__file__).with_name("shown")
+WIDTH = 100
+RUNS_OF_TABLES, RUNS_OF_VIEWS = 24, 6  # of each kind
+Shown = Callable[[Path], Iterator[tuple[str, Any]]]
+
+
+def tables(folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the content of each file of a run."""
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".arrow":
+            yield path.stem, pa.ipc.open_file(path).read_all().to_pydict()
+        else:
+            yield (
+                path.stem,
+                {key: value for key, value in json.loads(path.read_text()).items() if key != "et_sim"},
+            )
+
+
+def views(folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield all forms of each view, of the whole run and of a part of its ranks and its time."""
+    found = open_run(folder)
+    draw = Random(found.summary["makespan_ns"])
+    first = draw.randrange(found.summary["makespan_ns"] + 1)
+    window = f"{first}:{draw.randint(first + 1, found.summary['makespan_ns'] + 1)}"
+    named = ",".join(map(str, sorted(draw.sample(range(found.summary["ranks"]), 2))))
+    part = selection(*draw.choice(((named, window), (named, None), (None, window))), 3)
+    for view in VIEWS.values():
+        for of, is_cut in ((EVERYTHING, False), (part, True)):
+            if not is_cut or view.cuts == ALL:
+                forms = [lambda of=of, view=view: view.text(found, of, WIDTH)] if view.forms else []
+                forms += [lambda of=of, view=view: view.data(found, of)] if view.forms else []
+                forms += [lambda of=of, view=view: view.drawn(found, of)] if view.picture else []
+                yield view.name + "*" * is_cut, [_or_refusal(form) for form in forms]
+
+
+def _or_refusal(form: Callable[[], Any]) -> Any:
+    try:
+        return form()
+    except EtSimError as error:
+        return str(error)
+
+
+def line(kind: str, seed: int, shown: Shown) -> str:
+    """Return the line of a run."""
+    with tempfile.TemporaryDirectory() as name, chdir(name):
+        try:
+            workload, options = RANDOM[kind](seed)
+            result = run(workload, **options)
+        except EtSimError as error:
+            return f"{kind} {seed} refused: {' '.join(str(error).split())}"
+        write_run(result, Path("run"))
+        end = f"{result.makespan_ns} ns" if result.is_complete else "stalls"
+        return " ".join(
+            [f"{kind} {seed} {end}", *(f"{what}={digest(of)}" for what, of in shown(Path("run")))]
+        )
+
+
+def digest(content: Any) -> str:
+    """Return a digest of a content, with floats of nine digits."""
+    return sha256(json.dumps(_rounded(content), default=str).encode()).hexdigest()[:6]
+
+
+def _rounded(content: Any) -> Any:
+    if isinstance(content, float):
+        return f"{content:.9g}"
+    if isinstance(content, dict):
+        return {key: _rounded(value) for key, value in content.items()}
+    return [_rounded(value) for value in content] if isinstance(content, list | tuple) else content
+
+
+@cache
+def kept(name: str) -> dict[tuple[str, int], str]:
+    """Return the kept lines by kind and seed."""
+    lines = (SHOWN / f"random-{name}.txt").read_text(encoding="utf-8").splitlines()
+    return {(text.split()[0], int(text.split()[1])): text for text in lines}
+
+
+def main() -> None:
+    """Write the lines of all runs."""
+    os.environ |= {"COLUMNS": f"{WIDTH}", "ET_SIM_COMPILE": "never"}
+    for name, shown, count in (("tables", tables, RUNS_OF_TABLES), ("views", views, RUNS_OF_VIEWS)):
+        lines = [line(kind, seed, shown) for kind in RANDOM for seed in range(count)]
+        (SHOWN / f"random-{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Every view of random runs is as kept, of the whole run and of a part."""
+
+from __future__ import annotations
+
+import pytest
+from random_runs import RANDOM
+from random_shown import RUNS_OF_VIEWS, WIDTH, kept, line, views
+from test_random_tables import IS_CHANGED, REMEDY
+
+FEW = RUNS_OF_VIEWS if IS_CHANGED else 1
+
+
+@pytest.fixture(autouse=True)
+def _as_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    monkeypatch.setenv("COLUMNS", f"{WIDTH}")
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_views_of_random_runs_are_as_kept(first: int) -> None:
+    for seed in range(FEW):
+        for kind in [*RANDOM][first::2]:
+            assert line(kind, seed, views).split() == kept("views")[kind, seed].split(), REMEDY
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", RANDOM)
+def test_views_of_more_random_runs_are_as_kept(kind: str) -> None:
+    for seed in range(RUNS_OF_VIEWS):
+        assert line(kind, seed, views).split() == kept("views")[kind, seed].split(), REMEDY
