@@ -36,11 +36,17 @@ ROOMS = (
 FOLDER = Path(__file__).parent
 CHOICE = FOLDER / "rooms.json"
 REST = "*"  # of a module: all but its functions
-# Files that compare all results of random runs, or all views of them: behind those that are near to a rule.
-OF_RESULTS, OF_VIEWS = "tests/views/test_random_tables.py", "tests/views/test_random_views.py"
-WITHOUT_RUNS = ("calibrate", "goodput", "serving", "validation", "workloads/inference")
 MOST_FILES = 8  # of a function
 BY_NAME = 2  # more, whose names share words with the line
+# Files that compare all results of random cases with kept ones, by room: the last ones of a change.
+OF_RUNS = "tests/views/test_random_tables.py"
+RANDOM_CASES = {
+    "views": "tests/views/test_random_views.py",
+    "goodput": "tests/goodput/test_random_months.py",
+    "serving": "tests/serving/test_random_servings.py",
+    "workloads/inference": "tests/serving/test_random_servings.py",
+    **dict.fromkeys(("compute", "engine", "fold", "memory", "network", "plan", "timeline"), OF_RUNS),
+}
 
 
 def modules() -> list[str]:
@@ -65,19 +71,17 @@ def files_by_function() -> dict[str, dict[str, list[str]]]:
 
 
 def files_for(mutant: Mutant) -> list[str]:
-    """Return paths of test files for a change: those that run it, two by name, and those of random runs."""
+    """Return paths of test files for a change: those that run it, two by name, and one of random cases."""
     found = _files_that_run(mutant)
     by_name = files_by_name(mutant.line)
     return list(
-        dict.fromkeys([*found[:BY_NAME], *by_name, *found[BY_NAME:], *_of_random_runs(mutant.module)])
+        dict.fromkeys([*found[:BY_NAME], *by_name, *found[BY_NAME:], *_of_random_cases(mutant.module)])
     )
 
 
-def _of_random_runs(module: str) -> list[str]:
-    """Return the files of random runs which the room of a module has a part in."""
-    if module.startswith("et_sim/views/"):
-        return [OF_VIEWS]
-    return [] if module.startswith(tuple(f"et_sim/{room}/" for room in WITHOUT_RUNS)) else [OF_RESULTS]
+def _of_random_cases(module: str) -> list[str]:
+    """Return the file of random cases which the room of a module has a part in."""
+    return [file for room, file in RANDOM_CASES.items() if module.startswith(f"et_sim/{room}/")]
 
 
 def _files_that_run(mutant: Mutant) -> list[str]:

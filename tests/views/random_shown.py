@@ -1,7 +1,8 @@
 """Results and views of random runs as digests: `python tests/views/random_shown.py` renews them.
 
 A line of `shown/random-tables.txt` has the end of a run and a digest of each file of its folder, one of
-`shown/random-views.txt` digests of the text, JSON and picture of each view, of the whole run and of a part.
+`shown/random-services.txt` those of a serving or a long job, and one of `shown/random-views.txt` digests of
+the text, JSON and picture of each view, of the whole run and of a part.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if __name__ == "__main__":
 
 import pyarrow as pa
 from random_runs import RANDOM
+from random_services import SERVICES
 
 from et_sim.api import run
 from et_sim.basics.errors import EtSimError
@@ -34,7 +36,7 @@ from et_sim.views.view import ALL, VIEWS
 
 SHOWN = Path(__file__).with_name("shown")
 WIDTH = 100
-RUNS_OF_TABLES, RUNS_OF_VIEWS = 24, 6  # of each kind
+RUNS_OF_TABLES, RUNS_OF_VIEWS, SERVICES_OF_A_KIND = 24, 6, 48
 Shown = Callable[[Path], Iterator[tuple[str, Any]]]
 
 
@@ -75,18 +77,23 @@ def _or_refusal(form: Callable[[], Any]) -> Any:
 
 
 def line(kind: str, seed: int, shown: Shown) -> str:
-    """Return the line of a run."""
+    """Return the line of a run, a serving or a job."""
     with tempfile.TemporaryDirectory() as name, chdir(name):
         try:
-            workload, options = RANDOM[kind](seed)
-            result = run(workload, **options)
+            end = SERVICES[kind](seed, Path("run")) if kind in SERVICES else _written(kind, seed, Path("run"))
         except EtSimError as error:
             return f"{kind} {seed} refused: {' '.join(str(error).split())}"
-        write_run(result, Path("run"))
-        end = f"{result.makespan_ns} ns" if result.is_complete else "stalls"
         return " ".join(
             [f"{kind} {seed} {end}", *(f"{what}={digest(of)}" for what, of in shown(Path("run")))]
         )
+
+
+def _written(kind: str, seed: int, folder: Path) -> str:
+    """Simulate and write a run, and return its end."""
+    workload, options = RANDOM[kind](seed)
+    result = run(workload, **options)
+    write_run(result, folder)
+    return f"{result.makespan_ns} ns" if result.is_complete else "stalls"
 
 
 def digest(content: Any) -> str:
@@ -112,8 +119,13 @@ def kept(name: str) -> dict[tuple[str, int], str]:
 def main() -> None:
     """Write the lines of all runs."""
     os.environ |= {"COLUMNS": f"{WIDTH}", "ET_SIM_COMPILE": "never"}
-    for name, shown, count in (("tables", tables, RUNS_OF_TABLES), ("views", views, RUNS_OF_VIEWS)):
-        lines = [line(kind, seed, shown) for kind in RANDOM for seed in range(count)]
+    everything = (
+        ("tables", tables, RANDOM, RUNS_OF_TABLES),
+        ("views", views, RANDOM, RUNS_OF_VIEWS),
+        ("services", tables, SERVICES, SERVICES_OF_A_KIND),
+    )
+    for name, shown, kinds, count in everything:
+        lines = [line(kind, seed, shown) for kind in kinds for seed in range(count)]
         (SHOWN / f"random-{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
