@@ -11,7 +11,7 @@ import failing_parts
 import numpy as np
 import random_cases
 import reference_cases
-from machines import KINDS, ring, system
+from machines import KINDS, SHAPES, network, ring, system
 from straddling_cases import straddling_case
 from training_jobs import decoder, with_experts, with_latent_attention
 
@@ -21,6 +21,12 @@ from et_sim.workloads import Plan, make_training
 
 DETAILS = ("nodes", "phases", "path", "phases,messages", "links", "path,phases", "messages,links,path")
 
+EAGER = {  # repeated steps are looked for as often as can be
+    "FEWEST_MESSAGES": 3,
+    "MESSAGES_PER_EVENT": 0,
+    "QUEUES_PER_MESSAGE": 1 << 40,
+    "ENTRIES_PER_MESSAGE": 1 << 40,
+}
 BUS = {"model-shared-bus": 1, "L": 1, "o": 1, "g": 1, "G": 0.1}
 VARYING = [{"ranks": "0-1", "compute": 1.5, "delay": 10, "jitter": 0.1, "seed": 1}]
 SHORTER = [{"ranks": "0-1", "kernels": 0.5, "gaps": 0}]
@@ -31,6 +37,7 @@ class Drawn(NamedTuple):
 
     workload: Workload
     options: dict[str, Any]
+    is_eager: bool = False  # repeated steps are looked for as often as can be
 
 
 def grids(seed: int) -> Drawn:
@@ -154,6 +161,34 @@ def switches(seed: int) -> Drawn:
     return Drawn(Workload.of([build.build()] * 4), options)
 
 
+def turns(seed: int) -> Drawn:
+    """Return collectives with many steps and chunks, which turn from rank to rank."""
+    draw = Random(seed)
+    sizes = draw.choice(((8,), (13,), (16,), (8, 2), (5, 3), (4, 4)))
+    ranks = int(np.prod(sizes))
+    keys: dict[str, Any] = {
+        "profile": draw.choice(("reference", "corrected")),
+        "scheduling-policy": draw.choice(("LIFO", "FIFO")),
+        "preferred-dataset-splits": draw.choice((1, 3, 9, 16)),
+        "active-chunks-per-dimension": draw.choice((1, 2, 3)),
+        "num-queues-per-dim": draw.choice((1, 2)),
+        "endpoint-delay": draw.choice((0, 10, 500)),
+    }
+    if draw.random() < 0.3:
+        keys["stragglers"] = [{"ranks": f"0-{ranks - 1}/2", "delay": "77ns"}]
+    build, last = TraceBuilder(), list[int]()
+    for _ in range(draw.choice((1, 1, 2, 3))):
+        after = [] if draw.random() < 0.5 else last
+        if draw.random() < 0.5:
+            after = [build.compute(nanos=draw.choice((100, 40_000)), after=after)]
+        last = [build.collective(draw.choice(KINDS), draw.choice((1 << 16, 1 << 20, 100_001)), after=after)]
+    shapes = [draw.choice(SHAPES) for _ in sizes]
+    net = network(shapes, list(sizes), latency=draw.choice((500.0, 0.0, 1234.0)))
+    options = {"system": system("ring", len(sizes), **keys), "network": net, "fold": False}
+    options |= {"model": draw.choice(("analytical", "link")), "detail": draw.choice(("nodes", "phases"))}
+    return Drawn(Workload.of([build.build()] * ranks), options, is_eager=True)
+
+
 def memories(seed: int) -> Drawn:
     """Return loads and stores of pools and expansions, among kernels on a roofline and collectives."""
     draw = Random(seed)
@@ -235,5 +270,6 @@ RANDOM: dict[str, Callable[[int], Drawn]] = {
     "programs": programs,
     "switches": switches,
     "memories": memories,
+    "turns": turns,
     "training": training,
 }

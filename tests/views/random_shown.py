@@ -24,11 +24,13 @@ if __name__ == "__main__":
     sys.path[:0] = [str(tests), *(str(tests / room) for room in ("fold", "golden", "oracle", "workloads"))]
 
 import pyarrow as pa
-from random_runs import RANDOM
+import pytest
+from random_runs import EAGER, RANDOM
 from random_services import SERVICES
 
 from et_sim.api import run
 from et_sim.basics.errors import EtSimError
+from et_sim.engine.repeats import search
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.run.selection import EVERYTHING, selection
@@ -90,10 +92,14 @@ def line(kind: str, seed: int, shown: Shown) -> str:
 
 def _written(kind: str, seed: int, folder: Path) -> str:
     """Simulate and write a run, and return its end."""
-    workload, options = RANDOM[kind](seed)
-    result = run(workload, **options)
+    drawn = RANDOM[kind](seed)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in EAGER.items() if drawn.is_eager else ():
+            patch.setattr(search, name, value)
+        result = run(drawn.workload, **drawn.options)
     write_run(result, folder)
-    return f"{result.makespan_ns} ns" if result.is_complete else "stalls"
+    skipped = f"skipped={result.outcome.run.repeats[0].skipped} " if drawn.is_eager else ""
+    return skipped + (f"{result.makespan_ns} ns" if result.is_complete else "stalls")
 
 
 def digest(content: Any) -> str:
