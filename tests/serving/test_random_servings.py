@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from random_shown import SERVICES_OF_A_KIND, kept, line, tables
+from random_shown import SERVICES_OF_A_KIND, WIDTH, files_and_pages, kept, line
 from test_random_tables import IS_CHANGED, REMEDY
 
 FEW = SERVICES_OF_A_KIND if IS_CHANGED else 3
@@ -12,10 +12,13 @@ FEW = SERVICES_OF_A_KIND if IS_CHANGED else 3
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    monkeypatch.setenv("COLUMNS", f"{WIDTH}")
 
 
 def check(seed: int) -> None:
-    assert line("servings", seed, tables).split() == kept("services")["servings", seed].split(), REMEDY
+    assert line("servings", seed, files_and_pages).split() == kept("services")["servings", seed].split(), (
+        REMEDY
+    )
 
 
 def test_random_servings_have_the_kept_results() -> None:

@@ -2,17 +2,18 @@
 
 A line of `shown/random-tables.txt` has the end of a run and a digest of each file of its folder, one of
 `shown/random-services.txt` those of a serving or a long job, and one of `shown/random-views.txt` digests of
-the text, JSON and picture of each view, of the whole run and of a part.
+the text, JSON and picture of each view, of the whole run and of a part, and of pages and exports.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import chdir
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -30,6 +31,7 @@ from random_services import SERVICES
 
 from et_sim.api import run
 from et_sim.basics.errors import EtSimError
+from et_sim.cli import main as command
 from et_sim.engine.repeats import search
 from et_sim.timeline import write_run
 from et_sim.views import open_run
@@ -38,7 +40,19 @@ from et_sim.views.view import ALL, VIEWS
 
 SHOWN = Path(__file__).with_name("shown")
 WIDTH = 100
-RUNS_OF_TABLES, RUNS_OF_VIEWS, SERVICES_OF_A_KIND = 24, 6, 48
+RUNS_OF_TABLES, RUNS_OF_VIEWS, SERVICES_OF_A_KIND = 24, 4, 48
+COMMANDS_OF_RUNS = {
+    "page": "report run --html page.html",
+    "chrome": "export run --chrome trace.json",
+    "perfetto": "export run --perfetto trace.pftrace",
+    "compare": "compare run other",
+    "pages": "compare run other --html pages.html",
+}
+COMMANDS_OF_SERVICES = {
+    "inspect": "inspect run",
+    "picture": "inspect run --svg picture.svg",
+    "page": "report run --html page.html",
+}
 Shown = Callable[[Path], Iterator[tuple[str, Any]]]
 
 
@@ -71,6 +85,30 @@ def views(folder: Path) -> Iterator[tuple[str, Any]]:
                 yield view.name + "*" * is_cut, [_or_refusal(form) for form in forms]
 
 
+def everything(folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield views, and what commands write of a run, beside which lies another one."""
+    yield from views(folder)
+    yield from _made_by(COMMANDS_OF_RUNS)
+
+
+def files_and_pages(folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the content of each file of a serving or a job, and what commands write of it."""
+    yield from tables(folder)
+    yield from _made_by(COMMANDS_OF_SERVICES)
+
+
+def _made_by(commands: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """Yield the output of commands that succeed, and the files that they write."""
+    for name, words in commands.items():
+        before = {*Path().iterdir()}
+        with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()):
+            status = command(words.split())
+        written = sorted({*Path().iterdir()} - before)
+        shown = out.getvalue() if words.startswith(("inspect", "compare", "sql")) else ""
+        if status == 0:
+            yield name, [shown, *(path.read_text(errors="replace") for path in written if path.is_file())]
+
+
 def _or_refusal(form: Callable[[], Any]) -> Any:
     try:
         return form()
@@ -81,8 +119,12 @@ def _or_refusal(form: Callable[[], Any]) -> Any:
 def line(kind: str, seed: int, shown: Shown) -> str:
     """Return the line of a run, a serving or a job."""
     with tempfile.TemporaryDirectory() as name, chdir(name):
+        Path("random").mkdir()  # pages name the folder around a run
+        os.chdir("random")
         try:
             end = SERVICES[kind](seed, Path("run")) if kind in SERVICES else _written(kind, seed, Path("run"))
+            if shown is everything:
+                _written(kind, seed + 1, Path("other"))
         except EtSimError as error:
             return f"{kind} {seed} refused: {' '.join(str(error).split())}"
         return " ".join(
@@ -125,12 +167,12 @@ def kept(name: str) -> dict[tuple[str, int], str]:
 def main() -> None:
     """Write the lines of all runs."""
     os.environ |= {"COLUMNS": f"{WIDTH}", "ET_SIM_COMPILE": "never"}
-    everything = (
+    renewed = (
         ("tables", tables, RANDOM, RUNS_OF_TABLES),
-        ("views", views, RANDOM, RUNS_OF_VIEWS),
-        ("services", tables, SERVICES, SERVICES_OF_A_KIND),
+        ("views", everything, RANDOM, RUNS_OF_VIEWS),
+        ("services", files_and_pages, SERVICES, SERVICES_OF_A_KIND),
     )
-    for name, shown, kinds, count in everything:
+    for name, shown, kinds, count in renewed:
         lines = [line(kind, seed, shown) for kind in kinds for seed in range(count)]
         (SHOWN / f"random-{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
