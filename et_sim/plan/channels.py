@@ -279,7 +279,7 @@ class ChannelTables:
 
     def finish(self) -> tuple[Any, Any]:
         """Return the channel table, and the channel of every endpoint in the order of addition."""
-        keys = np.concatenate(self._keys) if self._keys else np.empty((0, 5), np.int64)
+        keys = np.concatenate(self._keys)
         endpoints = groups_of(*keys.T)
         unique = keys[endpoints.first]
         channels = records.table(records.CHANNEL, len(unique))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from et_sim.calibrate.servings import Servings, names_of, part_of
+from et_sim.calibrate.servings import Fit, Servings, description, names_of, part_of
 from et_sim.cli import main
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
@@ -127,3 +127,10 @@ def test_a_part_is_every_second_row_or_rows_with_a_value(tmp_path: Path) -> None
     assert part_of(servings, columns, "1/2") == {1, 3, 5}
     assert part_of(servings, columns, "isl=70,100") == {2, 3}
     assert names_of(["pass", "before"]) == ("pass", "before")
+
+
+def test_a_band_has_measured_times_as_multiples_of_predicted_ones() -> None:
+    ratios = {"ttft": [0.5] * 3, "tpot": [1.25] * 2}  # predicted by measured; two rows are too few
+    after = {"fitted": {"tpot": [1.0]}, "left out": ratios}
+    found = description(Fit(read_engine("vllm"), {}, {}, after, {}), "vllm", "1/2", Path("rows.csv"))
+    assert found["errors"] == {"ttft": [2.0, 2.0]}

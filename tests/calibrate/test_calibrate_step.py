@@ -9,12 +9,15 @@ import pytest
 
 import et_sim
 from et_sim.api import execute
+from et_sim.basics.errors import InputError
+from et_sim.calibrate import step as steps
 from et_sim.calibrate.step import (
     DEVICE_RATE,
     HOST_TIME,
     MEMORY_RATE,
     POWER_RATE,
     SOFTWARE_FACTOR,
+    find,
     with_figure,
 )
 from et_sim.cli import main
@@ -234,3 +237,21 @@ def test_jobs_whose_times_no_figure_changes_are_refused(
 
     assert "nothing in it takes time" in refusal(kernels, nothing)
     assert "are simulated with software-factor from 0.125 to 8" in refusal(exchange, kernels)
+
+
+def test_a_time_within_the_tolerance_is_explained_without_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Constant:
+        runs = 1
+
+        def __init__(self, *_: object) -> None:
+            self.ns = 9_995
+
+        def __call__(self, _: float) -> int:
+            return self.ns
+
+    monkeypatch.setattr(steps, "Simulated", Constant)
+    for figure, without in ((HOST_TIME, 0.0), (SOFTWARE_FACTOR, 1.0)):
+        found = find(figure, "job", RunOptions(), 10_000)
+        assert (found.value, found.after_ns) == (without, 9_995)
+        with pytest.raises(InputError):
+            find(figure, "job", RunOptions(), 10_001)

@@ -15,6 +15,7 @@ from test_compute_model import SYSTEM as COMMON
 from et_sim import TraceBuilder, Workload, simulate
 from et_sim.basics.errors import EtSimError
 from et_sim.compute.registry import compute_model
+from et_sim.machine.datatypes import BITS
 from et_sim.machine.readers import read_system_alone
 from et_sim.trace import Trace, shapes
 
@@ -249,6 +250,10 @@ def test_nodes_of_unknown_datatypes_are_refused() -> None:
             rows(program({**GEMM, "dtype": dtype}), system())
         assert sentence in str(error.value)
         assert 'node 0 "k0"' in str(error.value)
+    with pytest.raises(EtSimError, match='node 1 "k1"'):
+        rows(program(GEMM, {**GEMM, "dtype": "bf61"}), system())
+    with pytest.raises(EtSimError, match='node 1 "k1"'):
+        rows(program({**GEMM, "dtype": next(iter(BITS))}, {**GEMM, "dtype": "bf61"}), system())
     without = {key: value for key, value in DEVICE.items() if key != "dtype"}
     with pytest.raises(EtSimError, match="has no dtype"):
         rows(program(GEMM), {**COMMON, "compute": without})

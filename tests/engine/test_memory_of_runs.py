@@ -14,6 +14,7 @@ import pytest
 from machines import RING_2, network, system
 
 import et_sim
+from et_sim import api
 from et_sim.basics.errors import UsageError
 from et_sim.engine import containers, driver, guards
 from et_sim.engine.entry import simulate
@@ -107,3 +108,19 @@ def test_a_record_that_does_not_fit_is_refused_before_the_run(monkeypatch: pytes
     assert et_sim.simulate(workload, system=system, network=RING_2).makespan_ns > 0
     with pytest.raises(UsageError, match=r"--detail path: a record of causes needs .* are free \(leave"):
         et_sim.simulate(workload, system=system, network=RING_2, detail="path")
+
+
+def test_a_finished_run_keeps_no_pools_and_a_stalled_one_keeps_all() -> None:
+    build, waiting = TraceBuilder(), TraceBuilder()
+    build.collective("all_reduce", 1 << 10)
+    waiting.receive(1, 8)
+    for traces, is_kept in (([build.build()] * 2, False), ([waiting.build(), TraceBuilder().build()], True)):
+        run = api.run(Workload.of(traces), network=RING_2, system=system("ring")).outcome.run
+        assert (len(run.events) > 0) == is_kept
+
+
+def test_a_plan_without_messages_has_no_channels() -> None:
+    build = TraceBuilder()
+    build.compute("work", micros=1)
+    plan = api.run(Workload.of([build.build()] * 2), network=RING_2, system=system("ring")).outcome.plan
+    assert len(plan.channels) == 0

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import SHAPES, collective, network, ring, system
+from random_runs import EAGER
 
 from et_sim.api import run
 from et_sim.basics.errors import StallError
@@ -21,12 +22,6 @@ from et_sim.run import simulation
 from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
 
-EAGER = {  # pictures are taken as often as can be
-    "FEWEST_MESSAGES": 3,
-    "MESSAGES_PER_EVENT": 0,
-    "QUEUES_PER_MESSAGE": 1 << 40,
-    "ENTRIES_PER_MESSAGE": 1 << 40,
-}
 MODELS = ("analytical", "link")
 KINDS = ("all_reduce", "all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 SHORT_RING = {"endpoint-delay": 10, "preferred-dataset-splits": 2}

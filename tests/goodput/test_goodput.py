@@ -119,6 +119,12 @@ def test_the_counts_of_llama_3_are_those_of_its_table() -> None:
     assert hours == pytest.approx(50_677, abs=1)
 
 
+def test_a_failed_part_of_llama_3_takes_a_node_away_and_failed_software_none() -> None:
+    parts = PRESETS["llama3-2024"].parts
+    assert {part.name for part in parts if part.nodes == 0} == {"software", "nccl time-out"}
+    assert {part.nodes for part in parts} == {0, 1}
+
+
 def test_the_rates_of_rsc_1_are_an_interval_of_1_80_hours_at_16384_gpus() -> None:
     job = JOB | {"gpus": 16_384, "failures": {"preset": "rsc-1"}}
     summary = months_of(job, days=1, runs=2).summary()

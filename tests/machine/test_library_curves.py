@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from et_sim.api import run
 from et_sim.cli import main
 from et_sim.machine.collective_library import Calibration, Call, Library, LibraryChoice, LibraryWires
 from et_sim.machine.collective_library.choice import Logged
@@ -23,6 +24,8 @@ from et_sim.machine.collective_library.constants import LibraryProtocol
 from et_sim.machine.collective_library.falls import MOST_FALL
 from et_sim.machine.presets import names, preset
 from et_sim.machine.readers import read_machine
+from et_sim.timeline import write_run
+from et_sim.trace import TraceBuilder, Workload
 
 KIB, MIB = 1 << 10, 1 << 20
 CURVED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
@@ -232,3 +235,16 @@ def test_a_run_and_the_comparison_name_a_size_before_a_fall(
     assert main([*command, str(larger["bytes"]), "--json"]) == 0
     [size] = json.loads(capsys.readouterr().out)["sizes"]
     assert size["more_bytes_are_faster"] is None
+
+
+@pytest.mark.parametrize(("sizes", "end"), [((1,), "(ring LL128)"), ((1, 2, 3), "; 2 others likewise")])
+def test_of_several_sizes_before_a_fall_one_is_named_with_the_number_of_others(
+    sizes: tuple[int, ...], end: str, tmp_path: Path
+) -> None:
+    build = TraceBuilder()
+    for number in sizes:
+        build.collective("all_gather", 524_288 - 8 * number)
+    write_run(run(Workload.of([build.build()] * 8), machine="h100-dgx:8"), tmp_path / "run")
+    warnings = json.loads((tmp_path / "run" / "summary.json").read_text())["warnings"]
+    [text] = [entry["text"] for entry in warnings if entry["place"] == "collective library"]
+    assert text.endswith(end)

@@ -48,6 +48,9 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
 }
 # Tables with one row: the last row is the first.
 ONE_ROW = re.compile(r"\b(clock|now|state|repeats|rules|reserve)\[$")
+# The last of the three fields of an event, if its kind has none: no handler gets it.
+THIRD_FIELD = re.compile(r"\bschedule\w*\(.*, (\w+)[^,]*, [^,]+, [^,]+, $")
+KIND = re.compile(r"^([A-Z_]+) = \d+  # (.*)$", re.MULTILINE)
 NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "any": "all", "all": "any"}
 
 
@@ -97,13 +100,28 @@ def changes_of(module: str, source: str) -> list[Mutant]:
     for first, last, text in _changes(ast.parse(source)):
         start = place(first.lineno, first.col_offset)
         end = place(last.end_lineno or 0, last.end_col_offset or 0)
-        if source.startswith("elif", start) or (text == "(-1)" and ONE_ROW.search(source[:start][-20:])):
+        if source.startswith("elif", start) or _is_unread(source[begins[first.lineno - 1] : start], text):
             continue
         line = bare_lines[first.lineno - 1].strip()
         change = f"{_short(bare[start:end])} -> {_short(text)}"
         found.append(Mutant(module, line, change, seen[line, change], first.lineno, start, end, text))
         seen[line, change] += 1
     return found
+
+
+def _is_unread(before: str, text: str) -> bool:
+    """Return whether no result depends on the new text, as the text before it in its line shows."""
+    if text == "(-1)" and ONE_ROW.search(before[-20:]):
+        return True
+    found = THIRD_FIELD.search(before)
+    return found is not None and found[1] in _kinds_of_two_fields()
+
+
+@cache
+def _kinds_of_two_fields() -> set[str]:
+    """Return the names of the kinds of events whose description names no field `c`."""
+    described = KIND.findall((REPOSITORY / "et_sim/engine/state/kinds.py").read_text())
+    return {name for name, fields in described if not re.search(r"\bc\b", fields)}
 
 
 def _without_comments(source: str) -> str:

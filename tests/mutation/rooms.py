@@ -38,6 +38,15 @@ CHOICE = FOLDER / "rooms.json"
 REST = "*"  # of a module: all but its functions
 MOST_FILES = 8  # of a function
 BY_NAME = 2  # more, whose names share words with the line
+# Files that compare all results of random cases with kept ones, by room: the last ones of a change.
+OF_RUNS = "tests/views/test_random_tables.py"
+RANDOM_CASES = {
+    "views": "tests/views/test_random_views.py",
+    "goodput": "tests/goodput/test_random_months.py",
+    "serving": "tests/serving/test_random_servings.py",
+    "workloads/inference": "tests/serving/test_random_servings.py",
+    **dict.fromkeys(("compute", "engine", "fold", "memory", "network", "plan", "timeline"), OF_RUNS),
+}
 
 
 def modules() -> list[str]:
@@ -62,9 +71,17 @@ def files_by_function() -> dict[str, dict[str, list[str]]]:
 
 
 def files_for(mutant: Mutant) -> list[str]:
-    """Return paths of test files for a change: those that run it, and two by name behind the first two."""
+    """Return paths of test files for a change: those that run it, two by name, and one of random cases."""
     found = _files_that_run(mutant)
-    return list(dict.fromkeys([*found[:BY_NAME], *files_by_name(mutant.line), *found[BY_NAME:]]))
+    by_name = files_by_name(mutant.line)
+    return list(
+        dict.fromkeys([*found[:BY_NAME], *by_name, *found[BY_NAME:], *_of_random_cases(mutant.module)])
+    )
+
+
+def _of_random_cases(module: str) -> list[str]:
+    """Return the file of random cases which the room of a module has a part in."""
+    return [file for room, file in RANDOM_CASES.items() if module.startswith(f"et_sim/{room}/")]
 
 
 def _files_that_run(mutant: Mutant) -> list[str]:

@@ -202,6 +202,13 @@ def test_the_row_of_a_table_with_one_row_is_not_changed_to_the_last() -> None:
     assert found[-1].start == len("a = run.clock[0].now + rows[")
 
 
+def test_a_field_that_no_event_of_the_kind_has_is_not_changed() -> None:
+    lines = ("schedule(run, 1, NODE_DONE, a, b, 0)", "schedule(run, 1, SLOWED_DONE, a, b, 0)")
+    lines += ("schedule_own(run, 1, NETWORK + END, 2, b, 0)", "schedule(run, 1, kind, a, b, 0)")
+    changed = [[mutant.change for mutant in changes_of("rule.py", f"{line}\n")] for line in lines]
+    assert ["0 -> (1)" in changes for changes in changed] == [False, True, False, True]
+
+
 def test_equal_lines_are_distinguished_by_their_number() -> None:
     found = changes_of("rule.py", "a = b + c\na = b + c\n")
     assert [(mutant.number, mutant.row) for mutant in found] == [(0, 1), (1, 2)]

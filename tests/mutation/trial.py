@@ -48,7 +48,7 @@ OPTIONS = (
     *("-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", "-p", "unshrunk"),
 )
 CPU_SECONDS, SECONDS = (
-    40,
+    90,
     900,
 )  # of a mutant; beyond this processor time it is in an endless loop
 MEMORY = 8 << 30

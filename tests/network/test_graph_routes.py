@@ -24,7 +24,7 @@ from et_sim.network.fabric import NONE, next_leg
 from et_sim.network.graph_of_grid import as_graph
 from et_sim.network.registry import model_on
 from et_sim.network.route_tables import route_tables
-from et_sim.network.routes import FIRST_PORTS, distances_of, murmur3, names_on, path_between
+from et_sim.network.routes import FIRST_PORTS, distances_of, murmur3, names_on, ns3_address, path_between
 from et_sim.trace import TraceBuilder
 
 LINK = {"bandwidth": "400Gbps", "latency": "0.5us"}
@@ -145,6 +145,11 @@ def test_the_hash_is_that_of_the_switches_of_ns3() -> None:
         seed = chance.randrange(1000)
         data = b"".join(word.to_bytes(4, "little") for word in words)
         assert murmur3(*words, seed) == plain_murmur3(data, seed)
+
+
+def test_addresses_of_hosts_are_those_of_ns3() -> None:
+    dotted = {0: "11.0.0.1", 255: "11.0.255.1", 256: "11.1.0.1", 600: "11.2.88.1", 65_535: "11.255.255.1"}
+    assert {host: ".".join(map(str, ns3_address(host).to_bytes(4, "big"))) for host in dotted} == dotted
 
 
 def switched(seed: int, most_links: int) -> tuple[Network, nx.Graph]:

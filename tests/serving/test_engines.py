@@ -15,7 +15,7 @@ from et_sim.serving.batcher import PREFILL_FIRST_CHUNKED, WHOLE_PROMPTS, Policy
 from et_sim.serving.clients import Client, read_traffic
 from et_sim.serving.cluster import ServingCluster
 from et_sim.serving.engines.description import FREE, Activations, Engine, EngineHost, EngineMemory
-from et_sim.serving.engines.reading import engine_names, read_engine
+from et_sim.serving.engines.reading import engine_names, numbers_of, read_engine
 from et_sim.workloads import Batch, Plan, Segment, read_model
 
 TOKEN = Segment(1, 5)
@@ -137,6 +137,11 @@ def test_a_faulty_description_is_refused(content: Any, sentence: str, tmp_path: 
     with pytest.raises(EtSimError) as refusal:
         described(tmp_path, content)
     assert sentence in str(refusal.value)
+
+
+def test_versions_are_ordered_by_their_numbers_and_text_is_newer_than_all() -> None:
+    assert numbers_of("0.10") > numbers_of("0.9.12") > numbers_of("0.9")
+    assert numbers_of("main") > numbers_of("999999999.1")
 
 
 def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from et_sim.cli import main
-from et_sim.validation.mlperf import StepOptions, read_mlperf, read_run
+from et_sim.validation.mlperf import StepOptions, _System, read_mlperf, read_run
 from et_sim.validation.predictions import predictions
 from et_sim.validation.row import TrainingStep
 
@@ -204,3 +204,9 @@ def test_a_plan_that_states_an_axis_twice_is_refused(plan: str) -> None:
     (row,) = read_mlperf(LOGS, StepOptions(plan=plan, precision="fp8"))
     assert row.job is None
     assert f"the plan '{plan}' has a second value of " in row.why
+
+
+def test_accelerators_are_those_of_all_nodes_if_both_numbers_are_stated() -> None:
+    given = ({"accelerators_per_node": "8", "number_of_nodes": 4}, {"accelerators_per_node": 8})
+    given += ({"number_of_nodes": 4}, {"accelerators_per_node": "8 x", "number_of_nodes": 4})
+    assert [_System(**keys).accelerators for keys in given] == [32, 0, 0, 0]

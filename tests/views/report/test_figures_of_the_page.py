@@ -14,6 +14,7 @@ from runs_to_show import pipeline
 
 from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views import open_run
+from et_sim.views.markup import bar
 from et_sim.views.report.page import report
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.text import share
@@ -204,3 +205,9 @@ def test_groups_are_exposed_while_they_move_bytes_and_no_kernel_runs(run: RunDir
         for group in active
     }
     assert {(row[3], row[5]) for row in cells.rows["groups"][1:]} == expected
+
+
+def test_a_bar_has_every_part_of_a_nanosecond_and_no_empty_one() -> None:
+    drawn = bar([("a", "first", 1), ("b", "second", 0), ("c", "third", 3)], 4)
+    assert re.findall(r'aria-label="([^"]*)"', drawn) == [f"first {share(1, 4)}, third {share(3, 4)}"]
+    assert re.findall(r"width:([\d.]+)%", drawn) == ["25.000", "75.000"]
