@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.intervals import union
-from et_sim.basics.unique import groups_of, unique
+from et_sim.basics.unique import groups_of, sums_of, unique
 from et_sim.basics.units import LONGEST_NS
 from et_sim.views.run.columns import alike, together
 from et_sim.views.run.directory import RunDirectory
@@ -217,11 +217,14 @@ def _steps(nodes: IdleNodes, pauses: _Pauses, first_of_pause: Any) -> tuple[Any,
 
 def _figures(units: Any, busy: Any, pauses: _Pauses, charges: _Charges, window: Window) -> Any:
     """Return how long each unit is busy, and the causes of its idle time."""
-    total = np.zeros((int(units.max(initial=NONE)) + 1, len(FIGURES)), np.int64)
-    first, last = np.clip(busy.start, *window), np.clip(busy.end, *window)
-    np.add.at(total, (busy.owner, BUSY), last - first)
-    np.add.at(total, (pauses.unit[charges.pause], charges.figure), charges.ns)
-    return total
+    shape = int(units.max(initial=NONE)) + 1, len(FIGURES)
+    lasted = np.clip(busy.end, *window) - np.clip(busy.start, *window)
+    of_busy = busy.owner * np.int64(len(FIGURES)) + BUSY
+    of_charges = pauses.unit[charges.pause] * np.int64(len(FIGURES)) + charges.figure
+    total = sums_of(of_busy, lasted, shape[0] * shape[1]) + sums_of(
+        of_charges, charges.ns, shape[0] * shape[1]
+    )
+    return total.reshape(shape)
 
 
 def _explain(
