@@ -10,6 +10,8 @@ import signal
 from functools import partial
 from importlib import import_module
 
+from et_sim.basics.freed_memory import keep_freed_memory
+
 INTERRUPTED = 130  # exit status
 
 
@@ -18,6 +20,7 @@ def started(program: str, module: str) -> int:
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_usual:
         signal.signal(signal.SIGINT, partial(_end, program))
+    keep_freed_memory()
     main = import_module(module).main
     if is_usual:
         signal.signal(signal.SIGINT, signal.default_int_handler)

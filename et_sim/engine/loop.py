@@ -7,6 +7,7 @@ inside an event, and the next call continues where the last one stopped.
 from __future__ import annotations
 
 from et_sim.compiled.decorators import works_on_tables
+from et_sim.engine.ahead import fetch_ahead
 from et_sim.engine.calendar.clock import (
     advance,
     close_drained_bucket,
@@ -130,6 +131,7 @@ def _happen(run: Run, event_row: int) -> None:
     """Take an event off the calendar and handle it."""
     event = run.events[event_row]
     kind, a, b, c = event.kind, event.a, event.b, event.c
+    fetch_ahead(run, event.next)
     observe.event_taken(run, event_row)
     if kind >= kinds.OPENS_BUCKET:
         kind -= kinds.OPENS_BUCKET

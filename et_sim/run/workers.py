@@ -31,6 +31,7 @@ from msgspec import Struct, field
 
 from et_sim.basics.command_line import processors
 from et_sim.basics.errors import EtSimError, UsageError
+from et_sim.basics.freed_memory import keep_freed_memory
 from et_sim.compiled.compile_queue import search_paths
 
 PROGRAM = "et_sim.run.workers"
@@ -331,6 +332,7 @@ PAGE_BYTES = 4096
 
 def main(descriptor: int) -> None:
     """Handle tasks until no more arrive."""
+    keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent decides
     with Connection(descriptor) as connection:
         try:

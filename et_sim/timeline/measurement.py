@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from et_sim.basics.uncertainty import Composition
 from et_sim.basics.unique import sums_of, unique
+from et_sim.basics.units import format_ranks
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.accuracy import Accuracy
 from et_sim.memory import Accesses, Changes, changes, classes_of, lifetimes, peaks
@@ -223,6 +224,12 @@ class Measurement:
         """Return the ranks of every actor."""
         ranks = np.argsort(self.actor_of_rank, kind="stable")
         return np.split(ranks, np.cumsum(self.ranks_per_actor)[:-1])
+
+    def rank_texts(self) -> list[str]:
+        """Return the ranks of every actor as text."""
+        if self.source.actors == len(self.actor_of_rank):
+            return [str(rank) for rank in np.argsort(self.actor_of_rank).tolist()]
+        return [format_ranks(ranks) for ranks in self.ranks_of_actors()]
 
     @property
     def _measured(self) -> tuple[Statistics, CoverageCounter, PowerUse]:

@@ -101,7 +101,7 @@ def test_makespans_of_many_ranks_match_under_both_rules(
     assert run(workload, TOOL | OLDER) == older_nanoseconds
 
 
-@pytest.mark.parametrize(("ranks", "size"), [(2, 8), (5, 1), (16, 100), (32, 8)])
+@pytest.mark.parametrize(("ranks", "size"), [(2, 8), (5, 1), (16, 100), (32, 8), (1100, 8)])
 def test_a_round_of_a_dissemination_takes_a_message_and_before_atlahs_no_gap(ranks: int, size: int) -> None:
     """Compare with LogGOPSim before ATLAHS, where 65,536 ranks take 88,672 ns for 16 rounds."""
     rounds, wire = (ranks - 1).bit_length(), (size - 1) * TOOL["G"]

@@ -41,6 +41,7 @@ from et_sim.network.loggops.operations import (
     RECEIVE,
     SEND,
     ends_alone,
+    fetch_next,
     first_ns,
     go_on,
     is_on_processor,
@@ -237,10 +238,18 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
         schedule_at_end(run, NETWORK, 0, version, 0)
         return NONE
     state.planned_ns = NONE
-    while not go_on(run, take_first(run)) and first_ns(run) <= clock.now:
+    while not _first_goes_on(run) and first_ns(run) <= clock.now:
         pass  # it waits, and is back in the heap
     _plan_first(run)
     return NONE
+
+
+@works_on_tables
+def _first_goes_on(run: Run) -> bool:
+    """Run the first operation; return False if it waits."""
+    row = take_first(run)
+    fetch_next(run)
+    return go_on(run, row)
 
 
 @works_on_tables

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.compiled.decorators import prefetch
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.ahead import CHILDREN, NODE, fetch_of_node
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.containers import join, leave
 from et_sim.engine.state.durations import duration_of
@@ -93,6 +95,7 @@ FIRST, ARRIVAL = 0, 1  # events: the first operation goes on; a message is recei
 SEND, RECEIVE, COMPUTE, ARRIVE, MEET = range(5)  # stages
 DELAY, TO_SEND, TO_RECEIVE = int(Action.DELAY), int(Action.SEND), int(Action.RECEIVE)
 COMPUTE_LANE, FREE_COMPUTE_LANE = int(Lane.COMPUTE), int(Lane.FREE_COMPUTE)
+FETCHED = 15  # operations at the top of the heap
 STAGE_BITS, IN_BATCH_BITS = 3, 24  # of an operation's number, below those of its batch
 CPU_LANE, FREE_CPU_LANE = int(Lane.CPU), int(Lane.FREE_CPU)
 
@@ -138,6 +141,41 @@ def ends_alone(run: Run, size: int) -> bool:
 def is_on_processor(lane: int) -> bool:
     """Return whether nodes of a lane use the processor."""
     return lane in (COMPUTE_LANE, FREE_COMPUTE_LANE, CPU_LANE, FREE_CPU_LANE)
+
+
+@works_on_tables
+def fetch_next(run: Run) -> None:
+    """Fetch what the next operations need into the cache: the nearer they are to the top, the more."""
+    heap = run.network.heap
+    if run.network.state[0].waiting < FETCHED:
+        return
+    for at in range(7, FETCHED):
+        prefetch(run.messages, heap[at].operation)
+        prefetch(run.messages, heap[at].operation + 1)  # a row is longer than a line
+    for at in range(3, 7):
+        operation = run.messages[heap[at].operation]
+        prefetch(run.network.ranks, operation.source)
+        prefetch(run.network.ranks, operation.target)
+        prefetch(run.network.channels, operation.a)
+        prefetch(run.network.early, operation.a)
+        prefetch(run.plan.actors, operation.c)
+    for at in range(3):
+        row, ahead = heap[at].operation, NODE if at > 0 else CHILDREN
+        if run.messages[row].stage == ARRIVE and run.messages[row].kind == MESSAGE:
+            row = run.network.channels[run.messages[row].a].head
+            if ahead == NODE:
+                prefetch(run.messages, row)
+                row = NONE
+        if row != NONE:
+            _fetch_of_operation(run, ahead, row)
+
+
+@works_on_tables
+def _fetch_of_operation(run: Run, ahead: int, row: int) -> None:
+    operation = run.messages[row]
+    if operation.kind in (NONE, MESSAGE) and operation.c != NONE:
+        fetch_of_node(run, ahead, operation.c, operation.b)
+        prefetch(run.network.nodes, run.plan.actors[operation.c].node_first + operation.b)
 
 
 @works_on_tables

@@ -257,7 +257,7 @@ def actors_content(run: RecordedRun) -> TableContent:
     measurement = run.measurement
     columns = {
         "actor": np.arange(measurement.source.actors, dtype=np.int32),
-        "ranks": [format_ranks(ranks) for ranks in measurement.ranks_of_actors()],
+        "ranks": measurement.rank_texts(),
         "rank_count": measurement.ranks_per_actor,
     }
     return whole(columns | measurement.statistics.columns())

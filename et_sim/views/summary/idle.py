@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.intervals import union
-from et_sim.basics.unique import groups_of, unique
+from et_sim.basics.unique import groups_of, sums_of, unique
 from et_sim.basics.units import LONGEST_NS
 from et_sim.views.run.columns import alike, together
 from et_sim.views.run.directory import RunDirectory
@@ -166,51 +166,65 @@ def _pauses(nodes: IdleNodes, units: Any, chosen: Any, makespan: int) -> tuple[A
 
 def _walked(nodes: IdleNodes, pauses: _Pauses, window: Window) -> _Charges:
     """Return the causes of every pause, backwards from the node that ends it."""
-    charges: list[tuple[Any, ...]] = []
     first_of_pause = np.maximum(pauses.start, window[0])
+    pause, at, reached = _steps(nodes, pauses, first_of_pause)
+    first, until = first_of_pause[pause], np.minimum(reached, window[1])
+    times = (nodes.end, nodes.moved, nodes.admitted, nodes.start)
+    ended, moved, admitted, started = (_and_of_none(column, -LONGEST_NS)[at] for column in times)
+    unknown = np.where(pauses.node == NONE, FINISHED, OTHER)
+    pieces = (
+        (ended, until, lambda rows: unknown[pause[rows]]),
+        (moved, ended, lambda rows: nodes.figure[at[rows]]),
+        (admitted, moved, lambda rows: np.full(len(rows), RANKS)),
+        (started, admitted, lambda rows: np.full(len(rows), STREAM)),
+    )
+    charges = []
+    for place, (begin, end, figures) in enumerate(pieces):
+        ns = np.minimum(end, until) - np.maximum(begin, first)
+        rows = np.flatnonzero(ns > 0)
+        node = at[rows] if place else np.full(len(rows), NONE)
+        charges.append((rows * len(pieces) + place, pause[rows], figures(rows), node, ns[rows]))
+    order, *columns = (np.concatenate(column) for column in zip(*charges, strict=True))
+    order = np.argsort(order, kind="stable")  # backwards in time
+    return _Charges(*(column[order] for column in columns))
 
-    def charge(pause: Any, figure: Any, node: Any, begin: Any, end: Any) -> None:
-        if not len(pause):
-            return
-        first = np.maximum(begin, first_of_pause[pause])
-        ns = np.minimum(end, window[1]) - first
-        charged = np.flatnonzero(ns > 0)
-        if len(charged):
-            causes = (x[charged] if np.ndim(x) else np.full(len(charged), x) for x in (figure, node))
-            charges.append((pause[charged], *causes, ns[charged]))
 
+def _and_of_none(column: Any, value: int) -> Any:
+    """Return a column with the value that NONE reads, its last one."""
+    return np.append(column, value)
+
+
+def _steps(nodes: IdleNodes, pauses: _Pauses, first_of_pause: Any) -> tuple[Any, Any, Any]:
+    """Return the steps backwards from the end of each pause: pause, node, and the time reached before.
+
+    The node of a last step is NONE if nothing is known of the rest of the pause.
+    """
+    start, cause = _and_of_none(nodes.start, -LONGEST_NS), _and_of_none(nodes.cause, NONE)
     pause, at, reached = np.arange(len(pauses.node)), pauses.node, pauses.end
-    ends = at == NONE
-    charge(pause[ends], FINISHED, NONE, pauses.start[ends], reached[ends])
-    pause, at, reached = pause[~ends], at[~ends], reached[~ends]
-    for _ in range(len(nodes.start) + 1):
+    steps = [(pause, at, reached)]
+    for _ in range(len(cause)):
+        reached, at = np.minimum(reached, start[at]), cause[at]
+        goes_on = np.flatnonzero(reached > first_of_pause[pause])
+        pause, at, reached = pause[goes_on], at[goes_on], reached[goes_on]
         if not len(at):
             break
-        start, admitted, moved, end = (x[at] for x in (nodes.start, nodes.admitted, nodes.moved, nodes.end))
-        charge(pause, OTHER, NONE, end, reached)
-        charge(pause, nodes.figure[at], at, moved, np.minimum(end, reached))
-        charge(pause, RANKS, at, admitted, np.minimum(moved, reached))
-        charge(pause, STREAM, at, start, np.minimum(admitted, reached))
-        reached, at = np.minimum(reached, start), nodes.cause[at]
-        goes_on = reached > first_of_pause[pause]
-        unknown = goes_on & (at == NONE)
-        charge(pause[unknown], OTHER, NONE, pauses.start[pause[unknown]], reached[unknown])
-        goes_on &= at != NONE
-        pause, at, reached = pause[goes_on], at[goes_on], reached[goes_on]
+        steps.append((pause, at, reached))
     else:
-        charge(pause, OTHER, NONE, pauses.start[pause], reached)
-    if not charges:
-        return _Charges(*(np.zeros(0, np.int64) for _ in range(4)))
-    return _Charges(*(np.concatenate(column) for column in zip(*charges, strict=True)))
+        steps[-1] = pause, np.full(len(at), NONE), reached  # causes in a circle
+    pause, at, reached = (np.concatenate(column) for column in zip(*steps, strict=True))
+    return pause, at, reached
 
 
 def _figures(units: Any, busy: Any, pauses: _Pauses, charges: _Charges, window: Window) -> Any:
     """Return how long each unit is busy, and the causes of its idle time."""
-    total = np.zeros((int(units.max(initial=NONE)) + 1, len(FIGURES)), np.int64)
-    first, last = np.clip(busy.start, *window), np.clip(busy.end, *window)
-    np.add.at(total, (busy.owner, BUSY), last - first)
-    np.add.at(total, (pauses.unit[charges.pause], charges.figure), charges.ns)
-    return total
+    shape = int(units.max(initial=NONE)) + 1, len(FIGURES)
+    lasted = np.clip(busy.end, *window) - np.clip(busy.start, *window)
+    of_busy = busy.owner * np.int64(len(FIGURES)) + BUSY
+    of_charges = pauses.unit[charges.pause] * np.int64(len(FIGURES)) + charges.figure
+    total = sums_of(of_busy, lasted, shape[0] * shape[1]) + sums_of(
+        of_charges, charges.ns, shape[0] * shape[1]
+    )
+    return total.reshape(shape)
 
 
 def _explain(
