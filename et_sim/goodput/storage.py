@@ -35,8 +35,10 @@ TAG = (1 << 30) - 1  # below those of copies; messages of a step have lower tags
 
 
 def port_bytes_per_s(network: Mapping[str, Any]) -> float | None:
-    """Return the bandwidth of a rank's ports to the outermost switches; None if a network has none, or a partly
-    filled last node, behind which storage has no places."""
+    """Return the bandwidth of a rank's ports to the outermost switches; None if a network has none.
+
+    A network whose last node is partly filled has no places for storage behind it.
+    """
     fabric = read_network_alone(network).fabric
     if isinstance(fabric, GraphFabric):
         return None if "import" in (network.get("graph") or {}) else _port_of_graph(fabric)
