@@ -3,7 +3,7 @@
 Writes the tables of the page and of the README, a picture, the widths of bands (`fit_bands`), and
 docs/accuracy.json, whose errors a test compares with later ones. `--predict FILE` writes predictions alone,
 and `--from FILE` makes all else from them. Not here: predictions (`et_sim.validation`), families
-(`accuracy_lines`), and the words of the page.
+(`accuracy_lines`), causes (`unmet_families`), and the words of the page.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from judged_rows import read_judged
 from msgspec import structs
 from msgspec.structs import replace
 from study_page import table, write_study
+from unmet_families import unmet_text
 
 from et_sim.validation.predictions import predictions
 from et_sim.validation.row import Row, TrainingStep
@@ -139,7 +140,7 @@ def _band_cells(band: Coverage | None) -> tuple[str, str]:
 
 def coverage_text(judged: Sequence[Coverage]) -> str:
     """Return how many families are met, in a sentence."""
-    families = [each for each in judged if not each.family.startswith((BARE, APART))]
+    families = _listed(judged)
     known = [each for each in families if each.is_met is not None]
     met = sum(bool(each.is_met) for each in known)
     mean = 100 * mean_share(families)
@@ -148,6 +149,11 @@ def coverage_text(judged: Sequence[Coverage]) -> str:
         f" {len(known)} families of 8 rows or more hold as many as a band of 80 % should, in a band no wider"
         " than a factor of 2."
     )
+
+
+def _listed(judged: Sequence[Coverage]) -> list[Coverage]:
+    """Return the families that count, as they were measured: with their software."""
+    return [each for each in judged if not each.family.startswith((BARE, APART))]
 
 
 GROUPS = (  # how names of families begin, and what stands for them in the README
@@ -207,8 +213,13 @@ def write(path: Path) -> None:
     judged = coverages(rows)
     sys.stdout.write("\n".join(lines(judged)) + "\n")
     BANDS.write_text(json.dumps(content(fitted(rows)), indent=2) + "\n", encoding="utf-8")
-    sentences = f"{counts_text(found, len(public_rows()))}\n\n{coverage_text(judged)}"
-    texts = {"errors": errors_table(found, judged), "coverage": sentences}
+    paragraphs = (
+        counts_text(found, len(public_rows())),
+        coverage_text(judged),
+        "Not met:",
+        unmet_text(_listed(judged)),
+    )
+    texts = {"errors": errors_table(found, judged), "coverage": "\n\n".join(paragraphs)}
     write_study(PAGE, texts, {PICTURE: _picture(found)})
     write_study(README, {"range": range_text(found)}, {})
     quick = {(row.table, row.number) for row in quick_rows()}

@@ -9,7 +9,10 @@ software on one device.
 
 Kinds of collectives on a node have terms of their own, as sizes of kernels and collectives on one device have
 with many rows (`MANY`). Networks have one by kind: from errors with figures that were fitted without the lab
-(`fit_networks`), and without bias, as labs differ either way. Machines that take the constants of another one
+(`fit_networks`), and without bias, as labs differ either way. A network that its source does not state has
+the errors of all tables, predicted as if theirs were not stated, with the same weight for each lab; one of a
+kind that fewer than two labs measured has the wider of their errors and those of labs left out of all kinds.
+Machines that take the constants of another one
 have a class that rows of all labs speak for. Software of which many rows are public has a term of its own;
 any other one has that of all software, which is the spread between them.
 
@@ -40,6 +43,8 @@ from judged_rows import (
     OF_OTHERS,
     ON_A_NODE,
     ORDER,
+    OTHERS,
+    UNKNOWN,
     Judged,
     Terms,
     read_judged,
@@ -67,7 +72,7 @@ from et_sim.machine.accuracy import (
 from et_sim.machine.collective_library.between import KINDS as NETWORK_KINDS
 
 BANDS = Path(__file__).parents[2] / "et_sim" / "machine" / "presets" / "bands.json"
-NETWORKS = tuple(of_network(name, kind) for kind in NETWORK_KINDS for name in BETWEEN)
+NETWORKS = tuple(of_network(name, kind) for kind in (*NETWORK_KINDS, OTHERS) for name in BETWEEN)
 AFTER_SOFTWARE = ORDER[ORDER.index(SOFTWARE) + 1 :]
 OWN = (*OF_DEVICES, *(of_kind(name, "") for name in (COMMUNICATION, SMALL_COMMUNICATION, *ON_A_NODE)))
 BARE = "software not stated: "  # begins the name of a family that was predicted without its software
@@ -130,13 +135,33 @@ def _of_kinds(rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
 
 
 def _of_networks(rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
-    """Return terms of kinds of networks, from labs that the figures of networks were fitted without."""
-    without = [replace(row, error=row.unseen_error) for row in rows if row.left_out is not None]
+    """Return terms of kinds of networks, from labs that the figures of networks were fitted without.
+
+    A kind that too few labs measured has the wider of its own term and that of all kinds; networks that are
+    not known have the errors of all tables, as if no source stated the network.
+    """
+    without = [row for row in rows if row.left_out is not None]
+    unknown = [row.on_unknown for row in rows if row.as_unknown is not None]
+    found = _by_labs(row.on_any for row in without) | _by_labs(unknown)
+    for name, own in _by_labs(replace(row, error=row.unseen_error) for row in without).items():
+        size = name.partition(" on ")[0]
+        labs = {row.lab for row in without if name in row.shares}
+        of_all = found.get(of_network(size, OTHERS), own)
+        found[name] = own if len(labs) >= FEWEST else max(own, of_all, key=_width)
+    return found
+
+
+def _by_labs(rows: Iterable[Judged]) -> dict[str, ErrorTerm]:
+    """Return terms of the classes of networks that rows were given."""
     return {
-        name: _term(name, {}, some, are_labs=True)
-        for name, some in _by_class(without).items()
-        if name in NETWORKS
+        name: _term(name, {}, some)
+        for name, some in _by_class(rows).items()
+        if name in NETWORKS and name.endswith(of_network("", some[0].network))
     }
+
+
+def _width(term: ErrorTerm) -> float:
+    return math.hypot(term.random, term.common)
 
 
 def _of_software(terms: Terms, rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
@@ -159,7 +184,7 @@ def _of_devices(rows: Sequence[Judged]) -> dict[str, ErrorTerm]:
     return {name: _term(name, {}, some) for name, some in names.items() if len(some) >= MANY}
 
 
-def _by_class(rows: Sequence[Judged]) -> dict[str, list[Judged]]:
+def _by_class(rows: Iterable[Judged]) -> dict[str, list[Judged]]:
     """Return rows by the classes that matter for them."""
     found: dict[str, list[Judged]] = {}
     for row in rows:
@@ -174,11 +199,14 @@ def _matters(row: Judged, name: str, later: Collection[str]) -> bool:
     return row.share(name) >= MATTERS and all(row.share(other) < MATTERS for other in later)
 
 
-def _term(name: str, terms: Terms, chosen: Sequence[Judged], *, are_labs: bool = False) -> ErrorTerm:
+def _term(name: str, terms: Terms, chosen: Sequence[Judged]) -> ErrorTerm:
     """Return a class's term: with it, `LEVEL` of the rows are in their bands.
 
-    Sources have equal weights; labs that measured networks count by their rows, and have no bias.
+    Sources have equal weights. Labs that measured one kind of network count by their rows; they have no bias
+    where networks are known, as labs differ either way.
     """
+    is_of_network = name in NETWORKS
+    are_labs = is_of_network and not name.endswith((of_network("", UNKNOWN), of_network("", OTHERS)))
     without = {**terms, name: ErrorTerm(ASSUMED, 0.0, 0.0)}
     sizes = Counter(row.source for row in chosen)
     weights = [1.0 if are_labs else 1 / sizes[row.source] for row in chosen]
@@ -188,7 +216,8 @@ def _term(name: str, terms: Terms, chosen: Sequence[Judged], *, are_labs: bool =
     tail = (1 - LEVEL) / 2
     pairs = list(zip(errors, weights, strict=True))
     middle = round((quantile(pairs, tail) + quantile(pairs, 1 - tail)) / 2, DIGITS)
-    bias = 0.0 if are_labs else middle  # labs differ either way
+    has_bias = not is_of_network or name.endswith(of_network("", UNKNOWN))
+    bias = middle if has_bias else 0.0
     # A row is inside from this width of the class on.
     enough = [
         math.sqrt(max(((error - bias) / QUANTILE) ** 2 - sigma**2, 0.0))

@@ -2,10 +2,15 @@
 
 Latency, share of the rate and filling belong to a kind of network (`et_sim/machine/presets/networks`), and
 are fitted to the tables of all labs. The errors on a lab whose tables were left out are what the figures are
-worth for a network that was never measured; `fit_bands` takes widths from them. Nothing is known beyond for a
-kind that one lab measured. One lab has cards slow enough to show how filling depends on their rate; without
-it, filling does not. The latency of RoCE is fitted to one lab's NCCL alone, as RCCL has a factor of its
-own, so that its small collectives have no such error.
+worth for a network that was never measured; `fit_bands` takes widths from them. Each of these searches begins
+at the same figures, which no lab gave (`BEGIN`), and RCCL's factor of messages between nodes, which one lab's
+tables gave, is left out. One lab has cards slow enough to show how filling depends on their rate; without it,
+filling does not. Two things are not left out: the rate from which on filling holds, which that lab gave, and
+the form of the model, which was chosen with all tables in view. A kind that one lab measured has the figures
+of InfiniBand.
+
+A network of which nothing is known has the figures of InfiniBand. Its errors are those of all tables, as if
+their sources did not state the network, with figures from InfiniBand of other labs.
 
 Not here: widths (`fit_bands`), and the shares of errors in a time (`et_sim.basics.uncertainty`).
 """
@@ -14,7 +19,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from statistics import fmean
 
@@ -35,7 +40,8 @@ from et_sim.validation.rows import Errors
 
 FIGURES = ("latency_ns", "share", "fill", "fill_size")
 STEPS = (1.5, 1.2, 1.05)  # factors of a search, one figure at a time
-ROCE = "roce"
+BEGIN = {"latency_ns": 10_000.0, "share": 0.9, "fill": 1.0, "fill_size": 1 << 24}
+INFINIBAND = "infiniband"
 OF_FILL_RATE = "aistabci/abci2.0benchmark"  # the lab with slow cards
 
 
@@ -46,6 +52,7 @@ class Measured(Struct, frozen=True):
     kind: str
     library: Library
     call: Call
+    unstated: Library | None = None  # the same, if the source did not state the network
 
     @property
     def is_small(self) -> bool:
@@ -58,11 +65,26 @@ class Measured(Struct, frozen=True):
         assert own is not None
         return replace(figures, told_latency_ns=own.told_latency_ns, protocols=own.protocols)
 
+    @property
+    def unfitted(self) -> Measured:
+        """Return the collective without a factor of messages between nodes."""
+        return replace(self, library=_without_factor(self.library))
+
+    @property
+    def not_stated(self) -> Measured:
+        """Return the collective on a network that is not known."""
+        assert self.unstated is not None
+        return replace(self, library=_without_factor(self.unstated))
+
     def error(self, figures: Between | None) -> float:
         """Return the logarithm of measured by predicted, with other figures."""
         assert self.row.measured_us is not None
         library = replace(self.library, between=figures)
         return math.log(self.row.measured_us / library.choice(self.call).time_us)
+
+
+def _without_factor(library: Library) -> Library:
+    return replace(library, calibration=replace(library.calibration, between_latency=1.0))
 
 
 @cache
@@ -77,16 +99,20 @@ def _measured(row: Row, job: Collective) -> Iterator[Measured]:
     if name is None or job.nodes == 1 or row.size_class.endswith(DEGRADED):
         return
     machine = machine_measured(name, job.gpus, job.nodes, row.hardware, row.network)
-    known = preset(machine.text)
-    library = read_machine(system=known.system, network=known.network).system.library
+    library = _library(machine.text, job)
     between = None if library is None else library.between
-    if library is None or between is None or known.node >= job.gpus or not machine.is_stated:
+    if library is None or between is None or preset(machine.text).node >= job.gpus or not machine.is_stated:
         return
-    if job.algorithm:
-        library = replace(library, algorithms=(job.algorithm,))
     dtype = datatype_named(job.datatype) or ""
     call = Call(job.kind, job.gpus, -(-job.gpus // library.node), job.bytes, dtype)
-    yield Measured(row, between.kind.partition("-")[0], library, call)
+    unstated = _library(machine_measured(name, job.gpus, job.nodes, row.hardware, "").text, job)
+    yield Measured(row, between.kind.partition("-")[0], library, call, unstated)
+
+
+def _library(machine: str, job: Collective) -> Library | None:
+    known = preset(machine)
+    library = read_machine(system=known.system, network=known.network).system.library
+    return replace(library, algorithms=(job.algorithm,)) if library and job.algorithm else library
 
 
 def cost(rows: Sequence[Measured], figures: Between) -> float:
@@ -116,38 +142,59 @@ def fitted(rows: Sequence[Measured], begin: Between) -> Between:
 def left_out() -> dict[tuple[str, int], float]:
     """Return errors, by table and row, on labs that the figures were fitted without."""
     found: dict[tuple[str, int], float] = {}
-    kinds: dict[str, list[Measured]] = {}
-    for each in measured():
-        kinds.setdefault(each.kind, []).append(each)
-    for kind, rows in kinds.items():
+    known = [each.unfitted for each in measured() if each.kind == INFINIBAND]
+    for kind in sorted({each.kind for each in measured()}):
+        rows = [each.unfitted for each in measured() if each.kind == kind]
         for lab in sorted({lab_of(each.row) for each in rows}):
-            others = [each for each in rows if lab_of(each.row) != lab]
-            begin = rows[0].library.between
-            if not others or begin is None:
-                continue
-            if lab == OF_FILL_RATE:
-                begin = replace(begin, fill_rate=0.0)
-            figures = fitted(others, begin)
-            for each in rows:
-                if lab_of(each.row) == lab and not (kind == ROCE and each.is_small):
-                    found[each.row.table, each.row.number] = each.error(each.told(figures))
+            figures = _without(rows, lab) or _without(known, lab)
+            if figures is not None:
+                found |= _errors((each for each in rows if lab_of(each.row) == lab), figures)
     return found
 
 
+def as_unknown() -> dict[tuple[str, int], float]:
+    """Return errors, by table and row, if the source of no table stated the network."""
+    found: dict[tuple[str, int], float] = {}
+    known = [each.unfitted for each in measured() if each.kind == INFINIBAND]
+    for lab in sorted({lab_of(each.row) for each in measured()}):
+        figures = _without(known, lab)
+        if figures is not None:
+            rows = (each.not_stated for each in measured() if lab_of(each.row) == lab)
+            found |= _errors(rows, figures)
+    return found
+
+
+def _without(rows: Sequence[Measured], lab: str) -> Between | None:
+    """Return figures that fit the rows of other labs; None if there are none."""
+    others = [each for each in rows if lab_of(each.row) != lab]
+    own = rows[0].library.between if rows else None
+    if not others or own is None:
+        return None
+    rate = 0.0 if lab == OF_FILL_RATE else own.fill_rate
+    return fitted(others, replace(own, fill_rate=rate, **BEGIN))
+
+
+def _errors(rows: Iterable[Measured], figures: Between) -> dict[tuple[str, int], float]:
+    return {(each.row.table, each.row.number): each.error(each.told(figures)) for each in rows}
+
+
 def main() -> None:
-    """Print the errors of each kind of network, fitted and left out."""
-    errors = left_out()
+    """Print the errors of each kind of network, fitted and left out, and of networks that are not known."""
     groups: dict[tuple[str, bool], list[Measured]] = {}
     for each in measured():
         groups.setdefault((each.kind, each.is_small), []).append(each)
+    errors, unknown = left_out(), as_unknown()
     for (kind, is_small), rows in sorted(groups.items()):
         of_fit = Errors.of([math.exp(-each.error(each.library.between)) for each in rows]).e
-        without = [
-            math.exp(-errors[key]) for each in rows if (key := (each.row.table, each.row.number)) in errors
-        ]
-        text = f"{Errors.of(without).e:5.1f} %" if without else "-"
+        without = _text(rows, errors)
         size = "below 64 MiB" if is_small else "from 64 MiB on"
-        sys.stdout.write(f"{kind:10} {size:14} {len(rows):4} rows  E {of_fit:5.1f} %, left out {text}\n")
+        sys.stdout.write(f"{kind:10} {size:14} {len(rows):4} rows  E {of_fit:5.1f} %, left out {without}")
+        sys.stdout.write(f", as a network that is not known {_text(rows, unknown)}\n")
+
+
+def _text(rows: Sequence[Measured], errors: Mapping[tuple[str, int], float]) -> str:
+    known = [errors[key] for each in rows if (key := (each.row.table, each.row.number)) in errors]
+    return f"E {Errors.of([math.exp(-error) for error in known]).e:5.1f} %" if known else "-"
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from accuracy_lines import labs_of_tables
-from fit_networks import left_out
+from fit_networks import as_unknown, left_out
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -64,6 +64,8 @@ OF_DEVICES = (SHORT_ATTENTION, "layernorm", "softmax", "elementwise")
 MATTERS = 0.5  # share of the time
 Terms = Mapping[str, ErrorTerm]
 _SIZE = re.compile(r"of ([\d,]+) ranks, from 2\^(\d+) B on")
+UNKNOWN = "unknown"
+OTHERS = "others"  # stands for kinds of networks that too few labs measured
 _NETWORK = re.compile(r"network=([a-z]+)")
 
 
@@ -78,6 +80,7 @@ class Judged(Struct, frozen=True, dict=True):
     lab: str = ""  # who measured a collective between nodes
     table: str = ""  # of collectives between nodes
     left_out: float | None = None  # the error with figures of networks that were fitted without this lab
+    as_unknown: float | None = None  # the error if the source did not state the network
 
     @cached_property
     def is_evidence(self) -> bool:
@@ -89,6 +92,16 @@ class Judged(Struct, frozen=True, dict=True):
         """Return the error as if no figure of the network were fitted to the row's lab."""
         return self.error if self.left_out is None else self.left_out
 
+    @property
+    def on_unknown(self) -> Judged:
+        """Return the row as if its source did not state the network."""
+        return replace(self, error=self.as_unknown, network=UNKNOWN)
+
+    @property
+    def on_any(self) -> Judged:
+        """Return the row as one of a network of any kind, with figures of other labs."""
+        return replace(self, error=self.left_out, network=OTHERS)
+
     @cached_property
     def software(self) -> str:
         """Return the software that a row of training steps states."""
@@ -96,7 +109,12 @@ class Judged(Struct, frozen=True, dict=True):
 
     @cached_property
     def source(self) -> tuple[str, str]:
-        """Return the unit of equal weight: for training steps, one software on one device."""
+        """Return the unit of equal weight: for training steps, one software on one device.
+
+        For networks that are not known, or of any kind, it is the lab.
+        """
+        if self.lab and self.network in (UNKNOWN, OTHERS):
+            return self.lab, ""
         is_step = bool(self.composition.traits)
         return self.table or self.software or self.family, self.composition.device if is_step else ""
 
@@ -124,8 +142,10 @@ class Judged(Struct, frozen=True, dict=True):
             if basis != CALIBRATED:
                 return (f"{name} {basis}",)
             return of_device(of_kind(name, kind), self.composition.device), of_kind(name, kind), name
-        if name in BETWEEN and basis != ASSUMED:
-            return (of_network(name, self.network),)
+        if name in BETWEEN:
+            kinds = (UNKNOWN,) if basis == ASSUMED else (self.network, OTHERS)
+            kinds = kinds if self.network else ("",)
+            return tuple(dict.fromkeys(of_network(name, kind) for kind in kinds))
         if name in (COMMUNICATION, SMALL_COMMUNICATION) and (words := _SIZE.search(part.item)):
             size = judged_bytes(kind, int(words[1].replace(",", "")), int(words[2]))
             own = COMMUNICATION if size >= LARGE_BYTES else SMALL_COMMUNICATION
@@ -173,7 +193,7 @@ def _of_trait(trait: Trait, terms: Terms, device: str) -> ErrorTerm:
 
 def read_judged(path: Path) -> list[Judged]:
     """Return the rows of a file of predictions that have a band."""
-    rows, without, labs = [], left_out(), labs_of_tables()
+    rows, without, unknown, labs = [], left_out(), as_unknown(), labs_of_tables()
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         if row["predicted_us"] is not None and row["measured_us"] is not None and row["composition"]:
@@ -192,6 +212,7 @@ def read_judged(path: Path) -> list[Judged]:
                     labs.get(row["table"], "") if network else "",
                     row["table"] if network and row["table"] in labs else "",
                     without.get((row["table"], row["row"])),
+                    unknown.get((row["table"], row["row"])),
                 )
             )
     return rows

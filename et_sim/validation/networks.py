@@ -17,8 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.errors import InputError
-from et_sim.machine.collective_library.between import network_kind
-from et_sim.machine.presets import as_one_file, names
+from et_sim.machine.presets import as_one_file, names, widths_between
 from et_sim.machine.presets.options import CARDS, NETWORK, NODE
 
 _RATE = r"(\d+(?:\.\d+)?)\s?G(?:b/s|bps|bit/s)"
@@ -124,7 +123,7 @@ class MeasuredMachine(Struct, frozen=True):
     @property
     def accuracy(self) -> dict[str, Any]:
         """Return the accuracy of an unknown network, if the network is not stated."""
-        return {} if self.is_stated else dict(network_kind(UNKNOWN)["accuracy"])
+        return {} if self.is_stated else widths_between(UNKNOWN)
 
 
 def node_in_words(hardware: str) -> int:

@@ -12,7 +12,7 @@ from machines import algorithms, ring, sent
 
 import et_sim
 from et_sim.basics.errors import EtSimError
-from et_sim.basics.uncertainty import CALIBRATED, ErrorTerm
+from et_sim.basics.uncertainty import ASSUMED, CALIBRATED, ErrorTerm
 from et_sim.basics.units import parse_bandwidth
 from et_sim.calibrate.machine_file import accuracy_entry
 from et_sim.cli import main
@@ -23,11 +23,12 @@ from et_sim.machine.accuracy import (
     DEFAULTS,
     LARGE_BYTES,
     OPERATIONS,
+    SMALL_BETWEEN_NODES,
     SMALL_LIBRARY,
     Accuracy,
     of_kind,
 )
-from et_sim.machine.presets import as_one_file, entry, names, preset
+from et_sim.machine.presets import as_one_file, entry, names, preset, widths_between
 from et_sim.trace import shapes
 
 
@@ -337,7 +338,13 @@ def test_widths_are_those_of_the_kind_of_collective_the_device_and_the_network()
     assert by_others.of_library("all_gather", 1 << 20, is_on_one_node=True) == SMALL_LIBRARY
     assert name not in by_others.terms
     near, far = (accuracy(f"h100-dgx:16,network={kind}").terms for kind in ("infiniband", "efa"))
-    assert near[BETWEEN_NODES].random < far[BETWEEN_NODES].random
+    assert near[BETWEEN_NODES].common < far[BETWEEN_NODES].common
+    roce, unknown = (accuracy(f"h100-dgx:16,network={kind}").terms for kind in ("roce", "unknown"))
+    small = {name: terms[SMALL_BETWEEN_NODES] for name, terms in (("roce", roce), ("unknown", unknown))}
+    assert (small["roce"].basis, small["unknown"].basis) == (CALIBRATED, ASSUMED)
+    assert small["roce"].common > 2 * near[SMALL_BETWEEN_NODES].common
+    assert small["unknown"].bias > 0.5  # most other kinds are slower than InfiniBand
+    assert ErrorTerm.read(widths_between("unknown")[SMALL_BETWEEN_NODES]) == small["unknown"]
     assert accuracy("a100-dgx-40gb:16,network=efa-1").terms[BETWEEN_NODES] == far[BETWEEN_NODES]
     assert not [each for each in (*fitted.terms, *near) if " on " in each]
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+from itertools import combinations
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from accuracy import (
@@ -18,11 +21,19 @@ from accuracy import (
     range_text,
     without_software,
 )
-from accuracy_lines import APART, line_of, public_rows
+from accuracy_lines import APART, lab_of, line_of, public_rows
 from fit_bands import BANDS, BARE, Coverage
+from unmet_families import unmet_text
 
 from et_sim.basics.uncertainty import ASSUMED, CALIBRATED
-from et_sim.machine.accuracy import DEFAULTS, LIBRARY, SMALL_LIBRARY, of_other_machines, of_software
+from et_sim.machine.accuracy import (
+    DEFAULTS,
+    LARGE_BYTES,
+    LIBRARY,
+    SMALL_LIBRARY,
+    of_other_machines,
+    of_software,
+)
 from et_sim.machine.presets import names, preset
 from et_sim.validation.row import Collective, TrainingStep
 from et_sim.validation.rows import shipped
@@ -35,6 +46,49 @@ def test_every_public_measurement_has_a_line_of_the_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
     lines = {line.name for row in public_rows() if (line := line_of(row)) is not None}
     assert [name for name in sorted(lines) if f"{name}**" not in text and f"| {name} |" not in text] == []
+
+
+def test_families_that_are_not_met_are_listed_with_their_counts_and_causes() -> None:
+    judged = [
+        Coverage("all-to-all on A100, other labs", 21, 8, 1.89),
+        Coverage("collectives between nodes, H100", 110, 99, 8.02),
+        Coverage("collectives between nodes, H200", 16, 16, 8.32),
+        Coverage("products on A100, vLLM", 100, 50, 1.2),
+        Coverage("products on H100", 100, 80, 1.2),
+        Coverage("few", 3, 0, 1.2),
+    ]
+    first, second, third = unmet_text(judged).split("\n")
+    assert first.startswith(
+        "- all-to-all on A100, other labs (8 of 21 rows, 13 to 20 expected, width 1.89): one"
+    )
+    counts = [
+        f"{place} ({rows} expected, width {width})"
+        for place, rows, width in (
+            ("H100", "99 of 110 rows, 77 to 99", "8.02"),
+            ("H200", "16 of 16 rows, 9 to 16", "8.32"),
+        )
+    ]
+    begin = "- collectives between nodes, "
+    assert second.startswith(begin + f"; {begin[2:]}".join(counts) + ": one other lab")
+    assert (
+        third
+        == "- products on A100, vLLM (50 of 100 rows, 70 to 90 expected, width 1.20): the cause is not known."
+    )
+
+
+def test_labs_differ_by_as_much_in_large_all_reduces_of_a100_as_the_page_states() -> None:
+    times: dict[tuple[int, int], dict[str, float]] = {}
+    for row in public_rows():
+        job = row.job
+        if not isinstance(job, Collective) or "A100" not in row.hardware or row.measured_us is None:
+            continue
+        is_alike = job.nodes == 1 and job.kind == "all_reduce" and job.datatype != "int8"
+        if is_alike and job.bytes >= LARGE_BYTES:
+            times.setdefault((job.gpus, job.bytes), {})[lab_of(row)] = row.measured_us
+    pairs = [pair for labs in times.values() for pair in combinations(labs.values(), 2)]
+    of_a_lab = math.sqrt(fmean(math.log(one / other) ** 2 / 2 for one, other in pairs))
+    assert len(pairs) == 21
+    assert f"a lab differs from others by {100 * of_a_lab:.1f} %" in PAGE.read_text(encoding="utf-8")
 
 
 def test_all_public_measurements_are_read() -> None:

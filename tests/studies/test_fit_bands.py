@@ -8,12 +8,15 @@ from types import MappingProxyType
 
 import pytest
 from fit_bands import MANY, Coverage, central, coverages, fitted, quantile
-from judged_rows import Judged
+from judged_rows import OTHERS, UNKNOWN, Judged
+from msgspec.structs import replace
 
 from et_sim.basics.uncertainty import (
+    ASSUMED,
     CALIBRATED,
     LEVEL,
     MODELLED,
+    QUANTILE,
     SOFTWARE,
     Composition,
     ErrorTerm,
@@ -157,6 +160,46 @@ def test_networks_have_the_width_of_errors_on_labs_that_were_left_out() -> None:
     (coverage,) = coverages(rows)
     assert coverage.share == pytest.approx(LEVEL, abs=0.05)  # of the errors left out: all others are near 0
     assert of_network("a", "efa-1") == of_network("a", "efa")
+
+
+def width(term: ErrorTerm) -> float:
+    return math.hypot(term.random, term.common)
+
+
+def test_a_kind_of_network_that_one_lab_measured_has_the_wider_of_its_errors_and_those_of_all_kinds() -> None:
+    wide = [between(f"lab {number % 9}", 0.0, 0.3 * (-1) ** number) for number in range(180)]
+
+    def terms(error: float) -> list[ErrorTerm]:
+        """Return the terms of a kind of one lab, with this error, and of all kinds."""
+        alone = replace(between("one", 0.0, error), network="efa")
+        found = fitted([*wide, *[alone] * 20])
+        return [found[of_network(SMALL_BETWEEN_NODES, kind)] for kind in ("efa", OTHERS)]
+
+    own, of_all = terms(0.05)
+    assert own == of_all
+    assert width(of_all) == pytest.approx(0.3 / QUANTILE, abs=0.01)
+    own, of_all = terms(0.9)
+    assert width(of_all) == pytest.approx(0.3 / QUANTILE, abs=0.01)
+    assert width(own) == pytest.approx(0.9 / QUANTILE, abs=0.01)
+    assert own.bias == of_all.bias == 0
+
+
+def test_a_network_that_is_not_known_has_the_errors_of_tables_as_if_theirs_were_not_stated() -> None:
+    random = Random(7)
+    rows = [
+        replace(between(f"lab {number % 4}", 0.0, 0.0), as_unknown=random.gauss(0.5, 0.2))
+        for number in range(400)
+    ]
+    term = fitted(rows)[of_network(SMALL_BETWEEN_NODES, UNKNOWN)]
+    assert term.bias == pytest.approx(0.5, abs=0.04)
+    assert width(term) == pytest.approx(0.2, rel=0.15)
+    composition = rows[0].composition
+    assumed = {SMALL_BETWEEN_NODES: ErrorTerm(ASSUMED, 0.0, 0.0)}
+    stranger = replace(
+        rows[0], lab="far", composition=Composition("", PLAIN, MappingProxyType(assumed), composition.parts)
+    )
+    low, high = stranger.band(fitted(rows))
+    assert (low + high) / 2 == pytest.approx(term.bias)
 
 
 def test_a_lab_is_judged_without_its_own_rows() -> None:
