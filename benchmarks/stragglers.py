@@ -3,6 +3,7 @@ single runs.
 
 Run as `python benchmarks/stragglers.py`; every row is a process of its own. `--job` simulates the training
 job of the README on 1,024 H100 instead: as it is, with one slow rank, and with jitter on every kernel.
+`--every-message` adds rows in which no ring is evaluated at once.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.api import run
+from et_sim.engine import driver
 from et_sim.machine.presets import preset
 from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
@@ -88,12 +90,15 @@ def measure(name: str, *, fold: bool) -> None:
     show(name, "folded" if fold else "--no-fold", begin, run(workload, **machine, fold=fold))
 
 
-def measure_job(name: str, workload: str) -> None:
+def measure_job(name: str, workload: str, *, every_message: bool) -> None:
     """Print the row of the training job with some paces of its ranks."""
+    if every_message:
+        driver.FEWEST_TO_GO_AHEAD = 1 << 62
     machine = preset("h100-dgx:1024")
     begin = time.process_time()
     system = machine.system | ({"stragglers": PACES[name]} if PACES[name] else {})
-    show(name, "job", begin, run(workload, system=system, network=machine.network, model="flow"))
+    kind = "messages" if every_message else "job"
+    show(name, kind, begin, run(workload, system=system, network=machine.network, model="flow"))
 
 
 def show(name: str, kind: str, begin: float, result: Result) -> None:
@@ -113,9 +118,10 @@ def main() -> None:
     parser.add_argument("case", nargs="?", choices=[*CASES, *PACES])
     parser.add_argument("--no-fold", action="store_true")
     parser.add_argument("--job", nargs="?", const="", metavar="WORKLOAD")
+    parser.add_argument("--every-message", action="store_true")
     given = parser.parse_args()
     if given.case in PACES:
-        measure_job(given.case, given.job)
+        measure_job(given.case, given.job, every_message=given.every_message)
     elif given.case:
         measure(given.case, fold=not given.no_fold)
     elif given.job is None:
@@ -128,8 +134,9 @@ def main() -> None:
             make = [sys.executable, "-c", command, *JOB.split(), f"{folder}/job"]
             subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
             for each in PACES:
-                workload = f"{folder}/job.workload.json"
-                subprocess.run([sys.executable, __file__, each, "--job", workload], check=True)
+                row = [sys.executable, __file__, each, "--job", f"{folder}/job.workload.json"]
+                for option in ([], ["--every-message"]) if given.every_message else ([],):
+                    subprocess.run([*row, *option], check=True)
 
 
 if __name__ == "__main__":
