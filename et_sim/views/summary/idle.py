@@ -8,6 +8,7 @@ is busy. The parts of a row add up to the run, or the window.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -172,7 +173,7 @@ def _walked(nodes: IdleNodes, pauses: _Pauses, window: Window) -> _Charges:
     times = (nodes.end, nodes.moved, nodes.admitted, nodes.start)
     ended, moved, admitted, started = (_and_of_none(column, -LONGEST_NS)[at] for column in times)
     unknown = np.where(pauses.node == NONE, FINISHED, OTHER)
-    pieces = (
+    pieces: tuple[tuple[Any, Any, Callable[[Any], Any]], ...] = (
         (ended, until, lambda rows: unknown[pause[rows]]),
         (moved, ended, lambda rows: nodes.figure[at[rows]]),
         (admitted, moved, lambda rows: np.full(len(rows), RANKS)),
