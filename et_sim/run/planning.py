@@ -3,6 +3,7 @@
 Runs of one workload often differ in figures that only the simulation reads, such as bandwidths. `KeptPlans`
 plans such runs once. No list names these figures: planning runs on a machine in which the figures that differ
 between runs are unreadable (`unread`), and a plan that is complete all the same is that of all these runs.
+Planning reads `time-factors`; where they concern all ranks, a kept plan gets new durations for other values.
 """
 
 from __future__ import annotations
