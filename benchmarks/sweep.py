@@ -2,9 +2,10 @@
 
     python benchmarks/sweep.py [POINTS]
 
-Each point is an all-reduce on a ring of eight ranks with another bandwidth. `simulate` is the same points one
-after the other in this process, as a script without sweeps would simulate them, machine files as dicts. The
-views of a sweep are measured on a table of 10,000 rows made of these.
+Each point is an all-reduce on a ring of eight ranks with another bandwidth; then, with one worker, with
+another latency, and behind kernels with another factor. `simulate` is the same points one after the other in
+this process, as a script without sweeps would simulate them, machine files as dicts. The views of a sweep are
+measured on a table of 10,000 rows made of these.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from et_sim.views.sweep.summary import sweep_text
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 AXIS = "network.bandwidth[0]"
+FACTOR = "system.time-factors[0].kernels"
 ROWS = 10_000  # of the table that is looked at
 RING = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 SYSTEM: dict[str, Any] = {
@@ -75,10 +77,22 @@ def main(points: int) -> None:
         ):
             seconds = _seconds(partial(carry_out, plan, Path(folder, name), workers=workers))
             _tell(what, seconds, points)
+        for axis, least, most in (("network.latency[0]", 100.0, 900.0), (FACTOR, 1.0, 2.0)):
+            other = plan_sweep(_of_other_axis(axis, least, most, points), may_be_large=True)
+            seconds = _seconds(partial(carry_out, other, Path(folder, axis), workers=1))
+            _tell(axis, seconds, points)
         large = _enlarged(Path(folder, "two"), Path(folder, "large"))
         _tell("inspect", _seconds(lambda: sweep_text(open_sweep(large))), ROWS)
         _tell("report", _seconds(lambda: sweep_report(open_sweep(large), {})), ROWS)
         _tell("picture", _seconds(lambda: sweep_picture(open_sweep(large))), ROWS)
+
+
+def _of_other_axis(axis: str, least: float, most: float, points: int) -> dict[str, Any]:
+    """Return a sweep of all-reduces behind kernels."""
+    system = {**SYSTEM, "time-factors": [{"kernels": 1.0}]}
+    workload = {"make": "all_reduce", "ranks": 8, "bytes": 1 << 20, "compute-us": 100}
+    axes = {axis: {"range": {"from": least, "to": most, "count": points}}}
+    return {"base": {"workload": workload, "system": system, "network": NETWORK}, "axes": axes}
 
 
 def _enlarged(swept: Path, large: Path) -> Path:
@@ -107,7 +121,7 @@ def _seconds(call: Callable[[], object]) -> tuple[float, float]:
 
 def _tell(what: str, seconds: tuple[float, float], points: int) -> None:
     each = " ".join(f"{1000 * second / points:8.2f} ms" for second in seconds)
-    print(f"{what:<22} {seconds[0]:7.2f} s; a point: {each} of processors")
+    print(f"{what:<31} {seconds[0]:7.2f} s; a point: {each} of processors")
 
 
 if __name__ == "__main__":

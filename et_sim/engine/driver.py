@@ -38,7 +38,7 @@ from et_sim.engine.state.traffic_tables import new_traffic
 from et_sim.engine.transport.network_seam import NetworkModel, network_tables, packets_expected
 from et_sim.machine.model import Network
 from et_sim.plan.expected import expected_messages
-from et_sim.plan.fractions import in_fractions
+from et_sim.plan.fractions import check_lengths, in_fractions
 from et_sim.plan.records import LoweredPlan
 
 FEWEST_EVENTS, MOST_EVENTS = 4_000, 1 << 40  # before control returns to Python
@@ -163,9 +163,10 @@ def _begin(
         tables = network_tables(model, network, former.plan, has_queues=False, has_causes=False)
         tables = (model.ahead(tables, network, former.plan) if goes_ahead else None) or tables
         start = kept.restored(former, model.grown(tables, former.reserve.rows))
-        np.copyto(
-            start.run.plan.paces, plan.paces << network.fraction_bits
-        )  # which may have been drawn again
+        check_lengths(plan, network.fraction_bits)
+        tables = start.run.plan
+        np.copyto(tables.nodes["duration_ns"], plan.nodes["duration_ns"] << network.fraction_bits)  # and
+        np.copyto(tables.paces, plan.paces << network.fraction_bits)  # these may have been set anew
         return _Begun(start, is_kept=kept.is_due(rules))
     is_due = kept is not None and kept.is_due(rules)
     begun = _new_start(plan, network, model, recorders, until_ns, is_ample=not is_due, goes_ahead=goes_ahead)

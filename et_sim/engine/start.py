@@ -56,7 +56,8 @@ class KeptStart:
         is_alike = signature_of((network,)) == signature_of((start.run.network,))
         if not is_alike or sum(array.nbytes for array in state) > LARGEST_KEPT:
             return start
-        self._start = replace(start, run=replace(start.run, network=network))
+        plan = replace(start.run.plan, nodes=start.run.plan.nodes.copy())  # whose durations may be set anew
+        self._start = replace(start, run=replace(start.run, network=network, plan=plan))
         self._saved = [(array, array.copy()) for array in state]
         self._network = _shape(network), _arrays([network])
         return self._start

@@ -17,12 +17,7 @@ def in_fractions(plan: LoweredPlan, bits: int) -> LoweredPlan:
     """Return the plan with all its times in units of 2^-bits ns."""
     if bits == 0:
         return plan
-    for times in (plan.nodes["duration_ns"], plan.paces, plan.actors["start_ns"]):
-        if int(times.max(initial=0)) >= LATEST >> bits:
-            raise InputError(
-                f"a node or delay would last {format_ns(LATEST >> bits)} or longer",
-                remedy="in this network model, times are counted in fractions of nanoseconds and end there",
-            )
+    check_lengths(plan, bits)
     return replace(
         plan,
         latest=LATEST,
@@ -35,6 +30,16 @@ def in_fractions(plan: LoweredPlan, bits: int) -> LoweredPlan:
         memory_hops=_in_fractions(plan.memory_hops, bits),
         trees=_shifted(plan.trees, bits, "up_reduction_ns", "down_reduction_ns"),
     )
+
+
+def check_lengths(plan: LoweredPlan, bits: int) -> None:
+    """Refuse times that are too long to be counted in units of 2^-bits ns."""
+    for times in (plan.nodes["duration_ns"], plan.paces, plan.actors["start_ns"]):
+        if bits and int(times.max(initial=0)) >= LATEST >> bits:
+            raise InputError(
+                f"a node or delay would last {format_ns(LATEST >> bits)} or longer",
+                remedy="in this network model, times are counted in fractions of nanoseconds and end there",
+            )
 
 
 def _in_fractions(rows: Any, bits: int) -> Any:

@@ -6,7 +6,9 @@ whichever ranks run it; `build_plan` adds what differs from actor to actor.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,16 @@ from et_sim.basics.errors import MachineError, TraceError
 from et_sim.basics.units import LONGEST_NS, exact_bytes, format_bytes, format_ns
 from et_sim.compute import compute_model
 from et_sim.machine.corrections import Correction
-from et_sim.machine.model import LocalMemory, LogicalGrid, Machine, QueueOrder, StreamPolicy, System, WhenFull
+from et_sim.machine.model import (
+    LocalMemory,
+    LogicalGrid,
+    Machine,
+    Notice,
+    QueueOrder,
+    StreamPolicy,
+    System,
+    WhenFull,
+)
 from et_sim.machine.system_parts import CAPACITY
 from et_sim.memory import NO_SERVER, memory_model
 from et_sim.plan import records
@@ -121,8 +132,8 @@ class Lowering:
         if pool is not None:  # numbers groups that make requests together, template after template
             alike = list(range(len(workload.templates)))
         for_each_stack(workload.templates, lower, alike)
-        self.notices = [
-            *self.variants.check_all_met(),
+        self.variant_notices = self.variants.check_all_met()
+        self.other_notices = [
             *self.collectives.switches.notices,
             *self.collectives.notices,
             *self.streams.check_all_met(),
@@ -152,6 +163,27 @@ class Lowering:
                 self.workload.templates, self.templates["node_first"].tolist(), strict=False
             )
         ]
+
+    def retimed(self, machine: Machine) -> Lowering | None:
+        """Return the lowering for a machine that differs in the values of `time-factors` alone; None where
+        not only durations follow from these.
+        """
+        variants = self.variants.with_factors(machine.system.time_factors)
+        if variants is None or machine.system.overlap or machine.slow or self.joint.are_any:
+            return None
+        again = copy.copy(self)
+        again.machine, again.variants, again.nodes = machine, variants, self.nodes.copy()
+        for template, part in enumerate(again._parts()):
+            if not variants.apply_again(part.nodes, part.trace, template, int(self.lowest_rank[template])):
+                return None
+        again.variant_notices = variants.check_all_met()
+        return again
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """Return the notices of all parts, each once."""
+        parts = (self.variant_notices, self.other_notices, self.customs.notices)
+        return tuple(dict.fromkeys((*chain.from_iterable(parts), *self.missing_attributes.notices())))
 
     @property
     def inputs(self) -> tuple[tuple[str, str], ...]:
@@ -260,11 +292,7 @@ def assemble(lowering: Lowering, actors: Actors) -> LoweredPlan:
         joint_requests=joint_requests,
         first_joint=first_joint,
         corrections=system.behaviour.corrections,
-        notices=tuple(
-            dict.fromkeys(
-                (*lowering.notices, *lowering.customs.notices, *lowering.missing_attributes.notices())
-            )
-        ),
+        notices=lowering.notices,
         is_folded=actors.is_folded,
         limits=actors.limits,
         link_classes=actors.link_classes if actors.is_folded else None,

@@ -8,6 +8,7 @@ its name.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,7 +44,7 @@ class FactorTable:
     """The factors of all entries, by kind of work, name and rank."""
 
     def __init__(self, entries: tuple[TimeFactors, ...], ranks: int) -> None:
-        self._entries = entries
+        self.entries = entries
         self._concerned = [rank_mask(entry.ranks, ranks) for entry in entries]
         self._met = [{kind: _Met() for kind in entry.factors} for entry in entries]
         self._names: list[set[str]] = [set() for _ in entries]  # of nodes of the kinds of an entry
@@ -52,12 +53,12 @@ class FactorTable:
     @property
     def are_any(self) -> bool:
         """Return whether there are any."""
-        return bool(self._entries)
+        return bool(self.entries)
 
     def classes(self) -> Any | None:
         """Return a number per rank, equal where all factors are; None if all ranks have equal factors."""
         factors: dict[tuple[WorkKind, str | None], Any] = {}
-        for entry, concerned in zip(self._entries, self._concerned, strict=True):
+        for entry, concerned in zip(self.entries, self._concerned, strict=True):
             for kind, factor in entry.factors.items():
                 column = factors.setdefault((kind, entry.name), np.ones(self._ranks))
                 column[concerned] *= factor
@@ -68,7 +69,7 @@ class FactorTable:
         """Return the factor of the time of each node on a rank; None if no entry concerns the rank."""
         factors = None
         for entry, concerned, met, names in zip(
-            self._entries, self._concerned, self._met, self._names, strict=True
+            self.entries, self._concerned, self._met, self._names, strict=True
         ):
             if not concerned[rank]:
                 continue
@@ -92,7 +93,7 @@ class FactorTable:
         effect.
         """
         notices = []
-        for entry, met, names in zip(self._entries, self._met, self._names, strict=True):
+        for entry, met, names in zip(self.entries, self._met, self._names, strict=True):
             _refuse_simulated(entry, met.get(WorkKind.COMMUNICATION))
             if entry.name is not None and not any(effect.changed for effect in met.values()):
                 raise _no_such_name(entry, names)
@@ -161,6 +162,7 @@ def _without_effect(entry: TimeFactors, kind: WorkKind, met: _Met) -> str:
 
 
 PLACE = "system configuration"
+MOST_RETIMED = 1 << 20  # nodes whose times before the factors are kept
 
 
 class StragglerVariants:
@@ -184,6 +186,7 @@ class StragglerVariants:
         self._factor: Any | None = None  # per rank
         self.paces = Paces(workload.ranks)
         self._paced: dict[int, list[Any]] = {}  # by template: the ranks of each pace
+        self._before: dict[int, Any] = {}  # by template: durations before the factors
         self._time_factors = FactorTable(time_factors, workload.ranks)
         of_factors = self._time_factors.classes()
         start = workload.starts_ns
@@ -247,6 +250,34 @@ class StragglerVariants:
         """Set durations for each run; ranks with the same number in `classes` have equal ones."""
         self.paces = OpenPaces(classes)
 
+    def with_factors(self, time_factors: tuple[TimeFactors, ...]) -> StragglerVariants | None:
+        """Return the same variants with other factors; None unless each entry concerns all ranks, and they
+        alone change times.
+        """
+        former = self._time_factors.entries
+        if self.change_paces or [*map(_without_values, former)] != [*map(_without_values, time_factors)]:
+            return None
+        if any(entry.ranks is not None for entry in time_factors):
+            return None
+        again = copy.copy(self)
+        again._time_factors = FactorTable(time_factors, self.workload.ranks)
+        return again
+
+    def apply_again(self, nodes: Any, trace: Trace, template: int, rank: int) -> bool:
+        """Set the durations that these factors give to the nodes of a template; return whether those before
+        the factors are known.
+        """
+        if template not in self._before:
+            return False
+        nodes["duration_ns"] = self._before[template]
+        self.apply(nodes, trace, template, rank)
+        return True
+
+    @property
+    def change_paces(self) -> bool:
+        """Return whether ranks of a template may take other times than it."""
+        return self._factor is not None or isinstance(self.paces, OpenPaces)
+
     @property
     def are_even(self) -> bool:
         """Return whether all ranks of a template take equal times."""
@@ -260,7 +291,7 @@ class StragglerVariants:
     @property
     def change_times(self) -> bool:
         """Return whether stragglers or factors may change the time of a node."""
-        return self._factor is not None or self._time_factors.are_any or isinstance(self.paces, OpenPaces)
+        return self.change_paces or self._time_factors.are_any
 
     def apply(self, nodes: Any, trace: Trace, template: int, rank: int) -> None:
         """Change the durations of the lowered nodes of a template, and set those of its paces.
@@ -270,6 +301,8 @@ class StragglerVariants:
         factor, before = self._time_factors.of(nodes, trace, rank), nodes["duration_ns"].copy()
         if factor is not None:
             nodes["duration_ns"] = _scaled(before, factor)
+            if self.workload.nodes_per_template.sum() <= MOST_RETIMED:
+                self._before[template] = before
             _refuse_longer(nodes["duration_ns"].max(initial=0), f"a node of rank {rank} would last longer")
         computes = np.flatnonzero((trace.kind == NodeKind.COMP) & (nodes["action"] == Action.DELAY))
         for ranks in self._paced.get(template, ()):
@@ -322,6 +355,11 @@ class StragglerVariants:
                     remedy="correct its id, or the ranks",
                 )
         return self._time_factors.check_all_met()
+
+
+def _without_values(entry: TimeFactors) -> tuple[Any, ...]:
+    """Return all of an entry but its factors."""
+    return entry.ranks, entry.name, tuple(entry.factors)
 
 
 def _scaled(before: Any, factor: Any) -> Any:

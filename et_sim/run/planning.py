@@ -3,6 +3,7 @@
 Runs of one workload often differ in figures that only the simulation reads, such as bandwidths. `KeptPlans`
 plans such runs once. No list names these figures: planning runs on a machine in which the figures that differ
 between runs are unreadable (`unread`), and a plan that is complete all the same is that of all these runs.
+Planning reads `time-factors`; where they concern all ranks, a kept plan gets new durations for other values.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import copy
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -19,6 +21,7 @@ from et_sim.engine.start import KeptStart
 from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.fold import fold as fold_ranks
 from et_sim.fold.path_keys import ByLink
+from et_sim.fold.shapes import shapes_of_templates
 from et_sim.machine import Machine, Notice
 from et_sim.machine.corrections import Correction
 from et_sim.plan.host import with_host
@@ -56,6 +59,17 @@ class Plan(Struct, frozen=True, eq=False):
         lowering = copy.copy(self.lowering)
         lowering.machine = machine
         return replace(self, lowering=lowering)
+
+    def retimed(self, machine: Machine) -> Plan | None:
+        """Return the plan for a machine with other values of `time-factors`; None if it must be made anew."""
+        lowering = self.lowering.retimed(machine)
+        if lowering is None:
+            return None
+        is_one = len(self.workload.templates) == 1  # else durations decide which are the same program
+        if not is_one and not np.array_equal(*map(shapes_of_templates, (self.lowering, lowering))):
+            return None
+        lowered = replace(self.lowered, nodes=lowering.nodes, notices=lowering.notices)
+        return replace(self, lowering=lowering, lowered=lowered)
 
 
 def plan_of(
@@ -162,6 +176,10 @@ class KeptPlans(Planner):
             if kept.case is case and _common(kept.machine, machine, case) is kept.machine:
                 self._use(kept)
                 return kept.plan.on(machine)
+        for kept in self._kept:
+            if kept.case is case and (plan := _retimed(kept, machine)) is not None:
+                self._use(kept)
+                return plan
         return self._made(case, machine, model, may_fold=may_fold, by_link=by_link).on(machine)
 
     def with_host(
@@ -233,6 +251,17 @@ class KeptPlans(Planner):
         if self._kept and self._kept[0] is used:
             return
         self._kept = [used, *(kept for kept in self._kept if kept is not used)][:MOST_KEPT]
+
+
+def _retimed(kept: _Kept, machine: Machine) -> Plan | None:
+    """Return a kept plan with other durations, if the machine differs from its own in time factors alone."""
+    factors = kept.machine.system.time_factors
+    if type(factors) is not tuple or not factors:
+        return None
+    alike = replace(machine, system=replace(machine.system, time_factors=factors))
+    if _common(kept.machine, alike, kept.case) is not kept.machine:
+        return None
+    return kept.plan.retimed(machine)
 
 
 def _common(first: Machine, second: Machine, case: _Case) -> Machine | None:

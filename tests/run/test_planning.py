@@ -23,7 +23,7 @@ from et_sim.run.unread import DifferentError, FigureReadError, Reads, Unread, me
 from et_sim.sweeps.evaluate import Evaluator, PointTask, evaluate
 from et_sim.sweeps.space import Workshop
 from et_sim.sweeps.state import plan_sweep
-from et_sim.trace import Workload
+from et_sim.trace import TraceBuilder, Workload
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 VARIANTS = 4
@@ -33,7 +33,7 @@ FIGURES = {
     "endpoint-delay": (0, 10, 500),
     "local-mem-bw": (0, 50, 400),
     "num-queues-per-dim": (1, 2),
-    "time-factors": ([], [{"kernels": 0.5}], [{"kernels": 3.0, "ranks": "0"}]),
+    "time-factors": ([], [{"kernels": 0.5}], [{"kernels": 0.001}], [{"kernels": 3.0, "ranks": "0"}]),
 }
 
 
@@ -104,6 +104,32 @@ def test_points_with_other_bandwidths_and_latencies_share_a_plan(model: str) -> 
     rows, made = rows_and_plans(axes, model=model)
     assert len({row["makespan_ns"] for row in rows}) == len(rows)
     assert made <= 3  # for the first point, for all latencies, and for all bandwidths
+
+
+@pytest.mark.parametrize("model", ["analytical", "link", "flow"])
+def test_points_with_other_factors_of_kernels_share_a_plan_and_differ_by_their_kernels(model: str) -> None:
+    given = {**SYSTEM, "time-factors": [{"kernels": 1.0}]}
+    workload = {**WORKLOAD, "compute-us": 10}
+    axes = {"system.time-factors[0].kernels": [1, 0.5, 2, 4]}
+    rows, made = rows_and_plans(axes, model=model, system=given, workload=workload)
+    first, half, double, fourfold = (row["makespan_ns"] for row in rows)
+    assert (half - first, double - first, fourfold - first) == (-5_000, 10_000, 30_000)
+    assert made == 1
+
+
+def test_programs_that_become_equal_by_a_factor_are_folded_again() -> None:
+    builders = TraceBuilder(), TraceBuilder()
+    for micros, build in enumerate(builders, 3):
+        build.compute("work", micros=micros)
+    workload = Workload(tuple(build.build() for build in builders), np.arange(4, dtype=np.int32) % 2)
+    planner, actors = KeptPlans(), []
+    for factor in (1, 2, 0.0001, 1):
+        machine = {"system": {**SYSTEM, "time-factors": [{"kernels": factor}]}, "network": RING_4}
+        shared = planner.guarded(partial(result_of, workload, machine))
+        assert shared == result_of(workload, machine, Planner())
+        actors.append(shared[0]["folded"]["actors"])
+    assert actors == [2, 2, 1, 2]
+    assert planner.made == 2
 
 
 def test_algorithms_are_planned_for_each() -> None:
