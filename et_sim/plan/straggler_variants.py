@@ -35,7 +35,6 @@ _SUGGESTED = 1000  # names that are searched for a similar one
 class _Met(Struct):
     """The effects of one factor of an entry, over all traces of its ranks."""
 
-    nodes: int = 0  # of the kind, with any name
     changed: int = 0
     simulated: int = 0  # communication whose time the network model gives
 
@@ -82,7 +81,6 @@ class FactorTable:
                     names.update(trace.names[name] for name in unique(trace.name[takes_time]).tolist())
                 rows = takes_time & fits
                 factors[rows] *= factor
-                met[kind].nodes += int(takes_time.sum())
                 met[kind].changed += int(rows.sum())
                 if kind is WorkKind.COMMUNICATION:
                     met[kind].simulated += int((is_kind & fits & ~takes_time).sum())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from machines import sent as messages_of
 
 import et_sim
+from et_sim.timeline.contents.network import _of_each
 
 SYSTEM: dict[str, Any] = {"profile": "corrected", "endpoint-delay": 0}
 MODELS = ("analytical", "link", "flow", "packet")
@@ -63,3 +65,13 @@ def test_parallel_links_carry_a_message_each_as_the_hash_selects(model: str) -> 
         rows = result.table("links").to_pylist()
         used = {row["link"] for row in rows if row["tier"] == "l, r to l, r"}
         assert len(used) == (2 if result.makespan_ns < shared - 1 else 1)
+
+
+def test_slices_of_a_trunk_add_up_to_its_share_rounded_down() -> None:
+    sizes, trunk = np.array([3, 3, 3, 4, 4, 5]), np.array([0, 0, 0, 1, 1, 2])
+    members = np.array([2, 3, 1])
+    shares = _of_each(members, trunk, sizes).tolist()
+    assert shares == [1, 2, 1, 1, 1, 5]
+    for number, count in enumerate(members.tolist()):
+        of = trunk == number
+        assert sum(np.array(shares)[of]) == sizes[of].sum() // count

@@ -39,7 +39,7 @@ from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.view import ALL, VIEWS
 
 SHOWN = Path(__file__).with_name("shown")
-WIDTH = 100
+WIDTH, NARROW = 100, 56
 RUNS_OF_TABLES, RUNS_OF_VIEWS, SERVICES_OF_A_KIND = 24, 4, 48
 COMMANDS_OF_RUNS = {
     "page": "report run --html page.html",
@@ -79,7 +79,10 @@ def views(folder: Path) -> Iterator[tuple[str, Any]]:
     for view in VIEWS.values():
         for of, is_cut in ((EVERYTHING, False), (part, True)):
             if not is_cut or view.cuts == ALL:
-                forms = [lambda of=of, view=view: view.text(found, of, WIDTH)] if view.forms else []
+                width = NARROW if is_cut else WIDTH
+                forms = (
+                    [lambda of=of, view=view, width=width: view.text(found, of, width)] if view.forms else []
+                )
                 forms += [lambda of=of, view=view: view.data(found, of)] if view.forms else []
                 forms += [lambda of=of, view=view: view.drawn(found, of)] if view.picture else []
                 yield view.name + "*" * is_cut, [_or_refusal(form) for form in forms]
@@ -99,6 +102,7 @@ def files_and_pages(folder: Path) -> Iterator[tuple[str, Any]]:
 
 def _made_by(commands: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     """Yield the output of commands that succeed, and the files that they write."""
+    os.environ["COLUMNS"] = f"{NARROW}"
     for name, words in commands.items():
         before = {*Path().iterdir()}
         with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()):
