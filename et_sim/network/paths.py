@@ -301,6 +301,7 @@ class LinkPaths(SimplePaths):
         self._classes, self._goes_back = np.asarray(kinds).astype(np.uint64), goes_back
         ways = no_split() if ways is None else ways
         self._over_time = (Routed(hops, ways, len(ways.link) or most_links), *later)
+        self._walked: dict[tuple[bytes, bytes], PathLinks] = {}  # of few messages, which come again
         self.shared_links = self if are_shared else None
 
     def codes(self, source: Any, target: Any) -> Any:
@@ -369,6 +370,17 @@ class LinkPaths(SimplePaths):
 
     def _links(self, source: Any, target: Any) -> PathLinks:
         """Return the links of each path; if paths change with time, those of all times."""
+        if np.size(source) > FEW_PATHS:
+            return self._walk(source, target)
+        key = np.asarray(source, np.int64).tobytes(), np.asarray(target, np.int64).tobytes()
+        if key not in self._walked:
+            if len(self._walked) >= MOST_WALKED:
+                self._walked.clear()
+            self._walked[key] = self._walk(source, target)
+        return self._walked[key]
+
+    def _walk(self, source: Any, target: Any) -> PathLinks:
+        """Return the links of each path, walked anew."""
         paths = self.paths(source, target)
         if len(paths) == 1:
             return paths[0]
@@ -386,6 +398,7 @@ class LinkPaths(SimplePaths):
 
 
 ROUNDED = 2.0**40
+FEW_PATHS, MOST_WALKED = 1024, 4096  # paths of a set that is kept, and such sets
 
 
 class Routed(NamedTuple):

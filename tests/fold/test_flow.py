@@ -12,6 +12,7 @@ from machines import system
 from random_cases import Case, actors_of, graph_under, outcome, random_case
 
 from et_sim.api import run
+from et_sim.network import paths
 from et_sim.timeline import write_run
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.trace.columns import NodeKind
@@ -36,6 +37,17 @@ def flow_case(seed: int) -> Case:
 
 def assert_same(seed: int) -> None:
     assert outcome(flow_case(seed), fold=True) == outcome(flow_case(seed), fold=False), seed
+
+
+@pytest.mark.deep
+def test_paths_that_are_kept_fold_as_those_that_are_walked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [case for case in map(flow_case, range(A_FEW)) if not isinstance(outcome(case, fold=True), str)]
+    kept = [(outcome(case, fold=True), actors_of(case)) for case in cases]
+    assert any(actors_of(case) < case.workload.ranks for case in cases)
+    for few, most in ((-1, 1), (1 << 20, 1)):
+        monkeypatch.setattr(paths, "FEW_PATHS", few)
+        monkeypatch.setattr(paths, "MOST_WALKED", most)
+        assert [(outcome(case, fold=True), actors_of(case)) for case in cases] == kept
 
 
 @pytest.mark.deep
