@@ -44,12 +44,11 @@ def look_at_queues(run: Run, looks: int, bits: int) -> Blocked:
         issued[actor, node] = int(run.nodes[place].start_ns) >> bits
         return actor, node
 
-    for queue in run.queues:
-        if queue.waiting != NONE:
-            waiting = _chunks(run, int(queue.waiting), NONE)
-            oldest = min(waiting, key=lambda row: int(sequence_of(run.chunks[row])))
-            in_front = {node_of(row) for row in _chunks(run, int(queue.head), int(queue.waiting))}
-            found.setdefault(node_of(oldest), set()).update(in_front)
+    for queue in run.queues[run.queues["waiting"] != NONE]:
+        waiting = _chunks(run, int(queue.waiting), NONE)
+        oldest = min(waiting, key=lambda row: int(sequence_of(run.chunks[row])))
+        in_front = {node_of(row) for row in _chunks(run, int(queue.head), int(queue.waiting))}
+        found.setdefault(node_of(oldest), set()).update(in_front)
     waits = [
         Waiting(*key, issued[key], tuple((node, issued[actor, node]) for actor, node in sorted(behind)))
         for key, behind in sorted(found.items())

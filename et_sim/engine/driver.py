@@ -161,12 +161,13 @@ def _begin(
     former = None if kept is None else kept.again(rules)
     if kept is not None and former is not None:
         tables = network_tables(model, network, former.plan, has_queues=False, has_causes=False)
-        tables = (model.ahead(tables, network, former.plan) if goes_ahead else None) or tables
+        if len(former.run.order_marks):
+            tables = model.ahead(tables, network, former.plan) or tables
         start = kept.restored(former, model.grown(tables, former.reserve.rows))
         check_lengths(plan, network.fraction_bits)
-        tables = start.run.plan
-        np.copyto(tables.nodes["duration_ns"], plan.nodes["duration_ns"] << network.fraction_bits)  # and
-        np.copyto(tables.paces, plan.paces << network.fraction_bits)  # these may have been set anew
+        times = start.run.plan  # some of which may have been set anew
+        np.copyto(times.nodes["duration_ns"], plan.nodes["duration_ns"] << network.fraction_bits)
+        np.copyto(times.paces, plan.paces << network.fraction_bits)
         return _Begun(start, is_kept=kept.is_due(rules))
     is_due = kept is not None and kept.is_due(rules)
     begun = _new_start(plan, network, model, recorders, until_ns, is_ample=not is_due, goes_ahead=goes_ahead)

@@ -35,7 +35,9 @@ LATE = FoldLimit(
     'leave "stragglers", "time-factors" and "failures" out',
 )
 TREES = FoldLimit("trees give each rank a place of its own", "rings or direct exchanges")
-FAILING = FoldLimit("links fail behind some of the ranks", "equal failures of equal links, or none")
+FAILING = FoldLimit(
+    "links fail, perhaps behind some of the ranks only", "equal failures of equal links, or none"
+)
 PLACES = FoldLimit("ranks have other ways to their peers, or other peers", "equal links, and equal peers")
 MOST_PROGRAMS_PER_RANK = 0.75
 

@@ -286,7 +286,8 @@ def _capacities(fabric: GridFabric, actor_of_rank: Any, first: Any, counts: Any)
 @works_on_tables
 def next_leg(fabric: GridTables, at: int, target: int) -> Leg:
     """Return the leg along the lowest dimension in which the ends differ and that leads to an NPU, or to or
-    from a reducing switch."""
+    from a reducing switch.
+    """
     if max(at, target) >= ranks_of(fabric):
         return _leg_of_switch(fabric, at, target)
     for row in range(len(fabric.dimensions)):

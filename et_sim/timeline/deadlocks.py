@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import networkx as nx
 from msgspec import Struct
 
 from et_sim.basics.units import format_ranks
@@ -35,6 +34,8 @@ def deadlocks(outcome: Outcome, workload: Workload) -> list[dict[str, Any]]:
 
 def _entries(outcome: Outcome, workload: Workload, blocked: Blocked) -> Iterator[dict[str, Any]]:
     """Yield an entry for each set of collectives that waited for each other at one time."""
+    import networkx as nx
+
     graph: Any = nx.Graph()
     ranks: dict[_Collective, set[int]] = {}
     issued: dict[_Collective, int] = {}

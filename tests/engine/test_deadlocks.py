@@ -85,3 +85,32 @@ def test_collectives_in_one_order_have_no_deadlock() -> None:
 def test_the_reference_stalls_as_before() -> None:
     with pytest.raises(StallError, match="in a different order"):
         opposite(range(4), profile="reference")
+
+
+def test_groups_that_are_folded_together_count_as_the_first_on_the_ranks_of_all() -> None:
+    traces = []
+    for rank in range(8):
+        build = TraceBuilder()
+        for kind in ("all_reduce", "all_gather")[:: -1 if rank % 2 else 1]:
+            build.collective(kind, SIZE, f"g{rank // 2}")
+        traces.append(build.build())
+    inputs: dict[str, Any] = {
+        "network": network(["Switch"], [8]),
+        "system": system(
+            "ring",
+            1,
+            profile="corrected",
+            **{"active-chunks-per-dimension": 1, "preferred-dataset-splits": 1},
+        ),
+        "groups": {f"g{number}": [2 * number, 2 * number + 1] for number in range(4)},
+        "model": "analytical",
+    }
+    alone = simulate(Workload.of(traces), **inputs).summary()["deadlocks"]
+    (folded,) = simulate(Workload.of(traces), **inputs, ties_alike=True).summary()["deadlocks"]
+    waits = [(one["group"], one["waiting"]) for entry in alone for one in entry["collectives"]]
+    assert waits == [(f"g{number // 2}", str(number)) for number in range(8)]
+    assert [(one["group"], one["waiting"]) for one in folded["collectives"]] == [
+        ("g0", "0,2,4,6"),
+        ("g0", "1,3,5,7"),
+    ]
+    assert {folded["at_ns"]} == {entry["at_ns"] for entry in alone}

@@ -170,7 +170,11 @@ def test_half_of_a_cube_mesh_reduces_around_four_rings() -> None:
     [
         ("h100-dxg:8", "machine 'h100-dxg' is not known (did you mean 'h100-dgx'?"),
         ("h100-dgx:12", "h100-dgx has nodes of 8 NPUs, and 12 NPUs are not a multiple (name 8 or 16; or use"),
-        ("gb200-nvl72:256,cards=36", "(name 216 or 288; or use fewer of each node, as in gb200-nvl72:256"),
+        ("gb200-nvl72:0", "gb200-nvl72:0 has no NPU (name 1 to 72, or more)"),
+        (
+            "gb200-nvl72:256,cards=36",
+            "a multiple; racks are full where GPUs share cards (name 216 or 288; or",
+        ),
         ("h100-dgx:13", "h100-dgx has nodes of 8 NPUs, and 13 NPUs are not a multiple (name 8 or 16)"),
         ("h100-dgx:x", "does not end in a number of NPUs"),
         ("h100-dgx:0", "h100-dgx:0 has no NPU (name 1 to 8, or whole nodes)"),

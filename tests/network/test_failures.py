@@ -382,6 +382,22 @@ def test_ranks_behind_links_that_fail_alike_fold_exactly(effect: Any, model: str
     assert actors[0] == 2 < actors[1]
 
 
+@pytest.mark.parametrize("model", ["flow", "link"])
+def test_a_message_loses_its_bytes_on_the_first_of_the_links_that_die_together(model: str) -> None:
+    """Check two ranks that send to each other: each waits for its own port."""
+    switch = {"topology": ["Switch"], "npus_count": [2], "bandwidth": ["9GB/s"], "latency": [0]}
+    failures = [{"port": npu, "dimension": 0, "at": "1us", "for": "2us"} for npu in (0, 1)]
+    network = {**switch, "failures": failures, "recovery": {"detection": "5us"}}
+    on = system("ring", 1, profile="corrected")
+    folded, whole = (
+        simulate(collective(2, "all_gather", 40_000), network=network, system=on, model=model, fold=fold)
+        for fold in (True, False)
+    )
+    assert folded.outcome.waits_ns == whole.outcome.waits_ns == (5_000, 5_000)
+    assert folded.finish_ns.tolist() == whole.finish_ns.tolist()
+    assert len(folded.measurement.ranks_per_actor) == 1
+
+
 @pytest.mark.parametrize("names", [("spine0",), ("spine0", "spine1"), ("spine1", "spine0", "spine2")])
 def test_spines_that_die_together_as_entries_of_their_own_fold_exactly(names: tuple[str, ...]) -> None:
     graph = {"generator": "leaf-spine", "leaves": 4, "spines": 3, "npus-per-leaf": 2, **SPEED}

@@ -10,6 +10,10 @@ from ring_cases import RingCase, seen
 
 from et_sim.api import run
 from et_sim.engine import driver
+from et_sim.engine.start import KeptStart
+from et_sim.machine import read_machine
+from et_sim.network.registry import model_on
+from et_sim.run.planning import plan_of
 from et_sim.run.result import Result
 from et_sim.trace import GroupRule, TraceBuilder, Workload
 
@@ -116,6 +120,28 @@ def test_sends_over_the_dimension_of_a_ring_have_every_message_simulated() -> No
     result = of_eight(build)
     assert result.is_complete
     assert not was_evaluated(result)
+
+
+@pytest.mark.usefixtures("ahead")
+def test_a_start_kept_without_the_order_of_events_has_every_message_simulated() -> None:
+    """Check runs on a graph, and then one on a grid, whose rings are evaluated at once otherwise."""
+    build = TraceBuilder()
+    build.collective("all_gather", 100_000)
+    speed = {"bandwidth": "50GB/s", "latency": "500ns"}
+    switch = {"graph": {"generator": "switch", "npus": 8, **speed}, "logical-dimensions": [8]}
+    grid, graph = (read_machine(system=SYSTEM, network=each) for each in (EIGHT, switch))
+    model = model_on("flow", grid.network)
+    workload = Workload((build.build(),), np.zeros(8, np.int32))
+    plan = plan_of(workload, grid, model, may_fold=False).lowered
+    kept = KeptStart()
+    for machine in (graph, graph, grid):
+        outcome = driver.run_plan(plan, machine.network, model, kept=kept)
+        assert outcome is not None
+        assert outcome.finish_ns.tolist() == [10 + 7 * STEP] * 8
+        assert len(outcome.run.network.rings) == 0
+    alone = driver.run_plan(plan, grid.network, model)
+    assert alone is not None
+    assert len(alone.run.network.rings) > 0
 
 
 @pytest.mark.usefixtures("ahead")

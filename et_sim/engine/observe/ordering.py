@@ -45,7 +45,7 @@ when_ordered = observes(is_ordered)
 
 @when_ordered
 def event_made(run: Run, event_row: int) -> None:
-    """Store with an event when it is put on the calendar."""
+    """Store when an event is put on the calendar."""
     run.order_stamps[event_row] = run.clock[0].now
 
 

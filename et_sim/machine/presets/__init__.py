@@ -308,17 +308,20 @@ def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
     library = machine.get("library", {})
     cards, is_pci = library.get("cards", node), library.get("link") == "PCI"
     shares_cards = node % cards == 0 and (cards < node or is_pci)
-    may_be_part = "tray" in machine and not shares_cards  # racks may be partly filled
+    is_rack = "tray" in machine
+    may_be_part = is_rack and not shares_cards
     if npus % node and (npus > node or len(sides) > 1) and not may_be_part:
         remedy = _near(npus, node)
         part = max(size for size in range(1, node + 1) if npus % size == 0)
         if part > 1 and len(machine.get("dimensions", ())) == 2:
             remedy += f"; or use fewer of each node, as in {name}:{npus},node={part}"
+        are_full = "; racks are full where GPUs share cards" if is_rack else ""
         raise UsageError(
-            f"{name} has nodes of {node} NPUs, and {npus:,} NPUs are not a multiple", remedy=remedy
+            f"{name} has nodes of {node} NPUs, and {npus:,} NPUs are not a multiple{are_full}", remedy=remedy
         )
     if npus < 1:
-        raise UsageError(f"{name}:{npus} has no NPU", remedy=f"name 1 to {node}, or whole nodes")
+        more = "more" if may_be_part else "whole nodes"
+        raise UsageError(f"{name}:{npus} has no NPU", remedy=f"name 1 to {node}, or {more}")
     nodes = -(-npus // node)
     counts = [npus] if npus <= node and len(sides) == 1 else [*sides, *([nodes] if npus > node else [])]
     if npus > node and shares_cards:

@@ -117,7 +117,7 @@ def _take_effect(run: Run, rows: Any, to_split: Any) -> None:
         row = int(rows[at])
         link = network.shared[row]
         while link.is_dead and link.head != NONE:
-            hold(run, network.uses[link.head].route, row)
+            hold(run, network.uses[link.head].route)
         mark_changed(network, row)
     for at in range(len(to_split)):
         if not network.routes[to_split[at]].is_held:

@@ -30,7 +30,7 @@ from et_sim.network.senders import is_late, next_try_ns, sends_again
 
 @works_on_tables
 def dead_link_of(network: Any, row: int) -> int:
-    """Return a dead link on the path of a route, there or back; NONE if there is none."""
+    """Return the first dead link on the path of a route, there or back; NONE if there is none."""
     at = network.routes[row].uses.head
     while at != NONE:
         use = network.uses[at]
@@ -54,8 +54,9 @@ def hold_if_dead(run: Run, row: int) -> None:
 
 
 @works_on_tables
-def hold(run: Run, row: int, dead: int) -> None:
-    """Hold a route that has a rate, when a link of its path dies."""
+def hold(run: Run, row: int) -> None:
+    """Hold a route that has a rate, when links of its path die; its bytes are lost on the first of them."""
+    dead = dead_link_of(run.network, row)
     _leave(run, row)
     _hold(run, row, dead, run.network.state[0])
 

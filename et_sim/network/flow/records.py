@@ -20,9 +20,9 @@ from et_sim.plan.records import record
 SHARE = 0  # rates are due
 END = 1  # a message is through
 ARRIVAL = 2  # a message is at its target
+TRY = 3  # senders whose bytes were lost look for a path
 OTHERS = -1  # owners of a link: routes of any kind
 SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it: rates are rounded
-TRY = 3  # senders whose bytes were lost look for a path
 STATE = record(
     ("head", "i4"),  # messages that begin after all other events of this nanosecond
     ("tail", "i4"),
@@ -37,10 +37,7 @@ STATE = record(
     ("places", "i4"),  # of their index in use, a power of two
     ("part", "i4"),  # how often rates have been set
     ("is_due", "i4"),  # rates are set at the end of this nanosecond
-    (
-        "changes_ns",
-        "f8",
-    ),  # when rates change where flows share links: after all ends of this nanosecond there
+    ("changes_ns", "f8"),  # when rates of shared links change: after all ends there in this nanosecond
     ("planned_ns", "i8"),  # when the next message ends; NONE: none does
     ("plans", "i4"),  # how often the next end was planned
     ("held", "i4"),  # routes without links, whose messages wait for a path
