@@ -152,7 +152,8 @@ def test_attention_in_parts_does_the_work_of_the_whole_batch() -> None:
 
 
 def test_prompts_take_turns_at_exchanges_only() -> None:
-    for batch in (MIXED, (MIXED, TOKENS)):
+    of_one_token = Batch.of([Segment(1), *[Segment(1, 30)] * 6])  # one half has no prompt
+    for batch in (MIXED, (MIXED, TOKENS), of_one_token, (TOKENS, of_one_token)):
         assert end(made(batch, PARTS)) == end(made(batch, PLAN))
 
 
@@ -173,7 +174,7 @@ def test_prompts_take_turns_at_exchanges_only() -> None:
         ),
         (
             {"attention_parts": True, "overlap_experts": True, "expert": 2, "experts_apart": True},
-            "does not support attention_parts True",
+            "does not support attention_parts",
         ),
     ],
 )
