@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -97,6 +98,16 @@ STAGES = (
     ("to experts received", "from experts sent"),
     ("from experts received",),
 )
+
+
+@pytest.mark.parametrize("bandwidth", [0.001, 0.01, 1.0])
+@pytest.mark.parametrize("attention_parts", [False, True])
+def test_exchanges_of_both_halves_follow_each_other(bandwidth: float, attention_parts: bool) -> None:
+    batch = TOKENS if attention_parts else MIXED
+    ran = rows(made(batch, replace(PLAN, attention_parts=attention_parts)), bandwidth)
+    exchanges = sorted((row["start_ns"], row["end_ns"]) for row in ran if row["kind"] == "all_to_all")
+    assert len(exchanges) >= 4
+    assert all(before[1] <= after[0] for before, after in pairwise(exchanges))
 
 
 def stage_of(name: str) -> int:
