@@ -273,6 +273,9 @@ class JobSpec(Struct, frozen=True):
             raise place.fault('"workload" without "machine"', 'give both, or a "run"', key="workload")
         if "machine" in given and "run" in given:
             raise place.fault('"machine" beside "run", which has its own', "leave it out", key="machine")
+        if "when-full" in given and "workload" not in given:
+            cause = '"when-full" has no effect without "workload"'
+            raise place.fault(cause, "leave it out", key="when-full")
         if "step" in given and not {"tokens-of-step", "gpus"} <= given.keys():
             raise place.fault('"step" without "tokens-of-step" or "gpus"', "give all three", key="step")
 

@@ -20,6 +20,8 @@ MOST_APART = 1024  # GPUs of a step in which one link is slow; of larger ones, i
 SHARED_LINKS = (None, "flow")  # network models whose messages share links, beside writes
 SLOW_LINKS = (*SHARED_LINKS, "link")  # those whose links may be slow
 ALIKE, ROUNDING = 1e-6, 2e-9  # a part of a step, and seconds
+CROSSES = "a given step has no messages: checkpoints cross the network of its machine alone"
+CROSSES_NOT = "checkpoints do not cross the network of the machine: no outermost switch has room for storage"
 HALF_LINK_AT_MOST = 2.0  # times a step, if each message on the link takes twice as long
 
 
@@ -70,7 +72,7 @@ def _simulated(job: JobSpec, step: JobStep, source: Source, simulator: Simulator
     found |= _written(job, step, source, simulator)
     if not source.has_messages:
         found.pop("write_stall", None)
-        found["notes"] = ("a given step has no messages: checkpoints cross the network of its machine alone",)
+        found["notes"] = (CROSSES if found else CROSSES_NOT,)
     return found
 
 

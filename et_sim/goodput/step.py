@@ -72,8 +72,9 @@ def _source_of_given(job: JobSpec, place: Section) -> Source | None:
     build.compute("step", nanos=round(job.step * NS_PER_SECOND))
     workload = Workload((build.build(),), np.zeros(job.gpus, np.int32), relative_peers=(True,))
     identity = {"machine": job.machine, "step": job.step, "gpus": job.gpus}
-    options = RunOptions(machine=job.machine, when_full=job.when_full)
-    whole = Source(lambda: workload, options, known.system, known.network, None, identity)
+    whole = Source(
+        lambda: workload, RunOptions(machine=job.machine), known.system, known.network, None, identity
+    )
     return replace(whole, has_messages=False)
 
 

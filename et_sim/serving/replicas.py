@@ -34,7 +34,7 @@ from et_sim.trace import Workload
 from et_sim.trace.workload import MadeFor
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.counting import NoChainError, labels_of_parts
-from et_sim.workloads.inference.batch import Batch, GroupBatches, check, sights
+from et_sim.workloads.inference.batch import Batch, GroupBatches, check, have_prompts, sights
 from et_sim.workloads.inference.forward import make_replica, replica_program, run_by
 from et_sim.workloads.inference.halves import reserving
 from et_sim.workloads.inference.memory import (
@@ -361,8 +361,7 @@ class SimulatedTimes(Struct):
     def _software(self, pool: CachePool, batch: GroupBatches) -> MadeFor | None:
         """Return the engine of a pass, which runs from a graph unless it has prompts."""
         groups = (batch,) if isinstance(batch, Batch) else batch
-        is_eager = any(group.prefill.segments for group in groups)
-        engine = run_by(self.exchanges, eager=is_eager) if self.exchanges else None
+        engine = run_by(self.exchanges, eager=have_prompts(groups)) if self.exchanges else None
         return reserving(pool.plan, (batch,), engine)
 
     def _simulated_pass(self, pool: CachePool, batch: GroupBatches) -> int:

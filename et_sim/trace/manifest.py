@@ -73,7 +73,7 @@ class Made(Struct, frozen=True):
         "from the manifest's folder.",
         required=True,
     )
-    sha256: str = text("A hash of the manifest and its traces as they were made.", required=True)
+    sha256: str = text("A hash of the manifest, its recipe and its traces as they were made.", required=True)
 
 
 class Manifest(Struct, frozen=True):
@@ -148,12 +148,12 @@ def recipe_of(workload: Workload) -> tuple[dict[str, Any], bool] | None:
         return None
     hash_of = dict(workload.inputs)
     hashes = [hash_of.get(str(Path(place).parent / entry["file"]), "") for entry in content["templates"]]
-    return made.recipe, made.sha256 == _hash_of(content, hashes)
+    return made.recipe, made.sha256 == _hash_of(content, made.recipe, hashes)
 
 
-def _hash_of(content: Mapping[str, Any], hashes: Sequence[str]) -> str:
-    """Return a hash of a manifest without its origin; `hashes` are those of the files of its templates."""
-    known = json.dumps([{**content, "made": None}, *hashes], sort_keys=True)
+def _hash_of(content: Mapping[str, Any], recipe: Mapping[str, Any], hashes: Sequence[str]) -> str:
+    """Return a hash of a manifest with its recipe; `hashes` are those of the files of its templates."""
+    known = json.dumps([{**content, "made": recipe}, *hashes], sort_keys=True)
     return hashlib.sha256(known.encode()).hexdigest()
 
 
@@ -209,7 +209,7 @@ def manifest_files(
     if recipe is not None:
         hashes = [hashlib.sha256(content).hexdigest() for content, _ in number_of]
         recipe = json.loads(json.dumps(recipe))  # lists in place of tuples
-        manifest["made"] = {"recipe": recipe, "sha256": _hash_of(manifest, hashes)}
+        manifest["made"] = {"recipe": recipe, "sha256": _hash_of(manifest, recipe, hashes)}
     text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
     return [(target, text.encode()), *zip(files, (content for content, _ in number_of), strict=True)]
 

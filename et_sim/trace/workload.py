@@ -94,7 +94,9 @@ class MadeFor(Struct, frozen=True):
         choices=EXPERT_EXCHANGES,
     )
     eager: bool = flag("True if it launches kernels one by one, and not in a graph.", False)
-    reserved: int = count("The processors that exchanges hold throughout, so that no kernel runs on them.", 0)
+    reserved: int = count(
+        "The processors that exchanges hold throughout, at most half: no kernel runs on them.", 0
+    )
 
     def as_written(self) -> dict[str, Any]:
         """Return the keys of a manifest that it has values for."""

@@ -176,7 +176,7 @@ def test_a_plan_that_the_other_software_does_not_support_is_refused_with_the_rea
     assert "zero" in other["reason"]
 
 
-@pytest.mark.parametrize("changed", ["manifest", "template"])
+@pytest.mark.parametrize("changed", ["manifest", "template", "recipe", "plan of the recipe"])
 def test_a_job_that_was_changed_after_it_was_made_is_not_compared(
     changed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,6 +185,10 @@ def test_a_job_that_was_changed_after_it_was_made_is_not_compared(
     if changed == "manifest":
         content = json.loads(manifest.read_text())
         manifest.write_text(json.dumps({**content, "step": {**content["step"], "tokens": 1}}))
+    elif "recipe" in changed:
+        content = json.loads(manifest.read_text())
+        recipe = {} if changed == "recipe" else {**content["made"]["recipe"], "plan": {"dp": 4}}
+        manifest.write_text(json.dumps({**content, "made": {**content["made"], "recipe": recipe}}))
     else:
         make(tmp_path, capsys, "--dp", "8", "--batch", "1", job="smaller")
         (tmp_path / "smaller.template0.et").replace(tmp_path / "job.template0.et")
@@ -230,3 +234,20 @@ def test_other_software_that_needs_more_memory_than_there_is_has_no_time(
     assert summary["status"] == "complete"
     assert summary["other_software"]["status"] == "out of memory"
     assert "; as torchtitan out of memory (not stated" in assumes(tmp_path, "job", capsys)
+
+
+def test_the_time_in_other_software_is_no_input_that_differs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Compare runs with and without it."""
+    make(tmp_path, capsys, *DATA_PARALLEL)
+    content = json.loads((tmp_path / "job.workload.json").read_text())
+    del content["made"]
+    (tmp_path / "other.workload.json").write_text(json.dumps(content))
+    for job, has_other in (("job", True), ("other", False)):
+        run = ("run", str(tmp_path / f"{job}.workload.json"), "--machine", MACHINE, "--json")
+        summary = json.loads("\n".join(lines_of(capsys, *run, "--out", str(tmp_path / job))))
+        assert ("other_software" in summary) == has_other
+    compared = ("compare", str(tmp_path / "job"), str(tmp_path / "other"), "--json")
+    inputs = json.loads("\n".join(lines_of(capsys, *compared)))["inputs"]
+    assert not any("other_software" in line for line in inputs)

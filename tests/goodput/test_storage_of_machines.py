@@ -124,6 +124,18 @@ def test_checkpoints_of_a_given_step_cross_the_network_of_its_machine() -> None:
     assert any("traffic of checkpoints" in text for text in found.summary()["not_simulated"])
 
 
+@pytest.mark.parametrize(("machine", "gpus"), [("gb200-nvl72:73", 73), ("tpu-v5e-pod:16", 16)])
+def test_a_note_says_that_checkpoints_of_a_given_step_do_not_cross_the_network(
+    machine: str, gpus: int
+) -> None:
+    """Try a rack that is partly filled, and a torus."""
+    checkpoints = {"interval": "60s", "how": "asynchronous", "bytes": 16_000_000_000, "storage": "2TB/s"}
+    given = {**GIVEN, "gpus": gpus, "machine": machine, "checkpoints": checkpoints}
+    step, found = step_of(**given)
+    assert (step.port, found.outcome.resolved.write_seconds) == (float("inf"), 16 / 2000)
+    assert "checkpoints do not cross the network" in step.notes[-1]
+
+
 def test_a_copy_that_takes_longer_than_a_given_step_lengthens_it() -> None:
     step, _ = step_of(**{**GIVEN, "step": "5ms"}, machine="h100-dgx:16")
     assert step.copy_stall == pytest.approx(1 / PORT - 0.005, rel=1e-3)
@@ -135,6 +147,7 @@ def test_a_copy_that_takes_longer_than_a_given_step_lengthens_it() -> None:
         ({**GIVEN, "machine": "h100-dgx:8"}, "h100-dgx:8 has 8 NPUs, and the job has 16 GPUs"),
         ({"run": "step.run", "machine": "h100-dgx:8"}, '"machine" beside "run"'),
         ({"workload": {"make": "llm"}}, '"workload" without "machine"'),
+        ({**GIVEN, "when-full": "report"}, '"when-full" has no effect without "workload"'),
     ],
 )
 def test_machines_that_do_not_fit_the_step_are_refused(keys: Any, words: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -99,6 +100,16 @@ STAGES = (
 )
 
 
+@pytest.mark.parametrize("bandwidth", [0.001, 0.01, 1.0])
+@pytest.mark.parametrize("attention_parts", [False, True])
+def test_exchanges_of_both_halves_follow_each_other(bandwidth: float, attention_parts: bool) -> None:
+    batch = TOKENS if attention_parts else MIXED
+    ran = rows(made(batch, replace(PLAN, attention_parts=attention_parts)), bandwidth)
+    exchanges = sorted((row["start_ns"], row["end_ns"]) for row in ran if row["kind"] == "all_to_all")
+    assert len(exchanges) >= 4
+    assert all(before[1] <= after[0] for before, after in pairwise(exchanges))
+
+
 def stage_of(name: str) -> int:
     for number, parts in enumerate(STAGES):
         if any(part in name for part in parts):
@@ -152,7 +163,8 @@ def test_attention_in_parts_does_the_work_of_the_whole_batch() -> None:
 
 
 def test_prompts_take_turns_at_exchanges_only() -> None:
-    for batch in (MIXED, (MIXED, TOKENS)):
+    of_one_token = Batch.of([Segment(1), *[Segment(1, 30)] * 6])  # one half has no prompt
+    for batch in (MIXED, (MIXED, TOKENS), of_one_token, (TOKENS, of_one_token)):
         assert end(made(batch, PARTS)) == end(made(batch, PLAN))
 
 
@@ -173,7 +185,7 @@ def test_prompts_take_turns_at_exchanges_only() -> None:
         ),
         (
             {"attention_parts": True, "overlap_experts": True, "expert": 2, "experts_apart": True},
-            "does not support attention_parts True",
+            "does not support attention_parts",
         ),
     ],
 )

@@ -80,7 +80,10 @@ def averages(run: RunDirectory) -> dict[str, int]:
 
 CHANGE_FIGURES = ("a_ns", "b_ns", "difference_ns", "a_count", "b_count")
 RULES = ("profile", "profile_named_by", "corrections", "switched", "other_profile", "model_note", "scope")
-NOT_SETTINGS = (*RULES, "accuracy", "configuration", "inputs", "command", "warnings", "defaults")
+NOT_SETTINGS = (
+    *RULES,
+    *("accuracy", "configuration", "inputs", "command", "warnings", "defaults", "other_software"),
+)
 LONGEST = 60  # letters of a value
 RANK_FIGURES = ("finish_ns", *(part.figure for part in PARTS))
 

@@ -251,6 +251,11 @@ def halves_of_groups(groups: Sequence[Batch]) -> tuple[tuple[Batch, ...], ...]:
     return halves if all(batch.tokens for half in halves for batch in half) else ()
 
 
+def have_prompts(groups: Iterable[Batch]) -> bool:
+    """Return whether any of the batches of a pass has prompts."""
+    return any(group.prefill.segments for group in groups)
+
+
 def check_batches(plan: Plan, batches: Iterable[GroupBatches]) -> None:
     """Refuse passes without tokens, or with another number of batches than of data-parallel groups."""
     for batch in batches:

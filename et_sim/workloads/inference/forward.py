@@ -33,7 +33,14 @@ from et_sim.basics.errors import UsageError
 from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.adapters import with_adapters
-from et_sim.workloads.inference.batch import Batch, GroupBatches, check, check_batches, halves_of_groups
+from et_sim.workloads.inference.batch import (
+    Batch,
+    GroupBatches,
+    check,
+    check_batches,
+    halves_of_groups,
+    have_prompts,
+)
 from et_sim.workloads.inference.expert_exchange import ExpertExchange, SentCopies
 from et_sim.workloads.inference.expert_loads import busiest_rank
 from et_sim.workloads.inference.halves import reserving, take_exchanges, take_stages
@@ -161,8 +168,9 @@ def run_passes(work: RankWork, model: Model, batches: Sequence[GroupBatches]) ->
         at = _place_of_batch(work, groups)
         may_halve = work.plan.overlap_experts and (len(groups) > 1 or work.plan.experts_apart)
         halves = halves_of_groups(groups) if may_halve else ()
+        kind = {"is_half": True, "has_parts": work.plan.attention_parts and not have_prompts(groups)}
         of_halves = [
-            _Pass(RankWork(work.rank, work.plan), model, half[at], half, place, number, is_half=True)
+            _Pass(RankWork(work.rank, work.plan), model, half[at], half, place, number, **kind)
             for half in halves
         ]
         _Pass(work, model, groups[at], groups, place, number).run(of_halves)
@@ -202,12 +210,11 @@ class _Pass:
         number: int,
         *,
         is_half: bool = False,
+        has_parts: bool = False,
     ) -> None:
         self.work, self.plan, self.model, self.batch = work, work.plan, model, batch
         self.loads = GroupLoads(sum(group.tokens for group in groups), max(group.tokens for group in groups))
-        self.place, self.number, self.is_half = place, number, is_half
-        has_prompts = any(group.prefill.segments for group in groups)
-        self.has_parts = is_half and self.plan.attention_parts and not has_prompts
+        self.place, self.number, self.is_half, self.has_parts = place, number, is_half, has_parts
         self.is_expert_rank = is_expert_rank(work)
         self.part = self.plan.part(model, place, 0)
         self.known: dict[tuple[str, LayerKind, int, LayerFormats], tuple[Kernel, ...]] = {}

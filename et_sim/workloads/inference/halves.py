@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from et_sim.trace.workload import MadeFor
 from et_sim.workloads.exchange_names import DEEPEP
-from et_sim.workloads.inference.batch import Batch, GroupBatches, halves_of_groups
+from et_sim.workloads.inference.batch import Batch, GroupBatches, halves_of_groups, have_prompts
 from et_sim.workloads.training.plan import Plan
 from et_sim.workloads.training.work import RankWork
 
@@ -37,8 +37,7 @@ def reserving(plan: Plan, batches: Iterable[GroupBatches], software: MadeFor | N
         return software
     passes = [(batch,) * plan.data if isinstance(batch, Batch) else batch for batch in batches]
     for groups in passes:
-        has_prompts = any(group.prefill.segments for group in groups)
-        if len(groups) < 2 or not has_prompts or not halves_of_groups(groups):
+        if len(groups) < 2 or not have_prompts(groups) or not halves_of_groups(groups):
             return software
     software = software or MadeFor(DEEPEP, about="kernels by which tokens reach their experts")
     return replace(software, reserved=DEEPEP_PROCESSORS)

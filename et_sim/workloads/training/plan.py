@@ -212,8 +212,9 @@ class Plan(PlanOptions, frozen=True):
             ("order", ORDER),
         ):
             if (given := getattr(self, name)) != usual:
+                value = "" if given is True else f" {given}"
                 raise FieldError(
-                    f"`experts_apart` does not support `{name}` {given}", remedy=f"leave `{name}` out"
+                    f"`experts_apart` does not support `{name}`{value}", remedy=f"leave `{name}` out"
                 )
         if self.expert % self.tensor:
             raise FieldError(
