@@ -4,8 +4,9 @@ A line of `shown/random-tables.txt` has the end of a run and a digest of each fi
 `shown/random-services.txt` those of a serving or a long job, and one of `shown/random-views.txt` digests of
 the text, JSON and picture of each view, of the whole run and of a part, and of pages and exports.
 
-What differs between computers or releases is left out: the version, digests of inputs, widths of bands (they
-are fitted anew), the order of keys, digits of fractions from the tenth on, and the compression of pictures.
+Digests leave out all that differs between computers or releases: the version, digests of inputs, widths of
+bands (they are fitted anew), the order of keys, digits of fractions from the tenth on, and the compression of
+pictures.
 """
 
 from __future__ import annotations
