@@ -12,6 +12,7 @@ with many rows (`MANY`). Networks have one by kind: from errors with figures tha
 (`fit_networks`), and without bias, as labs differ either way. A network that its source does not state has
 the errors of all tables, predicted as if theirs were not stated, with the same weight for each lab; one of a
 kind that fewer than two labs measured has the wider of their errors and those of labs left out of all kinds.
+A kind that nothing is fitted to has the figures of another kind, which err one way, and so a bias.
 Machines that take the constants of another one
 have a class that rows of all labs speak for. Software of which many rows are public has a term of its own;
 any other one has that of all software, which is the spread between them.
@@ -55,6 +56,7 @@ from msgspec.structs import replace
 from et_sim.basics.uncertainty import (
     ASSUMED,
     ASSUMED_SOFTWARE,
+    CALIBRATED,
     LEVEL,
     MODELLED,
     QUANTILE,
@@ -70,6 +72,7 @@ from et_sim.machine.accuracy import (
     of_software,
 )
 from et_sim.machine.collective_library.between import KINDS as NETWORK_KINDS
+from et_sim.machine.collective_library.between import network_kind
 
 BANDS = Path(__file__).parents[2] / "et_sim" / "machine" / "presets" / "bands.json"
 NETWORKS = tuple(of_network(name, kind) for kind in (*NETWORK_KINDS, OTHERS) for name in BETWEEN)
@@ -160,6 +163,14 @@ def _by_labs(rows: Iterable[Judged]) -> dict[str, ErrorTerm]:
     }
 
 
+def _has_bias(name: str) -> bool:
+    """Return whether errors of a class have a bias: not on networks whose kind, or any kind, is fitted to."""
+    size, _, kind = name.partition(of_network("", ""))
+    if name not in NETWORKS:
+        return True
+    return kind != OTHERS and network_kind(kind)["accuracy"][size]["basis"] != CALIBRATED
+
+
 def _width(term: ErrorTerm) -> float:
     return math.hypot(term.random, term.common)
 
@@ -203,7 +214,7 @@ def _term(name: str, terms: Terms, chosen: Sequence[Judged]) -> ErrorTerm:
     """Return a class's term: with it, `LEVEL` of the rows are in their bands.
 
     Sources have equal weights. Labs that measured one kind of network count by their rows; they have no bias
-    where networks are known, as labs differ either way.
+    where figures are fitted to the kind, as labs differ either way.
     """
     is_of_network = name in NETWORKS
     are_labs = is_of_network and not name.endswith((of_network("", UNKNOWN), of_network("", OTHERS)))
@@ -216,8 +227,7 @@ def _term(name: str, terms: Terms, chosen: Sequence[Judged]) -> ErrorTerm:
     tail = (1 - LEVEL) / 2
     pairs = list(zip(errors, weights, strict=True))
     middle = round((quantile(pairs, tail) + quantile(pairs, 1 - tail)) / 2, DIGITS)
-    has_bias = not is_of_network or name.endswith(of_network("", UNKNOWN))
-    bias = middle if has_bias else 0.0
+    bias = middle if _has_bias(name) else 0.0
     # A row is inside from this width of the class on.
     enough = [
         math.sqrt(max(((error - bias) / QUANTILE) ** 2 - sigma**2, 0.0))

@@ -1,13 +1,13 @@
 """The time that a process takes to launch a collective on all of its GPUs.
 
 `nccl-tests -g 8` is one process with one thread, which launches the collective on eight GPUs in turn, and
-posts every send and receive of their all-to-alls. A collective needs all GPUs, so it begins with the last
-launch: what the launches take beyond the shortest collective is added to each. Jobs have a process for each
-GPU; for these, measured floors are in the constants of machines.
+posts every send and receive of their all-to-alls. The time that launches take beyond the shortest collective
+is added to each. Jobs have a process for each GPU; for these, machines have measured floors.
 
-Two runs on one machine of eight A100-SXM4-80GB (a note on nccl-tests with Open MPI 5.0.5; the index that has
+Launches of the next repetition need not wait for this one, so that a long collective could hide them. But
+two runs on one machine of eight A100-SXM4-80GB (a note on nccl-tests with Open MPI 5.0.5; the index that has
 it names no address) differ by 10 to 22 us from 8 bytes to 4 MiB, whether the collective takes 20 or 82 us.
-From 8 to 512 MiB they differ by more, which is not modelled.
+Why is not known. From 8 to 512 MiB they differ by more; this is not modelled.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def _is_unread(before: str, text: str) -> bool:
 @cache
 def _kinds_of_two_fields() -> set[str]:
     """Return the names of the kinds of events whose description names no field `c`."""
-    described = KIND.findall((REPOSITORY / "et_sim/engine/state/kinds.py").read_text())
+    described = KIND.findall((REPOSITORY / "et_sim/engine/state/kinds.py").read_text(encoding="utf-8"))
     return {name for name, fields in described if not re.search(r"\bc\b", fields)}
 
 

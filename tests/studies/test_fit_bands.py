@@ -184,6 +184,19 @@ def test_a_kind_of_network_that_one_lab_measured_has_the_wider_of_its_errors_and
     assert own.bias == of_all.bias == 0
 
 
+def test_a_kind_of_network_that_nothing_is_fitted_to_has_a_bias() -> None:
+    random = Random(8)
+    near = [between(f"lab {number % 4}", 0.0, 0.1 * (-1) ** number) for number in range(40)]
+    errors = [random.uniform(0.0, 2.0) for _ in range(40)]
+    found = fitted(near + [replace(between("one", 0.0, error), network="slingshot") for error in errors])
+    term = found[of_network(SMALL_BETWEEN_NODES, "slingshot")]
+    low, high = term.bias - QUANTILE * width(term), term.bias + QUANTILE * width(term)
+    assert term.bias == pytest.approx(1.0, abs=0.2)
+    assert low > 0  # as no error is below
+    assert sum(low < error < high for error in errors) in range(int(40 * LEVEL), 36)
+    assert found[of_network(SMALL_BETWEEN_NODES, "infiniband")].bias == 0
+
+
 def test_a_network_that_is_not_known_has_the_errors_of_tables_as_if_theirs_were_not_stated() -> None:
     random = Random(7)
     rows = [
