@@ -8,6 +8,7 @@ and with the files that the first call kept. README.md shows how long runs are m
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +35,9 @@ def cost(*arguments: str) -> str:
 
 def main() -> None:
     """Print one line a call."""
-    run = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path, help="the directory of a run")
+    run = parser.parse_args().run
     events = sum(len(rows) for rows in open_run(run).batches("path", ("kind",)))
     print(f"{events:,} causal events")
     (run / KEPT).unlink(missing_ok=True)

@@ -7,6 +7,7 @@ runs in a process of its own, from files to files. Seconds are those of the proc
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -49,7 +50,9 @@ def recording(nodes: int) -> Trace:
 
 def main() -> None:
     """Print a table of seconds and peaks."""
-    nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("nodes", nargs="?", type=int, default=1_000_000)
+    nodes = parser.parse_args().nodes
     with tempfile.TemporaryDirectory() as folder:
         # In a process of its own: a child's peak is at least what its parent holds.
         _run(["from benchmarks.editing import make", f"make({nodes}, 'job.0.et')"], folder)

@@ -9,8 +9,8 @@ stated of these rows and of those left out, with the fitted constants and with t
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -226,4 +226,6 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", help="a file of measured rows")
+    main(parser.parse_args().file)

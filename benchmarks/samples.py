@@ -6,6 +6,7 @@ its own, which plans once and simulates a few samples. A sample includes its lon
 
 from __future__ import annotations
 
+import argparse
 import resource
 import subprocess
 import sys
@@ -57,10 +58,16 @@ def measure(shared: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3 and sys.argv[1] == "--one":
-        measure(sys.argv[2])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="SHARED", help=", ".join(SAMPLES))
+    parser.add_argument("--one", choices=SAMPLES, help="measure one in this process")
+    given = parser.parse_args()
+    if wrong := set(given.names) - set(SAMPLES):
+        parser.error(f"draws are not shared by {', '.join(sorted(wrong))}: give some of {', '.join(SAMPLES)}")
+    if given.one:
+        measure(given.one)
     else:
         print("| shared by | level | actors | planning s | first sample s | each further one s | peak |")
         print("|---|---|---|---|---|---|---|", flush=True)
-        for name in sys.argv[1:] or SAMPLES:
+        for name in given.names or SAMPLES:
             subprocess.run([sys.executable, __file__, "--one", name], check=True)

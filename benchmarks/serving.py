@@ -11,7 +11,7 @@ machine code that is there already.
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from collections.abc import Sequence
 
@@ -83,10 +83,15 @@ def caching() -> None:
 
 def main() -> None:
     """Print one line a row."""
-    if sys.argv[1:] == ["caching"]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("requests", nargs="?", default=str(REQUESTS), help="number of requests, or `caching`")
+    wanted = parser.parse_args().requests
+    if wanted == "caching":
         caching()
         return
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else REQUESTS
+    if not wanted.isdigit():
+        parser.error(f"{wanted} is not a number of requests; give one, or caching")
+    count = int(wanted)
     model, machine, given = read_model("llama3-8b"), RunOptions(machine="h100-dgx:8"), requests(count)
     print("| policy | context step | passes | distinct | seconds | each | TPOT p50 |")
     print("|---" * 7 + "|")

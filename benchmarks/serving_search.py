@@ -9,7 +9,7 @@ twenty.
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from itertools import islice, product
 from typing import Any
@@ -44,7 +44,9 @@ def plans() -> list[tuple[int, dict[str, Any]]]:
 
 def main() -> None:
     """Print the cost of all plans together, and of the first ones each by itself."""
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("plans", nargs="?", type=int, default=200, help="number of plans (default: 200)")
+    count = parser.parse_args().plans
     model, options = read_model(MODEL), RunOptions(machine=MACHINE)
     load = f"poisson:10,{REQUESTS},1024,256"
     simulations = 0

@@ -10,8 +10,8 @@ measured on a table of 10,000 rows made of these.
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -125,4 +125,6 @@ def _tell(what: str, seconds: tuple[float, float], points: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("points", nargs="?", type=int, default=1000, help="number of points (default: 1000)")
+    main(parser.parse_args().points)

@@ -8,7 +8,7 @@ those it starts. Not here: the machines they run on (`machines`), and what is me
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,5 +120,9 @@ WORKLOADS: dict[str, Callable[..., Path]] = {
 
 
 if __name__ == "__main__":
-    name, prefix_given, *counts = sys.argv[1:]
-    print(WORKLOADS[name](Path(prefix_given), *map(int, counts)))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=WORKLOADS)
+    parser.add_argument("prefix", type=Path)
+    parser.add_argument("counts", nargs="*", type=int)
+    given = parser.parse_args()
+    print(WORKLOADS[given.name](given.prefix, *given.counts))
