@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import et_sim
@@ -282,8 +282,19 @@ def test_no_link_exceeds_its_capacity_under_contention(name: str, model: str, da
         assert carried_bytes <= rate[link] * (result.makespan_ns + 1)
 
 
+# In the flow model, a message of a flow that goes on ends after others of its nanosecond.
+ENDS_LAST = [
+    ("all_gather", [0, 1, 2, 3, 4, 5, 8, 13], 1000, 0),
+    ("all_reduce", [0, 1, 2], MIB, 0),
+    ("all_reduce", [0, 1], MIB, 0),
+    ("all_reduce", [0, 1], MIB, 0),
+    ("all_reduce", [*range(24)], 1000, 0),
+]
+
+
 @pytest.mark.parametrize("model", ["analytical", "link", "flow"])
 @given(calls=several(24))
+@example(calls=ENDS_LAST)
 def test_groups_at_once_take_as_long_as_their_bytes_at_every_port(
     calls: list[tuple[str, list[int], int, int]], model: str
 ) -> None:

@@ -105,7 +105,7 @@ SHARED = record(
     ("bound", "i4"),  # routes whose rate it sets
     ("rate", "f8"),  # of all its flows
     ("since_ns", "f8"),  # at this rate
-    ("ended_ns", "f8"),  # when its last flow ended
+    ("ended_ns", "f8"),  # when its last message ended
     ("carried", "f8"),  # bytes until then
     ("part", "i4"),  # the last setting of rates that considered its flows: this and what follows
     ("is_stale", "i4"),  # the next five have to be counted again

@@ -181,7 +181,7 @@ def leave_route(run: Run, row: int) -> int:
     network, route = run.network, run.network.routes[row]
     serve(route, route.ends_ns)
     message_row = leave(run.messages, route)
-    if route.messages == 1 and not is_alone(network, row):
+    if not is_alone(network, row):
         network.state[0].changes_ns = max(network.state[0].changes_ns, route.ends_ns)
     size = bytes_on_wire(network, run.messages[message_row].bytes) - route.sent_before
     route.sent_before = 0.0
@@ -191,6 +191,7 @@ def leave_route(run: Run, row: int) -> int:
         use = network.uses[at]
         link = network.shared[use.link]
         carry(run, use.link, route.ends_ns)
+        link.ended_ns = route.ends_ns
         part = link.back if use.is_back else 1.0
         link.bytes += size * use.weight * part
         if not use.is_back:
@@ -198,7 +199,6 @@ def leave_route(run: Run, row: int) -> int:
             observe.messages_leave_link(run, use.link, use.messages, link.messages)
         if route.messages == 0:
             link.rate -= route.rate * use.weight * part
-            link.ended_ns = route.ends_ns
             mark_changed(network, use.link)
         at = use.next
     return message_row

@@ -75,7 +75,7 @@ def set_rates(run: Run) -> None:
 
 @works_on_tables
 def _ended_ns(network: Any, row: int) -> float:
-    """Return when the last of the flows that were on a route's links ended."""
+    """Return when the last message on a route's links ended."""
     time, at = 0.0, network.routes[row].uses.head
     while at != NONE:
         use = network.uses[at]
