@@ -89,7 +89,7 @@ def main() -> None:
     if wanted == "caching":
         caching()
         return
-    if not wanted.isdigit():
+    if not wanted.isdecimal():
         parser.error(f"{wanted} is not a number of requests; give one, or caching")
     count = int(wanted)
     model, machine, given = read_model("llama3-8b"), RunOptions(machine="h100-dgx:8"), requests(count)

@@ -120,6 +120,8 @@ def main() -> None:
     parser.add_argument("--job", nargs="?", const="", metavar="WORKLOAD")
     parser.add_argument("--every-message", action="store_true")
     given = parser.parse_args()
+    if given.every_message and given.job is None:
+        parser.error("--every-message is for --job")
     if given.case in PACES:
         measure_job(given.case, given.job, every_message=given.every_message)
     elif given.case:

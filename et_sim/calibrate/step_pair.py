@@ -110,7 +110,7 @@ def predicted(pair: FittedPair, job: str, options: RunOptions) -> int:
 
 def _slowdown(both: _Jobs) -> float:
     """Return the slowdown of the limit of power at which the second job is not off, by halves."""
-    off = cache(both.off)
+    off = both.off
     extremes, here = (1 / MOST_SLOWDOWN, MOST_SLOWDOWN), off(1.0)
     if all(abs(off(power) - here) <= ENOUGH for power in extremes):
         if all(both.ends(power, 1.0) == both.ends(1.0, 1.0) for power in extremes):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from msgspec.structs import replace
 
 from et_sim.basics.declared_options import Command, fields_of, flag_of
 from et_sim.basics.errors import EtSimError
@@ -53,8 +52,10 @@ def recipe_for_manifest(options: Command, sequence: int) -> dict[str, Any]:
     return dict(for_machine(recipe, chosen["machine"]))
 
 
-def in_other_software(result: Result, options: RunOptions) -> OtherSoftware | None:
-    """Return the step of a run in another software; None if its software is stated, or its plan not known.
+def in_other_software(
+    result: Result, options: RunOptions, announce: Callable[[str], None]
+) -> OtherSoftware | None:
+    """Return the step of a run in another software; None if its software is stated, or its plan is unknown.
 
     The size of the run, and never a measured time, decides whether the step is simulated.
     """
@@ -64,21 +65,25 @@ def in_other_software(result: Result, options: RunOptions) -> OtherSoftware | No
     workload = result.workload
     if workload.software is None or not workload.software.is_assumed or not result.is_complete:
         return None
-    made = recipe_of(workload)
+    name = other_than_default(options.machine)
+    try:
+        made = recipe_of(workload)
+    except EtSimError as error:  # the manifest that was read is no longer there
+        return {"name": name, "status": REFUSED, "makespan_ns": None, "reason": error.cause}
     if made is None:
         return None
     recipe, is_unchanged = made
-    name = other_than_default(options.machine)
     if not is_unchanged:
-        reason = "manifest or traces were changed after they were made"
+        reason = "the manifest, its traces or the model's file were changed after they were made"
         return {"name": name, "status": NOT_SIMULATED, "makespan_ns": None, "reason": reason}
     if size_of(result.outcome.plan) > MOST_NODES:
         reason = f"more than {MOST_NODES:,} nodes and messages"
         return {"name": name, "status": NOT_SIMULATED, "makespan_ns": None, "reason": reason}
+    announce(f"simulating the step in {name}, too")
     try:
         return _simulated(name, recipe, Path(workload.source).parent, options)
     except EtSimError as error:
-        return {"name": name, "status": REFUSED, "makespan_ns": None, "reason": str(error)}
+        return {"name": name, "status": REFUSED, "makespan_ns": None, "reason": error.cause}
 
 
 def _simulated(name: str, recipe: dict[str, Any], folder: Path, options: RunOptions) -> OtherSoftware:
@@ -90,7 +95,6 @@ def _simulated(name: str, recipe: dict[str, Any], folder: Path, options: RunOpti
     from et_sim.run.variation import NOT_SIMULATED
 
     workload = make({**recipe, PLAN: {**recipe[PLAN], "software": name}}, folder)
-    options = replace(options, samples=None, seed=None, detail="nodes", other_profile=False)
     ending = ending_if_small(prepare(workload, options), options, 4 * MOST_NODES)
     other: OtherSoftware = {"name": name, "status": ending.status, "makespan_ns": ending.makespan_ns}
     if ending.status == NOT_SIMULATED:

@@ -78,8 +78,7 @@ def simulated_into(
         if other_software:
             from et_sim.cli.assumed_software import in_other_software
 
-            progress.stage("simulating the step in other software, too")
-            if (other := in_other_software(result, options)) is not None:
+            if (other := in_other_software(result, options, progress.stage)) is not None:
                 result.manifest["other_software"] = other
         progress.stage("adding up and writing")
         write_run(result, target, stall.as_dict() if stall else None, output_filter)

@@ -268,6 +268,15 @@ class PlainTimes(TimingModel, Protocol):
         """Return the nanoseconds of the kernels at these rows, equal to those of `durations`."""
 
 
+def ns_of(model: TimingModel, trace: Trace, rows: IntColumn, rank: int) -> IntColumn:
+    """Return the nanoseconds of kernels, without their causes if the model can leave these out."""
+    return (
+        model.ns(trace, rows, rank)
+        if isinstance(model, PlainTimes)
+        else model.durations(trace, rows, rank).ns
+    )
+
+
 class ComputeModel(TimingModel, Protocol):
     """A model of all kernels of a machine: the nodes that compute on the device."""
 

@@ -29,10 +29,10 @@ from et_sim.compute.model import (
     Durations,
     Labels,
     OfAllRanks,
-    PlainTimes,
     SystemModel,
     Treatment,
     Utilisation,
+    ns_of,
     without,
 )
 from et_sim.machine.model import System
@@ -191,10 +191,7 @@ def kernel_times(model: ComputeModel) -> Callable[[Trace, Any, int], Any]:
         ns = recorded_ns(trace)[rows]
         described = ~lacks[rows]
         rows = rows[described]
-        if isinstance(model, PlainTimes):
-            ns[described] = model.ns(trace, rows, rank)
-        else:
-            ns[described] = model.durations(trace, rows, rank).ns
+        ns[described] = ns_of(model, trace, rows, rank)
         return ns
 
     return times

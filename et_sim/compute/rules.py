@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,9 @@ from et_sim.compute.model import (
     ComputeModel,
     Durations,
     PartialModel,
-    PlainTimes,
     TimingModel,
     Utilisation,
+    ns_of,
 )
 from et_sim.compute.operations import FORMS
 from et_sim.machine.compute_rules import ComputeRule, Where, WorkOf
@@ -86,8 +86,7 @@ class ComputeRules:
         ns = np.zeros(len(rows), np.int64)
         for number in unique(which).tolist():
             chosen, model = which == number, self._models[number]
-            of_model = model.ns if isinstance(model, PlainTimes) else _ns_of(model)
-            ns[chosen] = of_model(trace, rows[chosen], rank)
+            ns[chosen] = ns_of(model, trace, rows[chosen], rank)
         return ns
 
     def rank_classes(self, ranks: int) -> RowColumn | None:
@@ -120,10 +119,6 @@ class ComputeRules:
             rule_numbers[matches] = number
             is_left = is_left & ~matches
         return rule_numbers
-
-
-def _ns_of(model: TimingModel) -> Callable[[Trace, IntColumn, int], IntColumn]:
-    return lambda trace, rows, rank: model.durations(trace, rows, rank).ns
 
 
 def _matches(where: Where, trace: Trace, rank: int) -> Any:

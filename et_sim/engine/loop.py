@@ -7,7 +7,6 @@ inside an event, and the next call continues where the last one stopped.
 from __future__ import annotations
 
 from et_sim.compiled.decorators import works_on_tables
-from et_sim.engine.ahead import fetch_ahead
 from et_sim.engine.calendar.clock import (
     advance,
     close_drained_bucket,
@@ -39,6 +38,7 @@ from et_sim.engine.nodes.progress import (
     transfer_ready,
 )
 from et_sim.engine.observe import facade as observe
+from et_sim.engine.prefetching import fetch_ahead
 from et_sim.engine.repeats.search import look, looks_anew
 from et_sim.engine.state import kinds
 from et_sim.engine.state.run import LATEST, NONE, NOT_SEEN, SEEN, Run

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-from msgspec import Struct, field, structs, to_builtins
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from et_sim import api
@@ -66,43 +65,6 @@ class Source(Struct, frozen=True):
             return replace(options, **changed)
         parts = {"system": self.system, "network": self.network, **changed}
         return replace(options, machine=None, model=self.model, **parts)
-
-
-OPTIONS = ("machine", "profile", "when_full", "power", "fold", "ties_alike", "alone", "retime")
-
-
-def identity_of(workload: Workload, options: RunOptions, configuration: Any, model: str) -> dict[str, Any]:
-    """Return what decides the step of a workload: its content, and the machine and its options."""
-    return {
-        "workload": _digest(workload),
-        "configuration": configuration,
-        "model": model,
-        "options": {name: getattr(options, name) for name in OPTIONS},
-    }
-
-
-def _digest(workload: Workload) -> str:
-    """Return the digest of the nodes of all ranks."""
-    digest = hashlib.sha256()
-    ranks = workload.template_of_rank, workload.relative_peers, workload.group_rules, workload.job_groups
-    left: list[Any] = [list(workload.templates), ranks]
-    while left:
-        value = left.pop()
-        if isinstance(value, Struct):
-            value = structs.astuple(value)
-        if isinstance(value, Mapping):
-            value = list(value.items())
-        if isinstance(value, list | tuple):
-            left += value
-        content = value.tobytes() if isinstance(value, np.ndarray) else repr(_known(value)).encode()
-        digest.update(f"{len(content)}:".encode())
-        digest.update(content)
-    return digest.hexdigest()
-
-
-def _known(value: Any) -> Any:
-    """Return a plain value, or the number of those whose digest follows."""
-    return len(value) if isinstance(value, list | tuple) else value
 
 
 class Simulator(Struct):

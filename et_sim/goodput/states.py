@@ -151,7 +151,7 @@ def _written(job: JobSpec, step: JobStep, source: Source, simulator: Simulator) 
     if not of_step or share < LEAST_SHARE:  # too little traffic to be simulated
         return found
     if not _is_alike_beside_storage(step, source, simulator):
-        return {}
+        return found
     network = with_storage(source.network, step.gpus, share)
     beside, written = simulator.seconds(source, Beside(of_step), {"network": network})
     write = written * part / of_step

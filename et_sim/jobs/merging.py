@@ -165,10 +165,15 @@ def _software_of(parts: Sequence[_Part]) -> tuple[MadeFor | None, tuple[str, ...
     different = list(dict.fromkeys(part.workload.software for part in parts))
     if len(different) == 1:
         return different[0], ()
-    if not any(software and (software.launch_ns or software.step_ns) for software in different):
+    lost = {
+        "the host takes no time": any(made and (made.launch_ns or made.step_ns) for made in different),
+        "no processors are reserved for exchanges": any(made and made.reserved for made in different),
+    }
+    if not any(lost.values()):
         return None, ()
-    names = ", ".join(software.name if software else "none" for software in different)
-    return None, (f"jobs were made for different software ({names}), so the host takes no time",)
+    names = ", ".join(made.name if made else "none" for made in different)
+    effects = ", and ".join(effect for effect, is_lost in lost.items() if is_lost)
+    return None, (f"jobs were made for different software ({names}), so {effects}",)
 
 
 def only(workload: Workload, job: Job) -> Workload:

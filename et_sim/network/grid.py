@@ -130,7 +130,7 @@ DIMENSION = record(
     ("ports", "i8"),  # links of an NPU
     ("uneven_first", "i8"),  # into `speeds`: links with a speed of their own
     ("uneven_end", "i8"),
-    ("filled", "i8"),  # the NPUs of the whole grid
+    ("ranks", "i8"),  # of the whole grid
 )
 
 
@@ -161,7 +161,7 @@ def tables(network: Network) -> GridTables:
     for row, dimension, stride in zip(dimensions, fabric.dimensions, fabric.strides, strict=True):
         row.npus, row.stride, row.wiring = dimension.npus, stride, SHAPE_CODE[dimension.shape]
         row.bytes_per_ns, row.latency_ns = dimension.bytes_per_ns / units, dimension.latency_ns * units
-        row.ports, row.filled = ports_of(dimension), fabric.ranks
+        row.ports, row.ranks = ports_of(dimension), fabric.ranks
     return GridTables(dimensions, speeds)
 
 
@@ -288,7 +288,8 @@ def next_leg(fabric: GridTables, at: int, target: int) -> Leg:
     """Return the leg along the lowest dimension in which the ends differ and that leads to an NPU, or to or
     from a reducing switch.
     """
-    if max(at, target) >= ranks_of(fabric):
+    ranks = ranks_of(fabric)
+    if max(at, target) >= ranks:
         return _leg_of_switch(fabric, at, target)
     for row in range(len(fabric.dimensions)):
         dimension = fabric.dimensions[row]
@@ -296,7 +297,7 @@ def next_leg(fabric: GridTables, at: int, target: int) -> Leg:
         here = _coordinate(dimension, at, outermost)
         there = _coordinate(dimension, target, outermost)
         end = at + (there - here) * dimension.stride
-        if here != there and end < dimension.filled:
+        if here != there and end < ranks:
             return Leg(row, at, here, there, end)
     return Leg(NONE, at, at, at, at)
 
@@ -304,8 +305,7 @@ def next_leg(fabric: GridTables, at: int, target: int) -> Leg:
 @works_on_tables
 def ranks_of(fabric: GridTables) -> int:
     """Return the number of ranks; higher numbers stand for the switches of dimensions."""
-    outermost = fabric.dimensions[len(fabric.dimensions) - 1]
-    return outermost.stride * outermost.npus
+    return fabric.dimensions[0].ranks
 
 
 @works_on_tables

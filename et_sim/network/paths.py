@@ -302,6 +302,7 @@ class LinkPaths(SimplePaths):
         ways = no_split() if ways is None else ways
         self._over_time = (Routed(hops, ways, len(ways.link) or most_links), *later)
         self._walked: dict[tuple[bytes, bytes], PathLinks] = {}  # of few messages, which come again
+        self._kept = 0  # links of these
         self.shared_links = self if are_shared else None
 
     def codes(self, source: Any, target: Any) -> Any:
@@ -374,9 +375,12 @@ class LinkPaths(SimplePaths):
             return self._walk(source, target)
         key = np.asarray(source, np.int64).tobytes(), np.asarray(target, np.int64).tobytes()
         if key not in self._walked:
-            if len(self._walked) >= MOST_WALKED:
+            walked = self._walk(source, target)
+            self._kept += walked.links.size
+            if self._kept > MOST_KEPT:
                 self._walked.clear()
-            self._walked[key] = self._walk(source, target)
+                self._kept = walked.links.size
+            self._walked[key] = PathLinks(walked.links.copy(), walked.marks)
         return self._walked[key]
 
     def _walk(self, source: Any, target: Any) -> PathLinks:
@@ -398,7 +402,7 @@ class LinkPaths(SimplePaths):
 
 
 ROUNDED = 2.0**40
-FEW_PATHS, MOST_WALKED = 1024, 4096  # paths of a set that is kept, and such sets
+FEW_PATHS, MOST_KEPT = 1 << 10, 1 << 22  # paths of a set that is kept, and links of all such sets
 
 
 class Routed(NamedTuple):

@@ -186,6 +186,7 @@ class StragglerVariants:
         self._paced: dict[int, list[Any]] = {}  # by template: the ranks of each pace
         self._before: dict[int, Any] = {}  # by template: durations before the factors
         self._time_factors = FactorTable(time_factors, workload.ranks)
+        self._keeps_before = bool(time_factors) and int(workload.nodes_per_template.sum()) <= MOST_RETIMED
         of_factors = self._time_factors.classes()
         start = workload.starts_ns
         if start.any():
@@ -299,7 +300,7 @@ class StragglerVariants:
         factor, before = self._time_factors.of(nodes, trace, rank), nodes["duration_ns"].copy()
         if factor is not None:
             nodes["duration_ns"] = _scaled(before, factor)
-            if self.workload.nodes_per_template.sum() <= MOST_RETIMED:
+            if self._keeps_before:
                 self._before[template] = before
             _refuse_longer(nodes["duration_ns"].max(initial=0), f"a node of rank {rank} would last longer")
         computes = np.flatnonzero((trace.kind == NodeKind.COMP) & (nodes["action"] == Action.DELAY))

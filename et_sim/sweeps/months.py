@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.basics.units import NS_PER_SECOND
 from et_sim.goodput.goodput import goodput
-from et_sim.goodput.sources import Source, identity_of
+from et_sim.goodput.sources import Source
 from et_sim.goodput.step import checkpoint_bytes, source_of_recipe
 from et_sim.machine.presets import preset
 from et_sim.recipes.recipe import is_language_model, model_and_plan
@@ -51,7 +51,7 @@ def figures_of_months(
     content["checkpoints"] = {name: value for name, value in checkpoints.items() if value is not None}
     content = {name: value for name, value in content.items() if value is not None}
     parts, model = result.manifest["configuration"], result.manifest["model"]
-    identity = identity_of(workload, inputs.options, parts, model)
+    identity = {"step": "of the point"}  # nothing is kept for other points
     source = Source(lambda: workload, inputs.options, parts["system"], parts["network"], model, identity)
     if job.is_elastic:
         source = _with_fewer(source, inputs, recipe, folder)

@@ -23,8 +23,8 @@ from msgspec import Struct
 from et_sim.basics.errors import TraceError
 from et_sim.basics.files import is_file
 from et_sim.basics.units import format_ranks, plural, strided_ranks
-from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key, read, show
-from et_sim.documents.kinds import NAMED, SOME_RANKS, choice, count, section, sections, text
+from et_sim.documents.keys import Remarks, Section, key, read, show
+from et_sim.documents.kinds import NAMED, SOME_RANKS, choice, count, of_type, section, sections, text
 from et_sim.documents.reading import parse_json
 from et_sim.trace.columns import RowColumn, Trace
 from et_sim.trace.decoded_files import DecodedFiles
@@ -55,13 +55,7 @@ class Template(Struct, frozen=True):
     )
 
 
-def _recipe(slot: Slot, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise slot.refusal(value)
-    return value
-
-
-RECIPE = ValueKind("recipe", lambda _: "an object, as in {make: llm, model: gpt2}", _recipe)
+RECIPE = of_type("recipe", "an object, as in {make: llm, model: gpt2}", dict)
 
 
 class Made(Struct, frozen=True):
@@ -73,7 +67,10 @@ class Made(Struct, frozen=True):
         "from the manifest's folder.",
         required=True,
     )
-    sha256: str = text("A hash of the manifest, its recipe and its traces as they were made.", required=True)
+    sha256: str = text(
+        "A hash of the manifest, its recipe and its traces, and of the model's file, as they were made.",
+        required=True,
+    )
 
 
 class Manifest(Struct, frozen=True):
@@ -137,8 +134,8 @@ def read_manifest(path: str | Path, ranks: int | None = None, *, drop_dangling: 
 
 
 def recipe_of(workload: Workload) -> tuple[dict[str, Any], bool] | None:
-    """Return the recipe in the manifest of a workload that was read, and whether manifest and traces are as
-    they were made; None if there is no recipe."""
+    """Return the recipe in the manifest of a workload that was read, and whether manifest, traces and the
+    model's file are as they were made; None if there is no recipe."""
     place = workload.source
     if not is_manifest(place):
         return None
@@ -147,13 +144,19 @@ def recipe_of(workload: Workload) -> tuple[dict[str, Any], bool] | None:
     if made is None:
         return None
     hash_of = dict(workload.inputs)
-    hashes = [hash_of.get(str(Path(place).parent / entry["file"]), "") for entry in content["templates"]]
-    return made.recipe, made.sha256 == _hash_of(content, made.recipe, hashes)
+    folder = Path(place).parent
+    hashes = [hash_of.get(str(folder / entry["file"]), "") for entry in content["templates"]]
+    return made.recipe, made.sha256 == _hash_of(content, made.recipe, hashes, folder)
 
 
-def _hash_of(content: Mapping[str, Any], recipe: Mapping[str, Any], hashes: Sequence[str]) -> str:
-    """Return a hash of a manifest with its recipe; `hashes` are those of the files of its templates."""
-    known = json.dumps([{**content, "made": recipe}, *hashes], sort_keys=True)
+def _hash_of(
+    content: Mapping[str, Any], recipe: Mapping[str, Any], hashes: Sequence[str], folder: Path
+) -> str:
+    """Return a hash of a manifest with its recipe, and the model's file if this names one in the folder;
+    `hashes` are those of the files of its templates."""
+    model = folder / str(recipe.get("model"))
+    of_model = hashlib.sha256(read_bytes(model)).hexdigest() if is_file(model) else ""
+    known = json.dumps([{**content, "made": recipe}, *hashes, of_model], sort_keys=True)
     return hashlib.sha256(known.encode()).hexdigest()
 
 
@@ -209,7 +212,7 @@ def manifest_files(
     if recipe is not None:
         hashes = [hashlib.sha256(content).hexdigest() for content, _ in number_of]
         recipe = json.loads(json.dumps(recipe))  # lists in place of tuples
-        manifest["made"] = {"recipe": recipe, "sha256": _hash_of(manifest, recipe, hashes)}
+        manifest["made"] = {"recipe": recipe, "sha256": _hash_of(manifest, recipe, hashes, target.parent)}
     text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
     return [(target, text.encode()), *zip(files, (content for content, _ in number_of), strict=True)]
 

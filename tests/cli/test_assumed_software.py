@@ -76,6 +76,7 @@ def test_a_run_states_that_its_software_is_assumed(
         assert ("(not stated: et-sim make --software names another)" in text) == (not software)
 
 
+CHANGED = "the manifest, its traces or the model's file were changed after they were made"
 DATA_PARALLEL = ("--dp", "8", "--batch", "2")
 MACHINE = "h100-dgx:8"
 
@@ -152,8 +153,11 @@ def test_a_model_file_is_found_from_the_folder_of_the_manifest(
     assert other["makespan_ns"] == titan["makespan_ns"]
     (tmp_path / "models" / "config.json").unlink()
     other = summary_of(tmp_path / "jobs", "job", capsys)["other_software"]
-    assert (other["status"], other["makespan_ns"]) == ("refused", None)
-    assert "config.json" in other["reason"]
+    assert (other["status"], other["makespan_ns"], other["reason"]) == ("not simulated", None, CHANGED)
+    config["hidden_size"] = 512
+    (tmp_path / "models" / "config.json").write_text(json.dumps(config))
+    other = summary_of(tmp_path / "jobs", "job", capsys)["other_software"]
+    assert (other["status"], other["reason"]) == ("not simulated", CHANGED)
 
 
 def test_on_tpus_the_other_software_is_maxtext(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,14 +197,13 @@ def test_a_job_that_was_changed_after_it_was_made_is_not_compared(
         make(tmp_path, capsys, "--dp", "8", "--batch", "1", job="smaller")
         (tmp_path / "smaller.template0.et").replace(tmp_path / "job.template0.et")
     other = summary_of(tmp_path, "job", capsys)["other_software"]
-    reason = "manifest or traces were changed after they were made"
     assert other == {
         "name": "torchtitan",
         "status": "not simulated",
         "makespan_ns": None,
-        "reason": reason,
+        "reason": CHANGED,
     }
-    assert f"; as torchtitan not simulated ({reason}) (not stated" in assumes(tmp_path, "job", capsys)
+    assert f"; as torchtitan not simulated ({CHANGED}) (not stated" in assumes(tmp_path, "job", capsys)
 
 
 def test_the_size_of_a_run_decides_whether_other_software_is_simulated(

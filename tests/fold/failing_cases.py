@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from failing_parts import random_failures, random_machine
 from machines import system
+from random_cases import Case, actors_of, outcome
 
-from et_sim.api import simulate
-from et_sim.basics.errors import InputError, StallError
+from et_sim.basics.errors import InputError
 from et_sim.machine import read_network_alone
 from et_sim.trace import TraceBuilder, Workload
 
@@ -18,7 +18,7 @@ SHAPES = ("Switch", "Switch", "Ring", "FullyConnected")
 SIZES = ((8,), (2, 4), (4, 2), (4, 4))
 
 
-def failing_case(seed: int, model: str) -> tuple[Workload, dict[str, Any]]:
+def failing_case(seed: int, model: str) -> Case:
     """Return work and a machine whose parts fail."""
     draw = Random(seed)
     network = _grid(draw) if draw.random() < 0.5 else _graph(draw, model)
@@ -37,7 +37,7 @@ def failing_case(seed: int, model: str) -> tuple[Workload, dict[str, Any]]:
     machine = {"network": network, "system": on, "model": model}
     if size < ranks:
         machine["groups"] = groups
-    return _work(draw, ranks, groups), machine
+    return Case(_work(draw, ranks, groups), machine)
 
 
 def _grid(draw: Random) -> dict[str, Any]:
@@ -141,16 +141,6 @@ def _work(draw: Random, ranks: int, groups: dict[str, list[int]]) -> Workload:
 
 def results_of(seed: int, model: str) -> tuple[list[Any], bool]:
     """Return the results of a case folded and not, and whether ranks were folded."""
-    workload, machine = failing_case(seed, model)
-    results, is_folded = [], False
-    for fold in (True, False):
-        try:
-            result = simulate(workload, **machine, fold=fold)
-        except StallError as stall:
-            results.append(str(stall))
-            continue
-        outcome = result.outcome
-        nodes = result.nodes.tolist() if hasattr(result, "nodes") else None
-        results.append((result.finish_ns.tolist(), outcome.messages, outcome.waits_ns, outcome.end_ns, nodes))
-        is_folded |= fold and len(result.measurement.ranks_per_actor) < workload.ranks
-    return results, is_folded
+    case = failing_case(seed, model)
+    results = [outcome(case, fold) for fold in (True, False)]
+    return results, not isinstance(results[0], str) and actors_of(case) < case.workload.ranks

@@ -384,7 +384,8 @@ def outcome(case: Case, fold: bool) -> Any:
         mine = nodes[first : first + count]
         times.append([mine[column].tolist() for column in ("ready_ns", "start_ns", "end_ns")])
     spent = figures_of_ranks(result.measurement)
-    return result.is_complete, result.finish_ns.tolist(), times, result.outcome.messages, spent
+    waits = result.outcome.waits_ns  # of messages that lost bytes
+    return result.is_complete, result.finish_ns.tolist(), times, result.outcome.messages, spent, waits
 
 
 def actors_of(case: Case) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from machines import network, system
+from machines import network, sent, system
 from random_cases import ALGORITHMS, ALL_TO_ALL, Case, Step, actors_of, outcome, random_program, random_trace
 
 from et_sim.api import run
@@ -80,15 +80,7 @@ def test_many_random_jobs_on_partly_filled_nodes_fold_exactly(seeds: range) -> N
     assert refused < len(seeds) // 2
 
 
-def message(source: int, target: int, ranks: int = 10) -> Workload:
-    """Return a workload of one message."""
-    builders = [TraceBuilder() for _ in range(ranks)]
-    builders[source].send(target, MIB)
-    builders[target].receive(source, MIB)
-    return Workload.of([build.build() for build in builders])
-
-
-def collective(kind: str, ranks: int, size: int = MIB, group: str | None = None) -> Workload:
+def by_group(kind: str, ranks: int, size: int = MIB, group: str | None = None) -> Workload:
     """Return a workload of one collective of all ranks, or of a group."""
     build = TraceBuilder()
     build.collective(kind, size, **({} if group is None else {"group": group}))
@@ -104,7 +96,7 @@ def collective(kind: str, ranks: int, size: int = MIB, group: str | None = None)
 def test_a_message_pays_for_each_dimension_in_which_its_ends_differ(model: str) -> None:
     for source, target in ((0, 3), (0, 9), (1, 8), (3, 8), (8, 3), (9, 1), (9, 7), (9, 8)):
         legs = (source // 4 != target // 4) + (source % 4 != target % 4)
-        found = run(message(source, target), system=CORRECTED, network=TEN_OF_TWELVE, model=model)
+        found = run(sent(10, [(source, target, MIB)]), system=CORRECTED, network=TEN_OF_TWELVE, model=model)
         assert found.makespan_ns == int(MIB / bytes_per_ns(50.0) + 2 * HOP_NS * legs), (source, target)
 
 
@@ -124,7 +116,7 @@ def test_the_ports_of_the_last_node_bound_an_all_to_all() -> None:
     """Check that ten ranks send 8 x 2 parts each way over the two ports of the last node."""
     size = 10 * MIB
     keys = CORRECTED | {"all-to-all-implementation": ["direct", "direct"]}
-    found = run(collective("all_to_all", 10, size), system=keys, network=TEN_OF_TWELVE, model="flow")
+    found = run(by_group("all_to_all", 10, size), system=keys, network=TEN_OF_TWELVE, model="flow")
     least = 8 * 2 * (size / 10) / (2 * bytes_per_ns(50.0))
     assert least <= found.makespan_ns <= 1.2 * least
 
@@ -132,7 +124,7 @@ def test_the_ports_of_the_last_node_bound_an_all_to_all() -> None:
 @pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"])
 def test_the_group_of_all_ranks_is_the_same_by_any_name(kind: str) -> None:
     of_all, named = (
-        run(collective(kind, 10, group=group), system=CORRECTED, network=TEN_OF_TWELVE, model="flow")
+        run(by_group(kind, 10, group=group), system=CORRECTED, network=TEN_OF_TWELVE, model="flow")
         for group in (None, "all")
     )
     assert of_all.makespan_ns == named.makespan_ns > 0
@@ -141,7 +133,7 @@ def test_the_group_of_all_ranks_is_the_same_by_any_name(kind: str) -> None:
 
 def test_a_last_node_that_is_full_needs_no_key() -> None:
     whole = {name: value for name, value in TEN_OF_TWELVE.items() if name != "npus"}
-    work = collective("all_reduce", 12)
+    work = by_group("all_reduce", 12)
     found = [run(work, system=CORRECTED, network=net).makespan_ns for net in (whole, whole | {"npus": 12})]
     assert found[0] == found[1]
 
@@ -161,7 +153,7 @@ def test_a_last_node_that_is_full_needs_no_key() -> None:
 )
 def test_impossible_numbers_of_npus_are_refused(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(MachineError) as error:
-        run(message(0, 1), system=CORRECTED, network=TEN_OF_TWELVE | changes)
+        run(sent(10, [(0, 1, MIB)]), system=CORRECTED, network=TEN_OF_TWELVE | changes)
     assert sentence in str(error.value)
 
 
@@ -169,7 +161,7 @@ def test_the_reference_profile_has_no_partly_filled_nodes() -> None:
     with pytest.raises(
         MachineError, match="the last node of 10 NPUs is partly filled, and groups do not run"
     ):
-        run(collective("all_reduce", 10), system=system("ring", 2), network=TEN_OF_TWELVE)
+        run(by_group("all_reduce", 10), system=system("ring", 2), network=TEN_OF_TWELVE)
 
 
 def test_a_collective_along_some_dimensions_is_refused() -> None:
@@ -180,14 +172,12 @@ def test_a_collective_along_some_dimensions_is_refused() -> None:
         run(workload, system=CORRECTED, network=TEN_OF_TWELVE)
 
 
-@pytest.mark.parametrize(
-    ("npus", "counts", "node"), [(100, [72, 2], 72), (200, [72, 3], 72), (73, [72, 2], 72)]
-)
-def test_racks_have_any_number_of_gpus(npus: int, counts: list[int], node: int) -> None:
+@pytest.mark.parametrize(("npus", "counts"), [(100, [72, 2]), (200, [72, 3]), (73, [72, 2])])
+def test_racks_have_any_number_of_gpus(npus: int, counts: list[int]) -> None:
     for name in ("gb200-nvl72", "gb300-nvl72"):
         found = preset(f"{name}:{npus}")
         assert (found.npus, found.network["npus_count"], found.network["npus"]) == (npus, counts, npus)
-        assert found.node == node
+        assert found.node == 72
     assert preset("gb200-nvl72:128,node=64").network["npus_count"] == [64, 2]
     assert preset("gb200-nvl72:100,node=64").network["npus"] == 100
 
@@ -211,14 +201,14 @@ def test_a_failing_last_node_has_the_ranks_that_exist(node: str, ranks: tuple[in
 
 def test_jobs_run_on_partly_filled_nodes_as_on_a_machine_of_their_own() -> None:
     six = {**TEN_OF_TWELVE, "npus_count": [4, 2], "npus": 6}
-    work = {"first": collective("all_reduce", 6), "second": collective("all_reduce", 4)}
+    work = {"first": by_group("all_reduce", 6), "second": by_group("all_reduce", 4)}
     jobs = {"jobs": [{"name": name, "workload": each} for name, each in work.items()]}
     together = run(jobs, system=CORRECTED, network=TEN_OF_TWELVE, isolated=True)
     alone = run(work["first"], system=CORRECTED, network=six).makespan_ns
     assert together.jobs["first"]["alone_ns"] == alone
-    whole = {"jobs": [{"name": "all", "workload": collective("all_reduce", 10)}]}
+    whole = {"jobs": [{"name": "all", "workload": by_group("all_reduce", 10)}]}
     times = [
         run(each, system=CORRECTED, network=TEN_OF_TWELVE).makespan_ns
-        for each in (whole, collective("all_reduce", 10))
+        for each in (whole, by_group("all_reduce", 10))
     ]
     assert times[0] == times[1]

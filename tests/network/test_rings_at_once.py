@@ -102,6 +102,17 @@ def test_each_rank_waits_for_the_late_one_over_all_steps_between() -> None:
 
 
 @pytest.mark.usefixtures("ahead")
+def test_a_last_message_that_has_left_before_its_receiver_starts_is_simulated_like_every_message() -> None:
+    """Check pairs whose late rank starts while the only message to it is on its way."""
+    build = TraceBuilder()
+    build.collective("all_gather", 100_000, group="pairs")
+    late = 2_500  # the message leaves at 2,010 ns, and arrives at 3,010
+    result = of_eight(build, stragglers=[{"ranks": "1,3,5,7", "delay": f"{late}ns"}])
+    assert not was_evaluated(result)
+    assert result.finish_ns.tolist() == [late + 10 + STEP, late + 10 + 2_000] * 4
+
+
+@pytest.mark.usefixtures("ahead")
 def test_a_group_on_the_links_of_another_one_has_every_message_simulated() -> None:
     build = TraceBuilder()
     first = build.collective("all_gather", 100_000, group="all")

@@ -4,9 +4,8 @@ A line of `shown/random-tables.txt` has the end of a run and a digest of each fi
 `shown/random-services.txt` those of a serving or a long job, and one of `shown/random-views.txt` digests of
 the text, JSON and picture of each view, of the whole run and of a part, and of pages and exports.
 
-Digests leave out all that differs between computers or releases: the version, digests of inputs, widths of
-bands (they are fitted anew), the order of keys, digits of fractions from the tenth on, and the compression of
-pictures.
+Digests leave out all that differs between computers or releases: the version, digests of inputs, the order
+of keys, digits of fractions from the tenth on, and the compression of pictures. Bands are in them.
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ def _made_by(commands: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
             patch.setenv("COLUMNS", f"{NARROW}")
             status = command(words.split())
         written = sorted({*Path().iterdir()} - before)
-        shown = out.getvalue() if words.startswith(("inspect", "compare", "sql")) else ""
+        shown = out.getvalue() if words.startswith(("inspect", "compare")) else ""
         if status == 0:
             yield name, [shown, *(path.read_text("utf-8", "replace") for path in written if path.is_file())]
 

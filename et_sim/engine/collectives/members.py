@@ -77,3 +77,16 @@ def member_on(run: Run, chunk_row: int, axis_row: int, here: int, there: int) ->
         return run.plan.group_members[_place_in_group(run, chunk_row, ahead)]
     group = run.plan.groups[run.plan.members[run.chunks[chunk_row].member].group]
     return group.first_member + run.plan.actor_of_rank[rank_on(run, chunk_row, axis_row, here, there)]
+
+
+@works_on_tables
+def position_from(program: Any, here: int, distance: int, direction: int) -> int:
+    """Return the position at a distance from another one, in a direction."""
+    if program.pairs:
+        direction = 1 if (here // distance) % 2 == 0 else -1
+    position = here + distance * direction
+    if position >= program.members:
+        position -= program.members
+    elif position < 0:
+        position += program.members
+    return position

@@ -6,15 +6,13 @@ the next packet. Ring, direct and halving-doubling are nothing but different pro
 
 from __future__ import annotations
 
-from typing import Any
-
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.bus import cross_endpoint
 from et_sim.engine.collectives.custom import start_custom
 from et_sim.engine.collectives.in_network import start_in_network
 from et_sim.engine.collectives.matching import chunk_in, put_on_calendar, schedule_when_matched
-from et_sim.engine.collectives.members import first_step_of, member_at, rank_at
+from et_sim.engine.collectives.members import first_step_of, member_at, position_from, rank_at
 from et_sim.engine.collectives.trees import start_tree
 from et_sim.engine.collectives.unexpected import (
     OFFERED,
@@ -306,16 +304,3 @@ def peer_position(run: Run, chunk_row: int, distance: int, towards: int) -> int:
     chunk = run.chunks[chunk_row]
     program = run.plan.programs[chunk.program]
     return position_from(program, chunk.position, distance, chunk.direction * towards)
-
-
-@works_on_tables
-def position_from(program: Any, here: int, distance: int, direction: int) -> int:
-    """Return the position at a distance from another one, in a direction."""
-    if program.pairs:
-        direction = 1 if (here // distance) % 2 == 0 else -1
-    position = here + distance * direction
-    if position >= program.members:
-        position -= program.members
-    elif position < 0:
-        position += program.members
-    return position

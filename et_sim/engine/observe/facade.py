@@ -35,13 +35,14 @@ from et_sim.engine.state.run import Run
 Thread = tuple[int, int]  # the cause and the origin of the present
 PLENTY = 1 << 40
 
+is_ordered, order_fails, marks_of = ordering.is_ordered, ordering.order_fails, ordering.marks_of
+OF_EVALUATED = ordering.OF_EVALUATED
+
 # Events of several observers
 actor_starts = together(ties.actor_starts, causes.actor_starts)
 event_made = together(ties.event_made, causes.event_made, ordering.event_made)
 event_taken = together(ties.event_taken, causes.event_taken, ordering.event_taken)
 event_happens = together(ties.event_happens, ordering.event_happens)
-is_ordered, order_fails, marks_of = ordering.is_ordered, ordering.order_fails, ordering.marks_of
-OF_EVALUATED = ordering.OF_EVALUATED
 node_starts = together(causes.node_starts, tie_rules.node_starts)
 node_ends = together(causes.node_ends, tie_rules.node_ends)
 collective_starts = together(tie_rules.collective_starts, causes.collective_starts)

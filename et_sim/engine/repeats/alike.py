@@ -12,8 +12,8 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
 from et_sim.engine.collectives.chunks import axis_in, direction_in, position_on
 from et_sim.engine.collectives.matching import chunk_in, chunk_of
-from et_sim.engine.collectives.members import member_at, member_on, rank_at, rank_on
-from et_sim.engine.collectives.steps import peer_position, position_from
+from et_sim.engine.collectives.members import member_at, member_on, position_from, rank_at, rank_on
+from et_sim.engine.collectives.steps import peer_position
 from et_sim.engine.repeats.advance import advance_of, number_of, same_way
 from et_sim.engine.repeats.description import not_described
 from et_sim.engine.repeats.turns import has_turned, turn

@@ -256,7 +256,8 @@ def _bands() -> dict[str, Any]:
 def widths_between(network: str) -> dict[str, Any]:
     """Return the terms of collectives over a kind of network between nodes."""
     stated: dict[str, Any] = network_kind(network)["accuracy"]
-    return {name: {**_bands().get(of_network(name, network), {}), **term} for name, term in stated.items()}
+    fitted = _bands()
+    return {name: {**fitted.get(of_network(name, network), {}), **term} for name, term in stated.items()}
 
 
 def _class_of(name: str, stated: dict[str, Any]) -> tuple[str, dict[str, str]]:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
-from et_sim.engine.collectives.members import member_at, rank_at
+from et_sim.engine.collectives.members import member_at, position_from, rank_at
 from et_sim.engine.containers import NONE, give_row, take_row
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import EVALUATED, LATE_STEP, STEP_LEFT
@@ -49,7 +49,9 @@ def ahead(tables: Any, network: Network, plan: LoweredPlan) -> Any:
     rules = plan.version_1
     if rules.pairs_early or rules.starts_together or rules.arrivals_by_sender:
         return None
-    chosen = _are_rings(plan) & ~np.isin(np.arange(len(plan.programs)), _among_others(network, plan))
+    are_rings = _are_rings(plan)
+    others = _among_others(network, plan, are_rings)
+    chosen = are_rings & ~np.isin(np.arange(len(plan.programs)), others)
     if not chosen.any():
         return None
     rings = table(RING, len(plan.members))
@@ -81,15 +83,15 @@ def _are_rings(plan: LoweredPlan) -> Any:
     return is_ring
 
 
-def _among_others(network: Network, plan: LoweredPlan) -> Any:
+def _among_others(network: Network, plan: LoweredPlan, are_rings: Any) -> Any:
     """Return the programs in dimensions in which other messages may share links, as far as plans show."""
     counts = np.array([dimension.npus for dimension in network.grid.dimensions], np.int64)
     strides = np.cumprod(counts) // counts
     source, target = (plan.channels[name].astype(np.int64)[:, None] for name in ("source", "target"))
     crossed = ((source // strides) % counts != (target // strides) % counts).any(axis=0)
     shared = set(np.flatnonzero(crossed).tolist())
-    phases, good = plan.phases, _are_rings(plan)
-    shared |= set(phases["dimension"][~good[phases["program"]]].tolist())
+    phases = plan.phases
+    shared |= set(phases["dimension"][~are_rings[phases["program"]]].tolist())
     for collective in plan.collectives:
         if collective.phases > 1 or collective.chunks > 1 or collective.rotations > 1:
             first = int(plan.chunk_plans[collective.chunk_plan_first].phase_first)
@@ -131,11 +133,12 @@ def _claim(run: Run, chunk_row: int) -> None:
     first, member, place = chunk.member, chunk.member, chunk.position
     rank = run.plan.actors[chunk.actor].rank
     network.rings[first].is_refused = 0
-    for _ in range(run.plan.programs[chunk.program].members):
+    program = run.plan.programs[chunk.program]
+    for _ in range(program.members):
         ring = network.rings[member]
         if ring.first != NONE:
             observe.order_fails(run)
-        place = _next_place(run, chunk_row, place)
+        place = position_from(program, place, 1, chunk.direction)
         ring.first, ring.axis, ring.direction = first, chunk.axis, chunk.direction
         ring.ahead = member_at(run, chunk_row, place)
         there = rank_at(run, chunk_row, place)
@@ -144,15 +147,6 @@ def _claim(run: Run, chunk_row: int) -> None:
         member, rank = ring.ahead, there
     if network.rings[first].is_refused:
         _release(run, first)
-
-
-@works_on_tables
-def _next_place(run: Run, chunk_row: int, place: int) -> int:
-    """Return the position behind another one on the ring of a chunk."""
-    chunk = run.chunks[chunk_row]
-    place += chunk.direction
-    members = run.plan.programs[chunk.program].members
-    return place - members if place >= members else place + members if place < 0 else place
 
 
 @works_on_tables
@@ -268,6 +262,9 @@ def _receive_last(run: Run, member: int, sends: int, pace: int, size: int) -> No
     program = run.plan.programs[chunk.program]
     chunk.sent, chunk.transfers, chunk.received = sends, sends, sends - 1
     chunk.transfer, chunk.step, chunk.credit = sends % program.transfer_period, 0, 0
+    if ring.known_ns < run.clock[0].now:  # its place among the events put there since then is not known
+        observe.order_fails(run)
+        return
     schedule(run, ring.known_ns, EVALUATED, ring.chunk, LATE_STEP, ring.ready_ns - pace)
     ring.done_ns = max(ring.ready_ns, ring.left_ns)
     if ring.left_ns >= ring.ready_ns:

@@ -95,7 +95,7 @@ def _set_alone(run: Run, row: int) -> bool:
     at, rate, bottleneck = route.uses.head, np.inf, NONE
     while at != NONE:
         use = network.uses[at]
-        share = network.shared[use.link].capacity / max(use.weight, LEAST_SHARE)
+        share = network.shared[use.link].capacity
         if share < rate or (share == rate and use.link < bottleneck):
             rate, bottleneck = share, use.link
         at = use.next
@@ -107,7 +107,7 @@ def _set_alone(run: Run, row: int) -> bool:
         link = network.shared[use.link]
         link.part = state.part
         carry(run, use.link, begin_ns)
-        link.rate = link.capacity - (link.capacity - rate * use.weight)  # rounded as that of others
+        link.rate = link.capacity - (link.capacity - rate)  # rounded as that of others
         at = use.next
     plan_end(run, row)
     return True

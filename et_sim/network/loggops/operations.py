@@ -17,9 +17,9 @@ from typing import Any
 
 from et_sim.compiled.decorators import prefetch
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.ahead import CHILDREN, NODE, fetch_of_node
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.containers import join, leave
+from et_sim.engine.prefetching import CHILDREN, NODE, fetch_of_node
 from et_sim.engine.state.durations import duration_of
 from et_sim.engine.state.kinds import CUSTOM_MESSAGE, MESSAGE, NETWORK, NODE_DONE
 from et_sim.engine.state.lanes import is_unlimited
