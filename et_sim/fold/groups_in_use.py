@@ -58,9 +58,8 @@ def groups_in_use(lowering: Lowering) -> list[tuple[str, Any, Any]]:
     for name in names:
         usage = np.array([used.index(name) if name in used else -1 for used in lowering.used_groups])
         usage_of_rank = usage[workload.template_of_rank]
-        members = groups.all_of(name)
-        if lowering.machine.network.grid.filled or members.shape[1] < workload.ranks:
-            found.append((name, usage_of_rank, members))
+        if not _spans_system(lowering, name):
+            found.append((name, usage_of_rank, groups.all_of(name)))
     return found
 
 

@@ -26,7 +26,7 @@ def gives_up(network: Any, row: int, sender: Any) -> bool:
     if network.rules[0].pauses == 0 or len(network.fails) > 0:
         return False
     state, back = network.state[0], network.flows[row].back
-    is_paused = max(_state(network, row, 0), _state(network, row, back)) == PAUSED
+    is_paused = PAUSED in (_state(network, row, 0), _state(network, row, back))
     if is_paused and state.searched_ps != state.now_ps:
         state.searched_ps = state.now_ps
         _find_closed(network)
