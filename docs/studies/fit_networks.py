@@ -142,11 +142,11 @@ def fitted(rows: Sequence[Measured], begin: Between) -> Between:
 def left_out() -> dict[tuple[str, int], float]:
     """Return errors, by table and row, on labs that the figures were fitted without."""
     found: dict[tuple[str, int], float] = {}
-    known = [each.unfitted for each in measured() if each.kind == INFINIBAND]
+    infiniband = [each.unfitted for each in measured() if each.kind == INFINIBAND]
     for kind in sorted({each.kind for each in measured()}):
         rows = [each.unfitted for each in measured() if each.kind == kind]
         for lab in sorted({lab_of(each.row) for each in rows}):
-            figures = _without(rows, lab) or _without(known, lab)
+            figures = _without(rows, lab) or _without(infiniband, lab)
             if figures is not None:
                 found |= _errors((each for each in rows if lab_of(each.row) == lab), figures)
     return found
@@ -155,9 +155,9 @@ def left_out() -> dict[tuple[str, int], float]:
 def as_unknown() -> dict[tuple[str, int], float]:
     """Return errors, by table and row, if the source of no table stated the network."""
     found: dict[tuple[str, int], float] = {}
-    known = [each.unfitted for each in measured() if each.kind == INFINIBAND]
+    infiniband = [each.unfitted for each in measured() if each.kind == INFINIBAND]
     for lab in sorted({lab_of(each.row) for each in measured()}):
-        figures = _without(known, lab)
+        figures = _without(infiniband, lab)
         if figures is not None:
             rows = (each.not_stated for each in measured() if lab_of(each.row) == lab)
             found |= _errors(rows, figures)
@@ -193,8 +193,8 @@ def main() -> None:
 
 
 def _text(rows: Sequence[Measured], errors: Mapping[tuple[str, int], float]) -> str:
-    known = [errors[key] for each in rows if (key := (each.row.table, each.row.number)) in errors]
-    return f"E {Errors.of([math.exp(-error) for error in known]).e:5.1f} %" if known else "-"
+    apart = [errors[key] for each in rows if (key := (each.row.table, each.row.number)) in errors]
+    return f"E {Errors.of([math.exp(-error) for error in apart]).e:5.1f} %" if apart else "-"
 
 
 if __name__ == "__main__":
