@@ -69,9 +69,9 @@ class Waits:
             queued[of_pairs] = 0
             pairs = nodes.where(of_pairs) if len(of_groups) else nodes
             waiting[of_pairs], awaited[of_pairs] = self._of_pairs(pairs)
-            state = self._outcome.nodes
-            ended = np.where(state["end_ns"] == NONE, self._outcome.end_ns, state["end_ns"])[pairs.state_row]
-            moving[of_pairs] = ended - state["start_ns"][pairs.state_row] - waiting[of_pairs]
+            start, ended = (self._outcome.nodes[name][pairs.state_row] for name in ("start_ns", "end_ns"))
+            ended = np.where(ended == NONE, self._outcome.end_ns, ended)
+            moving[of_pairs] = ended - start - waiting[of_pairs]
         awaited[waiting <= 0] = NONE
         return Waited(queued, waiting, moving, awaited)
 
