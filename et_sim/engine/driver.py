@@ -323,7 +323,7 @@ def _outcome(
         run = without_pools(run)
     return Outcome(
         plan=plan,
-        nodes=in_ns(np.asarray(run.nodes), ("ready_ns", "start_ns", "end_ns", "admitted_ns"), bits),
+        nodes=in_ns(np.asarray(run.nodes), ("start_ns", "end_ns", "admitted_ns"), bits),
         finish_ns=finish_ns,
         busy_ns=np.asarray(run.actors["busy_ns"]) >> bits,
         end_ns=_last_ns(plan, network, run) >> bits if until_ns is None else until_ns,
@@ -371,7 +371,7 @@ def _last_ns(plan: LoweredPlan, network: Network, run: Run) -> int:
     ends_late = network.failures and (run.actors["finish_ns"] >= 0).all()
     if not (len(plan.slowing) or ends_late):
         return int(run.clock[0].now)
-    return int(max(run.nodes[column].max(initial=0) for column in ("ready_ns", "start_ns", "end_ns")))
+    return int(max(run.nodes[column].max(initial=0) for column in ("start_ns", "end_ns")))
 
 
 def without_lost(finish_ns: Any, plan: LoweredPlan, network: Network) -> Any:

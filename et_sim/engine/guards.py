@@ -18,8 +18,9 @@ from et_sim.engine.state import kinds
 from et_sim.engine.state.cause_tables import CAUSAL_EVENT
 from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.machine.model import Network
-from et_sim.plan.records import LoweredPlan
+from et_sim.plan.records import Action, LoweredPlan, most_of_a_template
 
+MOST_CHUNKS = (1 << 31) - 1
 BUFFERED = 2  # times the need of one event
 EVENTS_FOR_NOTHING = 1_000_000  # in one instant
 EVENTS_PER_ROW = 64  # of the calendar, likewise
@@ -127,9 +128,24 @@ def _check_streams(plan: LoweredPlan, network: Network, model: NetworkModel) -> 
         )
 
 
+def check_chunks(plan: LoweredPlan) -> None:
+    """Refuse plans in which a rank could start more chunks than can be numbered."""
+    chunks = plan.collectives["chunks"].astype(np.int64)
+    of_node = np.zeros(len(plan.nodes), np.int64)
+    is_collective = plan.nodes["action"] == Action.COLLECTIVE
+    of_node[is_collective] = chunks[plan.nodes["detail"][is_collective]]
+    most = most_of_a_template(plan, of_node) + int(plan.collectives["first_sequence"].max(initial=0))
+    if most > MOST_CHUNKS:
+        raise UsageError(
+            f"a rank splits its collectives into {most:,} chunks, and at most {MOST_CHUNKS:,} can be counted",
+            remedy='choose a smaller "preferred-dataset-splits", or simulate fewer iterations',
+        )
+
+
 def check_model(plan: LoweredPlan, network: Network, model: NetworkModel, *, records: bool) -> None:
     """Refuse plans that the network model does not support; `records`: messages, links or causes."""
     model.check(network, plan.largest_message)
+    check_chunks(plan)
     if len(plan.switches) and not model.REACHES_SWITCHES:
         raise UsageError(
             "this network model does not support switches that reduce, but collectives are done inNetwork",

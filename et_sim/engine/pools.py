@@ -220,7 +220,6 @@ def without_pools(run: Run) -> Run:
         "sent_before",
         "running_turns",
         "picture",
-        "ready",
     }
     return replace(run, **{name: getattr(run, name)[:0].copy() for name in names})
 

@@ -43,7 +43,7 @@ def fetch_of_node(run: Run, ahead: int, actor_row: int, node: int) -> None:
         prefetch(run.lanes, lane_row(run, actor_row, 0))
     elif ahead == NODE:
         prefetch(run.nodes, actor.node_first + node)
-        prefetch(run.ready, actor.node_first)
+        prefetch(run.nodes, actor.node_first)  # the first heap
         prefetch(run.plan.nodes, run.plan.templates[actor.template].node_first + node)
         prefetch(run.plan.actor_channels, actor.channel_first)
     else:

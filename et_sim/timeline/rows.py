@@ -22,6 +22,7 @@ from et_sim.engine.state.run import NONE
 from et_sim.plan.paces import OWN_PACE
 from et_sim.plan.records import LANES, Action, Lane
 from et_sim.tables.declaration import COPY, OPAQUE_KINDS
+from et_sim.timeline.ready_times import ReadyTimes, cause_rows
 from et_sim.timeline.waiting.arrivals import Issued
 from et_sim.timeline.waiting.waits import Waited, Waits, peers_and_tags
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
@@ -101,7 +102,7 @@ class TimelineSource:
         self._plan = outcome.plan
         self._workload = workload
         self.actors = len(outcome.plan.actors)
-        self.waits = Waits(outcome)
+        self.waits, self._ready_times = Waits(outcome), ReadyTimes(outcome)
         self._latest: tuple[Any, _Shared] | None = None
 
     @cached_property
@@ -231,10 +232,12 @@ class TimelineSource:
 
     def _described(self, actor: Any, shared: _Shared, state: Any) -> Rows:
         """Return the rows of nodes, from their actors and states."""
-        group, sequence = self._collective_columns(actor, shared, state)
+        group, sequence = self._collective_columns(actor, shared, state["number"])
         peer, tag = self._message_columns(actor, shared)
         cause, cause_row = self._start_cause(state)
-        sender, sender_row = np.ascontiguousarray(state["message_from"]), state["message_node"]
+        sender, sender_row = np.ascontiguousarray(state["partner"]), np.full(len(actor), NONE, np.int32)
+        which = shared.messages[0]
+        sender_row[which] = state["number"][which]  # NONE: it is a send, or no message came
         sent = np.flatnonzero(sender_row != NONE)
         sender_node = np.zeros(len(actor), np.uint64)
         if len(sent):
@@ -246,7 +249,7 @@ class TimelineSource:
         return Rows(
             actor=actor,
             **shared.columns,
-            ready_ns=state["ready_ns"],
+            ready_ns=self._ready_times.of(actor, shared.columns["at"], state),
             start_ns=start,
             end_ns=end,
             group=group,
@@ -360,22 +363,20 @@ class TimelineSource:
 
     def _start_cause(self, state: Any) -> tuple[Any, Any]:
         """Return the cause of a node's start: its last parent, or the node that freed its lane."""
-        released, freed = state["released_by"], state["freed_by"]
-        cause = ((released != NONE) & (state["ready_ns"] != NONE)).view(np.int8)  # BEGIN or DEPENDENCY
-        row = np.maximum(released, 0)
-        waited_for_lane = np.flatnonzero(freed != NONE)
-        cause[waited_for_lane] = LANE
-        row[waited_for_lane] = freed[waited_for_lane]
-        return cause, row
+        row, occupied = cause_rows(state)
+        cause = (row != NONE).view(np.int8)  # BEGIN or DEPENDENCY
+        cause[occupied] = LANE
+        return cause, np.maximum(row, 0)
 
-    def _collective_columns(self, actor: Any, shared: _Shared, state: Any) -> tuple[Any, Any]:
-        plan = self._plan
+    def _collective_columns(self, actor: Any, shared: _Shared, number: Any) -> tuple[Any, Any]:
+        plan, sequence = self._plan, np.full(len(actor), NONE, np.int64)
         group = np.full(len(actor), NONE, np.int32)
         which, member = shared.collectives
         if len(which):
             member_at = plan.actors["first_member"][actor[which]] + member
             group[which] = plan.members["group"][plan.actor_members[member_at]]
-        return group, state["sequence"]
+            sequence[which] = number[which]
+        return group, sequence
 
     def _message_columns(self, actor: Any, shared: _Shared) -> tuple[Any, Any]:
         peer, tag = np.full(len(actor), NONE, np.int32), np.full(len(actor), NONE, np.int64)

@@ -20,7 +20,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return an actor with three lanes; only lanes in `free` may issue."""
     made = SimpleNamespace(
         lanes=[SimpleNamespace(ready=0) for _ in range(3)],
-        ready=[NONE] * 3 * NODES,
+        nodes=[SimpleNamespace(heap=NONE) for _ in range(3 * NODES)],
         free=set(range(3)),
         plan=SimpleNamespace(
             actors=[SimpleNamespace(template=0, node_first=0)],

@@ -15,7 +15,9 @@ from machines import KINDS, ROOTED, SHAPES, network, system
 
 from et_sim.api import run
 from et_sim.basics.errors import EtSimError
+from et_sim.engine.outcome import Outcome
 from et_sim.machine.presets import preset
+from et_sim.timeline.ready_times import ReadyTimes
 from et_sim.timeline.recorded import figures_of_ranks
 from et_sim.trace import Trace, TraceBuilder, Workload
 
@@ -382,10 +384,23 @@ def outcome(case: Case, fold: bool) -> Any:
         first = int(actor.node_first)
         count = int(plan.templates[int(actor.template)].nodes)
         mine = nodes[first : first + count]
-        times.append([mine[column].tolist() for column in ("ready_ns", "start_ns", "end_ns")])
+        times.append([ready_ns(result.outcome, int(plan.actor_of_rank[rank])).tolist()])
+        times[-1] += [mine[column].tolist() for column in ("start_ns", "end_ns")]
     spent = figures_of_ranks(result.measurement)
     waits = result.outcome.waits_ns  # of messages that lost bytes
     return result.is_complete, result.finish_ns.tolist(), times, result.outcome.messages, spent, waits
+
+
+def ready_ns(outcome: Outcome, actor: int) -> Any:
+    """Return when each node of an actor became ready; -1: it never did."""
+    plan = outcome.plan
+    template, first = plan.templates[plan.actors["template"][actor]], int(plan.actors["node_first"][actor])
+    state = outcome.nodes[first : first + int(template.nodes)]
+    issued = np.flatnonzero(state["start_ns"] >= 0)
+    ready = np.array(state["admitted_ns"])  # of nodes that were not issued
+    at = int(template.node_first) + issued
+    ready[issued] = ReadyTimes(outcome).of(np.full(len(issued), actor), at, state[issued])
+    return ready
 
 
 def actors_of(case: Case) -> int:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machines import KINDS, ROOTED, SHAPES, network, system
+from random_cases import ready_ns
 
 from et_sim.api import run, simulate
 from et_sim.basics.errors import StallError
@@ -52,7 +53,8 @@ def _node_times(result: Any, rank: int) -> list[list[int]]:
     first = int(plan.actors["node_first"][actor])
     count = int(plan.templates["nodes"][plan.actors["template"][actor]])
     nodes = result.outcome.nodes[first : first + count]
-    return [nodes[column].tolist() for column in ("ready_ns", "start_ns", "end_ns")]
+    times = [nodes[column].tolist() for column in ("start_ns", "end_ns")]
+    return [ready_ns(result.outcome, actor).tolist(), *times]
 
 
 @st.composite

@@ -44,7 +44,7 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
     collective = run.plan.collectives[running.collective]
     running.priority = _next_priority(run, actor_row, node, collective.priority)
     group_counts = run.plan.settings[GROUP_COUNTERS] or run.plan.members[running.member].group == 0
-    first_sequence = run.nodes[run.plan.actors[actor_row].node_first + node].sequence
+    first_sequence = run.nodes[run.plan.actors[actor_row].node_first + node].number
     plan_row, thread = collective.chunk_plan_first, observe.pause(run)
     for number in range(collective.chunks):
         if number == run.plan.chunk_plans[plan_row].chunk_end:
@@ -114,9 +114,9 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
     member, state = run.members[running.member], run.nodes[actor.node_first + node]
     if run.plan.settings[MATCH_BY_PROGRAM]:
         collective = run.plan.collectives[running.collective]
-        state.sequence = collective.first_sequence + plan_node.occurrence * running.chunks
+        state.number = collective.first_sequence + plan_node.occurrence * running.chunks
     else:
-        state.sequence = member.next_sequence
+        state.number = member.next_sequence
     member.next_sequence += running.chunks
     return row
 

@@ -25,6 +25,7 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.durations import duration_of
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE, START
 from et_sim.engine.state.lanes import is_unlimited, lane_row
+from et_sim.engine.state.records import OCCUPIED
 from et_sim.engine.state.run import NONE, Run, setting_of
 from et_sim.engine.transport.network_seam import take_time
 from et_sim.engine.transport.point_to_point import held_send_done, post_receive, send
@@ -49,14 +50,11 @@ def start_rank(run: Run, actor_row: int) -> None:
     template = run.plan.templates[actor.template]
     for node in range(template.nodes):
         state = run.nodes[actor.node_first + node]
-        state.waiting = run.plan.nodes[template.node_first + node].indegree
-        state.link = NONE
-        state.ready_ns = state.start_ns = state.end_ns = state.admitted_ns = NONE
-        state.released_by = state.freed_by = NONE
-        state.message_from = state.message_node = NONE
-        state.sequence = NONE
-        if state.waiting == 0:
-            state.ready_ns = run.clock[0].now
+        state.partner = run.plan.nodes[template.node_first + node].indegree
+        state.start_ns = state.end_ns = state.admitted_ns = NONE
+        state.caused_by = state.number = NONE
+        if state.partner == 0:
+            state.admitted_ns = run.clock[0].now
             observe.node_without_parents(run, actor.node_first + node)
             push_ready(run, actor_row, node)
     issue_ready(run, actor_row)
@@ -91,8 +89,8 @@ def _issue_pass(run: Run, actor_row: int) -> None:
     state.deferred = NONE
     first = run.plan.actors[actor_row].node_first
     while node != NONE:
-        after = run.nodes[first + node].link
-        run.nodes[first + node].link = NONE
+        after = run.nodes[first + node].number
+        run.nodes[first + node].number = NONE
         push_ready(run, actor_row, node)
         node = after
 
@@ -105,9 +103,10 @@ def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
     state = run.nodes[actor.node_first + node]
     lane_state = run.lanes[lane_row(run, actor_row, lane)]
     state.start_ns = run.clock[0].now
-    if state.start_ns > state.ready_ns:
-        state.freed_by = lane_state.last
+    if state.start_ns > state.admitted_ns and lane_state.last != NONE:
+        state.caused_by = OCCUPIED - lane_state.last
     observe.node_starts(run, actor_row, node, lane, not is_unlimited(run, lane))
+    state.admitted_ns = state.partner = NONE
     lane_state.busy += 1
     run.actors[actor_row].running += 1
     node_issued(run, actor_row, plan_row)
@@ -224,17 +223,17 @@ def _release(run: Run, actor_row: int, node: int, parent: int) -> None:
     """Count a parent of `node` as done; after the last one the node is ready, or deferred during a pass."""
     first, now = run.plan.actors[actor_row].node_first, run.clock[0].now
     state = run.nodes[first + node]
-    state.waiting -= 1
-    before = state.released_by
+    state.partner -= 1
+    before = state.caused_by
     if before == NONE or parent < before or run.nodes[first + before].end_ns != now:
-        state.released_by = parent
+        state.caused_by = parent
     is_deferred = run.actors[actor_row].issuing and not run.plan.settings[ISSUE_AT_ONCE]
     observe.parent_done(run, first + node, is_deferred)
-    if state.waiting > 0:
+    if state.partner > 0:
         return
-    state.ready_ns = now
+    state.admitted_ns = now
     if is_deferred:
-        state.link = run.actors[actor_row].deferred
+        state.number = run.actors[actor_row].deferred
         run.actors[actor_row].deferred = node
     else:
         push_ready(run, actor_row, node)

@@ -220,7 +220,7 @@ def _name_last_sender(run: Run, chunk_row: int, step_key: int) -> None:
             return
         position = peer_position(run, chunk_row, run.plan.steps[last_step].distance, -1)
     node = run.plan.actors[running.actor].node_first + running.node
-    run.nodes[node].message_from = run.plan.actor_of_rank[rank_at(run, chunk_row, position)]
+    run.nodes[node].partner = run.plan.actor_of_rank[rank_at(run, chunk_row, position)]
 
 
 @works_on_tables
@@ -257,8 +257,8 @@ def _meet(run: Run, channel_row: int, sender: int, sender_node: int) -> None:
         custom_done(run, receiver, node)
         return
     state = run.nodes[run.plan.actors[receiver].node_first + node]
-    state.message_from = sender
-    state.message_node = sender_node
+    state.partner = sender
+    state.number = sender_node
     complete(run, receiver, node)
 
 

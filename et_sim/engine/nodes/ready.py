@@ -1,6 +1,6 @@
 """Ready nodes of an actor: one binary heap per lane, lowest node first.
 
-The heaps of all lanes share one array; a lane's part is as long as the number of its nodes.
+The heaps of all lanes share one column of the nodes; a lane's part is as long as the number of its nodes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def push_ready(run: Run, actor_row: int, node: int) -> None:
     state.ready += 1
     while at > 0:
         above = (at - 1) >> 1
-        if run.ready[first + above] < node:
+        if run.nodes[first + above].heap < node:
             break
-        run.ready[first + at] = run.ready[first + above]
+        run.nodes[first + at].heap = run.nodes[first + above].heap
         at = above
-    run.ready[first + at] = node
+    run.nodes[first + at].heap = node
 
 
 @works_on_tables
@@ -44,20 +44,20 @@ def pop_ready(run: Run, actor_row: int, lane: int) -> int:
     """Take the lowest ready node of a lane, which must have one."""
     state = run.lanes[lane_row(run, actor_row, lane)]
     first = heap_first(run, actor_row, lane)
-    lowest = run.ready[first]
+    lowest = run.nodes[first].heap
     state.ready -= 1
     last = state.ready
-    node = run.ready[first + last]
+    node = run.nodes[first + last].heap
     at = 0
     while 2 * at + 1 < last:
         below = 2 * at + 1
-        if below + 1 < last and run.ready[first + below + 1] < run.ready[first + below]:
+        if below + 1 < last and run.nodes[first + below + 1].heap < run.nodes[first + below].heap:
             below += 1
-        if node < run.ready[first + below]:
+        if node < run.nodes[first + below].heap:
             break
-        run.ready[first + at] = run.ready[first + below]
+        run.nodes[first + at].heap = run.nodes[first + below].heap
         at = below
-    run.ready[first + at] = node
+    run.nodes[first + at].heap = node
     return lowest
 
 
@@ -67,7 +67,7 @@ def lowest_free_lane(run: Run, actor_row: int) -> int:
     chosen, lowest = NONE, 0
     for lane in range(run.plan.settings[LANES_IN_USE]):
         if can_issue(run, actor_row, lane):
-            node = run.ready[heap_first(run, actor_row, lane)]
+            node = run.nodes[heap_first(run, actor_row, lane)].heap
             if chosen == NONE or node < lowest:
                 chosen, lowest = lane, node
     return chosen

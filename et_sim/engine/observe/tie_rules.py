@@ -147,7 +147,7 @@ def node_starts(run: Run, actor_row: int, node: int, lane: int, is_limited: int)
     if is_limited:
         if run.plan.lane_limits[lane] > 1:
             _note_others(run, run.lane_marks[row])
-        _note_issue(run, row, node, run.nodes[actor.node_first + node].ready_ns)
+        _note_issue(run, row, node, run.nodes[actor.node_first + node].admitted_ns)
     _needs_lane(run, row, run.node_marks[actor.node_first + node], is_limited)
     if run.plan.nodes[run.plan.templates[actor.template].node_first + node].action == COLLECTIVE:
         _note_beside(run, run.lane_marks[lane_row(run, actor_row, COLLECTIVE_LANE)])  # of all lanes

@@ -61,13 +61,15 @@ class IssuedCollectives:
     def _read_history(self) -> None:
         """Read every collective ever issued, by member and in order."""
         still = self._still
-        places = np.flatnonzero(still.outcome.nodes["sequence"] != NONE)
+        places = np.flatnonzero(still.outcome.nodes["number"] != NONE)
         actors = np.searchsorted(still.node_first, places, side="right") - 1
         rows = places - still.node_first[actors]
         plan_rows = still.plan.templates["node_first"][still.template[actors]] + rows
+        joint = still.plan.nodes["action"][plan_rows] == Action.COLLECTIVE
+        places, actors, rows, plan_rows = (column[joint] for column in (places, actors, rows, plan_rows))
         first = still.plan.actors["first_member"][actors]
         members = still.plan.actor_members[first + still.plan.nodes["member"][plan_rows]]
-        sequences = still.outcome.nodes["sequence"][places]
+        sequences = still.outcome.nodes["number"][places].astype(np.int64)
         order = np.lexsort((sequences, members))
         self._history_sequence = sequences[order]
         self._history_collective = still.plan.nodes["detail"][plan_rows[order]]

@@ -191,7 +191,7 @@ class StalledState:
         self.node_first = plan.actors["node_first"]
         self.template = plan.actors["template"]
         self.start, self.end = outcome.nodes["start_ns"], outcome.nodes["end_ns"]
-        self.ready_ns = outcome.nodes["ready_ns"]
+        self.ready_ns = outcome.nodes["admitted_ns"]  # of nodes that were not issued
         self._template_first = plan.templates["node_first"]
         self._action, self._lane = plan.nodes["action"], plan.nodes["lane"]
         self.stuck: list[int] = np.flatnonzero(outcome.finish_ns < 0).tolist()
@@ -262,7 +262,7 @@ class StalledState:
 
     def is_ready(self, node: NodeAt) -> bool:
         """Return whether all parents of the node are done."""
-        return bool(self.ready_ns[self.place(node)] != NONE)
+        return self.is_issued(node) or bool(self.ready_ns[self.place(node)] != NONE)
 
     def holder(self, node: NodeAt) -> NodeAt | None:
         """Return the node that occupies the lane a ready node waits for."""

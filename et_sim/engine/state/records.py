@@ -94,18 +94,21 @@ UNEXPECTED = record(
     ("is_here", "i4"),
     ("mark", MARK),
 )
-NODE_STATE = record(
-    ("waiting", "i4"),  # parents not yet completed
-    ("link", "i4"),  # next node in the list this node is waiting in
-    ("ready_ns", "i8"),
+OCCUPIED = -2  # less a node: it had occupied the lane
+NODE_STATE = record(  # fields that a node needs only before or only after its issue share their place
     ("start_ns", "i8"),  # NONE: never issued
     ("end_ns", "i8"),  # NONE: never completed
-    ("admitted_ns", "i8"),  # of a collective: when a queue first admitted it; of a held send: when it started
-    ("released_by", "i4"),  # the parent that completed last; of several at once, the first of the trace
-    ("freed_by", "i4"),  # the node that had occupied the lane, if this one had to wait for it
-    ("message_from", "i4"),  # the actor whose message completed it
-    ("message_node", "i4"),  # and its node, for point-to-point
-    ("sequence", "i8"),  # of a collective's first chunk within its group
+    # Before the issue: when it became ready. Later, of a collective: when a queue first admitted it; of a
+    # held send: when it started.
+    ("admitted_ns", "i8"),
+    # The parent that completed last; of several at once, the first of the trace. Of a node that had to wait
+    # for its lane: `OCCUPIED` less the node that had occupied it.
+    ("caused_by", "i4"),
+    ("partner", "i4"),  # parents not yet completed; later the actor whose message completed it
+    # Next node in the list this node is waiting in; later, of a receive: the node that sent its message; of
+    # a collective: the sequence of its first chunk within its group.
+    ("number", "i4"),
+    ("heap", "i4"),  # of its actor's ready nodes, and not of this node: `nodes.ready`
 )
 LANE_STATE = record(
     ("ready", "i4"),

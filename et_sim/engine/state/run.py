@@ -153,7 +153,6 @@ class Run(Tables, Struct, frozen=True, weakref=True):
     nodes: Any
     slowed_nodes: Any  # under way, if the plan slows any: the most rows per actor
     slowed_actors: Any
-    ready: Any
     lanes: Any
     lane_marks: Any  # where actors represent several ranks: this and the other marks
     actors: Any
@@ -277,7 +276,6 @@ def new_run(
         "unexpected_index": np.full(1, NONE, np.int32),
         "nodes": nodes,
         **_slowed(plan),
-        "ready": np.empty(len(nodes), np.int32),
         "lanes": _idle(LANE_STATE, actors * lanes, "last"),
         "lane_marks": _idle(LANE_MARKS, actors * lanes * plan.is_folded),
         "actors": _idle(ACTOR_STATE, actors, "finish_ns", "deferred", "freed_ns"),

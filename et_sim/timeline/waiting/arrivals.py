@@ -199,7 +199,7 @@ def _arrivals(
     stop = np.where(end == NONE, outcome.end_ns, end)
     until, arrival = np.where(admitted == NONE, stop, admitted), np.zeros(len(state_row), np.int64)
     there, moving = np.flatnonzero(admitted != NONE), np.zeros(len(state_row), np.int64)
-    of_row, sequence = party.of_row[there], state["sequence"][state_row[there]]
+    of_row, sequence = party.of_row[there], state["number"][state_row[there]]
     until[there], arrival[there] = came.last_until(of_row, sequence, stop[there])
     instance, began = came.began(of_row, sequence)
     ended = np.zeros(len(came.counts), np.int64)
@@ -255,7 +255,7 @@ class _ArrivalTable(Struct, frozen=True, eq=False):
         total = int(count.sum())
         row = np.arange(total) + np.repeat(first_of_member - (np.cumsum(count) - count), count)
         of_party = np.repeat(np.repeat(np.arange(len(sizes)), sizes), count)
-        sequences, sequence = np.unique(state["sequence"][state_row[row]], return_inverse=True)
+        sequences, sequence = np.unique(state["number"][state_row[row]], return_inverse=True)
         times, time = np.unique(admitted[row], return_inverse=True)
         actor = plan.members["actor"][member[row]].astype(np.int64)
         keys, instance = np.unique(of_party * len(sequences) + sequence.reshape(-1), return_inverse=True)
@@ -289,7 +289,7 @@ def _missing(plan: Any, party: Parties, came: _ArrivalTable, rows: Any, state_ro
     """Return for collectives without an end a member that never came; NONE for all others."""
     state_row, of_row = state_row[rows], party.of_row[rows]
     awaited, end = np.full(len(rows), NONE, np.int64), state["end_ns"][state_row]
-    instance = came.instance(of_row, state["sequence"][state_row])
+    instance = came.instance(of_row, state["number"][state_row])
     first = np.append(np.searchsorted(came.key, np.arange(len(came.counts)) * len(came.times)), len(came.key))
     sizes = np.diff(party.first)
     lacking = np.flatnonzero((end == NONE) & (came.counts[instance] < sizes[of_row]))

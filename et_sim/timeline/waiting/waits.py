@@ -69,9 +69,9 @@ class Waits:
             queued[of_pairs] = 0
             pairs = nodes.where(of_pairs) if len(of_groups) else nodes
             waiting[of_pairs], awaited[of_pairs] = self._of_pairs(pairs)
-            state = self._outcome.nodes
-            ended = np.where(state["end_ns"] == NONE, self._outcome.end_ns, state["end_ns"])[pairs.state_row]
-            moving[of_pairs] = ended - state["start_ns"][pairs.state_row] - waiting[of_pairs]
+            start, ended = (self._outcome.nodes[name][pairs.state_row] for name in ("start_ns", "end_ns"))
+            ended = np.where(ended == NONE, self._outcome.end_ns, ended)
+            moving[of_pairs] = ended - start - waiting[of_pairs]
         awaited[waiting <= 0] = NONE
         return Waited(queued, waiting, moving, awaited)
 
@@ -106,7 +106,7 @@ class Waits:
     def _of_pairs(self, nodes: Issued) -> tuple[Any, Any]:
         """Return how long sends and receives waited for each other, and the actor at the other end."""
         state, rows = np.asarray(self._outcome.nodes), nodes.state_row
-        start, ended, sent = state["start_ns"][rows], state["end_ns"][rows], state["message_node"][rows]
+        start, ended, sent = state["start_ns"][rows], state["end_ns"][rows], state["number"][rows]
         never = ended == NONE
         end = np.where(never, self._outcome.end_ns, ended)
         is_send = self._actions[nodes.at] == Action.SEND
@@ -118,7 +118,7 @@ class Waits:
         if self._plan.rendezvous:
             came[is_send] = self._receives_posted(rows[is_send], end[is_send])
         known = np.flatnonzero(~is_send & (sent != NONE))
-        sends = self._plan.actors["node_first"][state["message_from"][rows[known]]] + sent[known]
+        sends = self._plan.actors["node_first"][state["partner"][rows[known]]] + sent[known]
         came[known] = state["start_ns"][sends]
         return np.clip(came, start, end) - start, peer
 
@@ -134,7 +134,9 @@ class Waits:
     def _posted(self) -> tuple[Any, Any]:
         """Return sends whose messages arrived, by state row, and when their receives were posted."""
         state = self._outcome.nodes
-        receives = np.flatnonzero(state["message_node"] != NONE)
-        sender, row = state["message_from"][receives], state["message_node"][receives]
+        posted = [every.state_row for every in issued(self._outcome, (Action.RECEIVE,))]
+        receives = np.sort(np.concatenate(posted)) if posted else np.zeros(0, np.int64)
+        receives = receives[state["number"][receives] != NONE]
+        sender, row = state["partner"][receives], state["number"][receives]
         sends, first = np.unique(self._plan.actors["node_first"][sender] + row, return_index=True)
         return sends, state["start_ns"][receives[first]]

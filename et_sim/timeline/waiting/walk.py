@@ -15,6 +15,7 @@ from msgspec import Struct
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
 from et_sim.plan.records import Action
+from et_sim.timeline.ready_times import cause_rows
 from et_sim.timeline.waiting.arrivals import Issued
 from et_sim.timeline.waiting.waits import COMMUNICATION, Waits
 
@@ -52,8 +53,7 @@ class Walk:
                 continue
             begin = nodes.start[row]
             hops.append((actor, row, begin if begin < until else until, until))
-            freed = nodes.freed_by[row]
-            row = freed if freed != NONE else nodes.released_by[row]
+            row = nodes.caused_by[row]
             until = nodes.end[row] if row != NONE else 0
         return Hops(*np.array(hops, np.int64).reshape(-1, 4).T)
 
@@ -75,25 +75,26 @@ class Walk:
             first = int(plan.actors["node_first"][actor])
             count = int(plan.templates["nodes"][plan.actors["template"][actor]])
             rows = self._outcome.nodes[first : first + count]
-            columns = ("start_ns", "end_ns", "released_by", "freed_by", "message_from", "message_node")
-            of_actor: list[Any] = [np.ascontiguousarray(rows[name]).data for name in columns]
-            of_actor += self._communication(actor, first, count, rows)
+            base = int(plan.templates["node_first"][plan.actors["template"][actor]])
+            action = np.asarray(plan.nodes)["action"][base : base + count]
+            sender = np.where(action == Action.RECEIVE, rows["number"], NONE)
+            columns = (rows["start_ns"], rows["end_ns"], cause_rows(rows)[0], rows["partner"], sender)
+            of_actor: list[Any] = [np.ascontiguousarray(column).data for column in columns]
+            of_actor += self._communication(actor, base, action, first)
             self._actors[actor] = _Nodes(*of_actor)
         return self._actors[actor]
 
     def _communication(
-        self, actor: int, first: int, count: int, state: Any
+        self, actor: int, base: int, action: Any, first: int
     ) -> tuple[dict[int, Any], dict[Any, int]]:
         """Return the waits of an actor's communication, and the times at which it joined collectives."""
-        plan = self._outcome.plan
-        base = int(plan.templates["node_first"][plan.actors["template"][actor]])
-        action = np.asarray(plan.nodes)["action"][base : base + count]
+        state = self._outcome.nodes[first : first + len(action)]
         row = np.flatnonzero(np.isin(action, COMMUNICATION) & (state["start_ns"] != NONE))
         nodes = Issued(np.full(len(row), actor), base + row, first + row)
         waits = self._all_waits.of(nodes)
         came = state["start_ns"][row] + np.maximum(waits.queued_ns, 0)
         of_group = np.flatnonzero(action[row] == Action.COLLECTIVE)
-        sequence = state["sequence"][row]
+        sequence = state["number"][row]
         coming = dict(zip(_together(sequence[of_group], came[of_group]), row[of_group].tolist(), strict=True))
         waited = np.flatnonzero(waits.waiting_ns > 0)
         values = (came + waits.waiting_ns, waits.waits_for, sequence)
@@ -108,8 +109,7 @@ class _Nodes(Struct, frozen=True):
 
     start: Any
     end: Any
-    released_by: Any
-    freed_by: Any
+    caused_by: Any  # the last parent, or the node that had occupied the lane
     message_from: Any
     message_node: Any
     waits: Any  # by row: until when it waited, the actor, and the sequence number
