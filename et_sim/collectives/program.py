@@ -100,6 +100,16 @@ class StepProgram(Struct, frozen=True, eq=False):
     window: int | None = None  # steps that a member may be ahead of its target; None: any number
     copy_ns: int = 0  # time to copy a message out of the buffer where it waited for its receiver
 
+    def has_messages_of(self, other: StepProgram) -> bool:
+        """Return whether both send the same messages; pauses, windows and times of copies may differ."""
+        return (
+            (self.members, self.sends, self.start_transfers)
+            == (other.members, other.sends, other.start_transfers)
+            and len(self.transfers.size) == len(other.transfers.size)
+            and np.array_equal(self.distance, other.distance)
+            and np.array_equal(self.message_bytes, other.message_bytes)
+        )
+
 
 class CostFixes(Struct, frozen=True):
     """The corrected inaccuracies of the reference."""

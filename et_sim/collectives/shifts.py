@@ -92,7 +92,7 @@ def _corrected_direct(
     return transfers_of_messages(sizes, sizes, reduces, width)
 
 
-MOST_UNEVEN = 4096  # pauses that differ by a nanosecond are listed one by one up to this number
+MOST_UNEVEN = 4096  # pauses, which may differ by a nanosecond, are listed one by one up to this number
 
 
 def paced(
@@ -116,7 +116,7 @@ def paced(
     """
     rounds = steps // at_once
     each, longer = divmod(max(pause_ns, 0), rounds + 1)
-    rows = rounds + 1 if (longer or pauses_last) and rounds < MOST_UNEVEN else 1
+    rows = rounds + 1 if rounds < MOST_UNEVEN else 1
     time = np.full(rows, each, np.int64)
     time[: longer if rows > 1 else 0] += 1
     if pauses_last and rows > 1:

@@ -38,7 +38,7 @@ from et_sim.engine.state.traffic_tables import new_traffic
 from et_sim.engine.transport.network_seam import NetworkModel, network_tables, packets_expected
 from et_sim.machine.model import Network
 from et_sim.plan.expected import expected_messages
-from et_sim.plan.fractions import check_lengths, in_fractions
+from et_sim.plan.fractions import in_fractions
 from et_sim.plan.records import LoweredPlan
 
 FEWEST_EVENTS, MOST_EVENTS = 4_000, 1 << 40  # before control returns to Python
@@ -158,16 +158,12 @@ def _begin(
 ) -> _Begun:
     """Return the start of a run: that of the plan's last run, or a new one."""
     rules = (network.fraction_bits, model.needs(network), model.tables, goes_ahead)
-    former = None if kept is None else kept.again(rules)
+    former = None if kept is None else kept.again(rules, plan, network.fraction_bits)
     if kept is not None and former is not None:
         tables = network_tables(model, network, former.plan, has_queues=False, has_causes=False)
         if len(former.run.order_marks):
             tables = model.ahead(tables, network, former.plan) or tables
         start = kept.restored(former, model.grown(tables, former.reserve.rows))
-        check_lengths(plan, network.fraction_bits)
-        times = start.run.plan  # some of which may have been set anew
-        np.copyto(times.nodes["duration_ns"], plan.nodes["duration_ns"] << network.fraction_bits)
-        np.copyto(times.paces, plan.paces << network.fraction_bits)
         return _Begun(start, is_kept=kept.is_due(rules))
     is_due = kept is not None and kept.is_due(rules)
     begun = _new_start(plan, network, model, recorders, until_ns, is_ample=not is_due, goes_ahead=goes_ahead)

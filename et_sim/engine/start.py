@@ -17,11 +17,13 @@ from msgspec.structs import replace
 from et_sim.compiled.signature import fields_of, signature_of
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.pools import Reserve
-from et_sim.engine.state.run import Run
+from et_sim.engine.state.run import Run, alike_transfers
+from et_sim.plan.fractions import check_lengths, shifted
 from et_sim.plan.records import LoweredPlan
 
 LARGEST_KEPT = 64 << 20  # bytes; beside a larger run, making its tables takes no time
 OF_RUN = ("plan", "network")
+TIMED = ("nodes", "paces", "slowing", "programs", "transfers")  # tables of a plan whose times may be set anew
 
 
 class Start(Struct, frozen=True, eq=False):
@@ -56,20 +58,37 @@ class KeptStart:
         is_alike = signature_of((network,)) == signature_of((start.run.network,))
         if not is_alike or sum(array.nbytes for array in state) > LARGEST_KEPT:
             return start
-        plan = replace(start.run.plan, nodes=start.run.plan.nodes.copy())  # whose durations may be set anew
-        self._start = replace(start, run=replace(start.run, network=network, plan=plan))
+        own = {name: getattr(start.plan, name).copy() for name in TIMED}
+        run = replace(start.run, network=network, plan=replace(start.run.plan, **own))
+        self._start = replace(start, plan=replace(start.plan, **own), run=run)
         self._saved = [(array, array.copy()) for array in state]
         self._network = _shape(network), _arrays([network])
         return self._start
 
-    def again(self, rules: Any) -> Start | None:
-        """Return the start for another run with the same rules; its network is still the former one."""
-        return self._start if self._rules == rules else None
+    def again(self, rules: Any, plan: LoweredPlan, bits: int) -> Start | None:
+        """Return the start for another run with the same rules, which has the times of a plan; its network is
+        still the former one.
+        """
+        start = self._start if self._rules == rules else None
+        if start is None or not _slows_alike(start.plan, plan):
+            return None
+        check_lengths(plan, bits)
+        times, reductions = start.plan, plan.transfers.reduction_ns
+        np.copyto(times.nodes["duration_ns"], plan.nodes["duration_ns"] << bits)
+        np.copyto(times.paces, plan.paces << bits)
+        np.copyto(times.slowing, plan.slowing)
+        np.copyto(times.programs, plan.programs)
+        np.copyto(times.transfers["reduction_ns"], shifted(reductions, bits))
+        return start
 
     def restored(self, start: Start, network: Tables) -> Start:
         """Return the kept start with the tables of another network."""
         for array, content in self._saved:
             np.copyto(array, content)
+        np.copyto(
+            start.run.alike_transfers,
+            alike_transfers(start.plan, is_used=bool(start.run.repeats["is_on"][0])),
+        )
         if self._network[0] == _shape(network):
             for array, content in zip(self._network[1], _arrays([network]), strict=True):
                 np.copyto(array, content)
@@ -78,6 +97,15 @@ class KeptStart:
         self._start = replace(start, run=replace(start.run, network=own))
         self._network = _shape(own), _arrays([own])
         return self._start
+
+
+def _slows_alike(one: LoweredPlan, other: LoweredPlan) -> bool:
+    """Return whether the same kernels take longer, whatever slows them."""
+    if one.slowing is other.slowing:
+        return True
+    return np.array_equal(one.slowing.clip(0), other.slowing.clip(0)) and np.array_equal(
+        one.slowdowns, other.slowdowns
+    )
 
 
 def _arrays(tables: list[Any]) -> list[Any]:

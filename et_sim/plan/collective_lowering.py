@@ -6,6 +6,7 @@ collectives.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from et_sim.collectives import (
     Algorithm,
     CostFixes,
     PhaseOperation,
+    StepProgram,
 )
 from et_sim.collectives.algorithm import check_own_sizes
 from et_sim.machine.corrections import Correction
@@ -49,7 +51,7 @@ from et_sim.plan.exchanges import (
     split_pairs,
 )
 from et_sim.plan.groups import GroupShape, GroupTable
-from et_sim.plan.library_rows import LibraryRows
+from et_sim.plan.library_rows import LibraryRow, LibraryRows, Wanted
 from et_sim.plan.phases import (
     Chunks,
     PhasePart,
@@ -76,6 +78,7 @@ MOST_CHUNKS = 1 << 24
 Loads = tuple[tuple[int, float], ...]  # (dimension, time) in the planner's order; (): nothing is planned
 
 PhaseRow = tuple[int, int, int, int, int, int, int]  # the columns of the phase table
+PROGRAM = 0  # the column of its program
 
 
 class CollectiveRequest(Struct, frozen=True):
@@ -97,7 +100,12 @@ class CollectiveTables:
     """The tables of collectives while they are built."""
 
     def __init__(
-        self, machine: Machine, groups: GroupTable, customs: CustomTables, exchanges: Exchanges
+        self,
+        machine: Machine,
+        groups: GroupTable,
+        customs: CustomTables,
+        exchanges: Exchanges,
+        library: LibraryPhases | None,
     ) -> None:
         self._machine = machine
         self.exchanges = exchanges
@@ -112,13 +120,7 @@ class CollectiveTables:
         self.ways = Ways(self.axes, self._accounting)
         self._programs = ProgramRows(self.axes, self._accounting)
         self._rules = _rules_of(machine.system)
-        library = machine.system.library
-        endpoint_ns = machine.system.endpoint_delay_ns
-        self._library: LibraryPhases | None = None
-        if library is not None:
-            from et_sim.plan.library_phases import LibraryPhases
-
-            self._library = LibraryPhases(library, machine.network, endpoint_ns, machine.system.local_mem_bw)
+        self._library = library
         self._of_library = LibraryRows()
         self._phases: list[PhaseRow] = []
         self._phase_lists: dict[tuple[PhaseRow, ...], int] = {}  # where each begins
@@ -314,7 +316,8 @@ class CollectiveTables:
         around = replace(request, operation=PhaseOperation.ALL_GATHER)
         ways = self._ways(around, (RING,) * len(layout))
         ways, layout = library.through_cards(self.axes, ways, layout, request.group)
-        made = library.lower(request.operation, request.size, request.datatype, request.group, ways, layout)
+        wanted = Wanted(request.operation, request.size, request.datatype, request.group, ways, layout)
+        made = library.lower(*wanted)
         if made is None:
             return None
         is_root = self.axes.roots((way.axis for way in ways), request.group.members, request.root)
@@ -323,8 +326,35 @@ class CollectiveTables:
             for turn, chunk in enumerate(made.chunks)
         ]
         row = self._add_collective(request, [Chunks(len(lists), request.size)], [lists])
-        self._of_library.add(row, made, request.operation.name.lower(), request.size, request.group.members)
+        programs = tuple(tuple(phase[PROGRAM] for phase in phases) for phases in lists)
+        self._of_library.add(row, LibraryRow(made, wanted, programs))
         return row
+
+    def on(self, machine: Machine) -> CollectiveTables | None:
+        """Return the tables for a machine with other figures that only its library reads; None if messages
+        differ, and not only their paces.
+        """
+        library, paces = library_of(machine), list[tuple[int, StepProgram]]()
+        if library is None or self._library is None or library.figures == self._library.figures:
+            return self
+        again = copy.copy(self)
+        again._library, again._of_library = library, LibraryRows()
+        for row, one in self._of_library:
+            made = library.lower(*one.wanted)
+            if made is None or not made.has_messages_of(one.made):
+                return None
+            again._of_library.add(row, replace(one, made=made))
+            for programs, phases in zip(one.programs, made.chunks, strict=True):
+                paces += zip(programs, (phase.program for phase in phases), strict=True)
+        found = self._programs.at_other_paces(paces)
+        if found is None:
+            return None
+        again._programs = found
+        return again
+
+    def with_paces(self, programs: Any, transfers: Any) -> tuple[Any, Any]:
+        """Return tables of the same collectives at other paces, with the paces of these."""
+        return self._programs.with_paces(programs, transfers)
 
     def _paced_phase(
         self, phase: PacedPhase, request: CollectiveRequest, turn: int, is_root: Any
@@ -454,6 +484,16 @@ class CollectiveTables:
     def programs(self) -> dict[str, Any]:
         """Return the program, step, transfer and tree tables."""
         return self._programs.tables(self._machine.system.local_mem_bw)
+
+
+def library_of(machine: Machine) -> LibraryPhases | None:
+    """Return the phases of the collectives of a machine's library, if it has one."""
+    system = machine.system
+    if system.library is None:
+        return None
+    from et_sim.plan.library_phases import LibraryPhases
+
+    return LibraryPhases(system.library, machine.network, system.endpoint_delay_ns, system.local_mem_bw)
 
 
 def _rules_of(system: System) -> PhaseRules:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
@@ -54,6 +55,10 @@ def _shifted(rows: Any, bits: int, *columns: str) -> Any:
     """Return a copy with columns multiplied by 2^bits, except for `NO_REDUCTION`."""
     rows = rows.copy()
     for column in columns:
-        times = rows[column]
-        times[times != NO_REDUCTION] <<= bits
+        rows[column] = shifted(rows[column], bits)
     return rows
+
+
+def shifted(times: Any, bits: int) -> Any:
+    """Return times in units of 2^-bits ns, except for `NO_REDUCTION`."""
+    return np.where(times == NO_REDUCTION, times, times << bits)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import chain
 from math import ceil, log2, prod
 from typing import Any
 
@@ -63,6 +64,16 @@ class LibraryCollective(Struct, frozen=True):
     processors: int  # of each rank, taken from its kernels
     chunks: tuple[tuple[PacedPhase, ...], ...]
 
+    def has_messages_of(self, other: LibraryCollective) -> bool:
+        """Return whether both send the same messages along the same ways, each at a pace of its own."""
+        if [len(chunk) for chunk in self.chunks] != [len(chunk) for chunk in other.chunks]:
+            return False
+        pairs = zip(chain.from_iterable(self.chunks), chain.from_iterable(other.chunks), strict=True)
+        return all(
+            one.way == two.way and one.links == two.links and one.program.has_messages_of(two.program)
+            for one, two in pairs
+        )
+
 
 class _WaySteps(Struct, frozen=True):
     """A way, and the steps that a collective takes along it."""
@@ -95,6 +106,7 @@ class LibraryPhases:
     """The phases of a library's collectives on a machine."""
 
     def __init__(self, library: Library, network: Network, endpoint_ns: int, memory_bw: float) -> None:
+        self.figures = library, network.wiring, network.cards, network.node, endpoint_ns, memory_bw
         self._library, self._dimensions, self._cards = library, network.wiring, network.cards
         self._endpoint_ns, self._memory_bw = endpoint_ns, memory_bw
         self._has_one_port = network.cards is not None and network.cards.is_only_port

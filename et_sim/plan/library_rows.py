@@ -2,29 +2,63 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import format_bytes
 from et_sim.machine.model import Notice
 
 if TYPE_CHECKING:
+    from et_sim.collectives import PhaseOperation
+    from et_sim.plan.axes import DimensionWay
+    from et_sim.plan.groups import GroupShape
+    from et_sim.plan.layout import Layout
     from et_sim.plan.library_phases import LibraryCollective
+
+
+class Wanted(NamedTuple):
+    """A collective that a library is to do, in the order of `LibraryPhases.lower`."""
+
+    operation: PhaseOperation
+    size: int
+    datatype: str
+    group: GroupShape
+    ways: list[DimensionWay]
+    layout: Layout
+
+
+class LibraryRow(Struct, frozen=True, eq=False):
+    """A collective of a library, and what it was made for."""
+
+    made: LibraryCollective
+    wanted: Wanted
+    programs: tuple[tuple[int, ...], ...]  # the rows of the programs of each chunk's phases
+
+    @property
+    def kind(self) -> str:
+        """Return the name of the operation."""
+        return self.wanted.operation.name.lower()
 
 
 class LibraryRows:
     """The collectives of a library by their rows."""
 
     def __init__(self) -> None:
-        self._made: dict[int, LibraryCollective] = {}
-        self._slow: dict[int, tuple[str, int, int]] = {}  # kind, bytes and members if more bytes are faster
+        self._made: dict[int, LibraryRow] = {}
+        self._slow: list[int] = []  # rows that would be faster with more bytes
 
-    def add(self, row: int, made: LibraryCollective, kind: str, size: int, members: int) -> None:
+    def __iter__(self) -> Iterator[tuple[int, LibraryRow]]:
+        """Yield the rows with their collectives."""
+        return iter(self._made.items())
+
+    def add(self, row: int, collective: LibraryRow) -> None:
         """Add the collective of a row."""
-        self._made[row] = made
-        if made.choice.larger is not None:
-            self._slow[row] = kind, size, members
+        self._made[row] = collective
+        if collective.made.choice.larger is not None:
+            self._slow.append(row)
 
     @property
     def notices(self) -> list[Notice]:
@@ -33,33 +67,34 @@ class LibraryRows:
         from et_sim.machine.collective_library.falls import text_of
 
         def gain(row: int) -> float:
-            choice = self._made[row].choice
+            choice = self._made[row].made.choice
             return choice.time_us / choice.larger.time_us if choice.larger else 1.0
 
         if not self._slow:
             return []
         row = max(self._slow, key=gain)
-        (kind, size, members), choice = self._slow[row], self._made[row].choice
+        made, wanted, kind = self._made[row].made, self._made[row].wanted, self._made[row].kind
+        choice, members = made.choice, wanted.group.members
         assert choice.larger is not None
-        group = LibraryGroup(members, self._made[row].nodes)
+        group = LibraryGroup(members, made.nodes)
         text = text_of(kind, group, choice.time_us, choice.unlimited_us, choice.larger)
         others = len(self._slow) - 1
         more = f"; {others} others likewise" if others else ""
-        text = f"more bytes are faster: {kind} of {format_bytes(size)} on {members} takes {text}{more}"
+        text = f"more bytes are faster: {kind} of {format_bytes(wanted.size)} on {members} takes {text}{more}"
         return [Notice("collective library", "", text)]
 
     def choices(self, rows: int) -> tuple[str, ...]:
         """Return the library's choice for each of the first rows; empty without a library."""
         if not self._made:
             return ()
-        return tuple(self._made[row].choice.text if row in self._made else "" for row in range(rows))
+        return tuple(self._made[row].made.choice.text if row in self._made else "" for row in range(rows))
 
     def nodes(self, rows: int) -> tuple[int, ...]:
         """Return the number of nodes of each collective of the library; 0 of others."""
-        return tuple(self._made[row].nodes if row in self._made else 0 for row in range(rows))
+        return tuple(self._made[row].made.nodes if row in self._made else 0 for row in range(rows))
 
     def processors_held(self, rows: int) -> Any:
         """Return the number of processors that each collective takes from kernels of its ranks."""
         held = np.zeros(rows, np.int16)
-        held[list(self._made)] = [made.processors for made in self._made.values()]
+        held[list(self._made)] = [one.made.processors for one in self._made.values()]
         return held

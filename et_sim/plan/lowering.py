@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from et_sim.basics.errors import MachineError, TraceError
 from et_sim.basics.units import LONGEST_NS, exact_bytes, format_bytes, format_ns
@@ -32,7 +32,7 @@ from et_sim.machine.system_parts import CAPACITY
 from et_sim.memory import NO_SERVER, memory_model
 from et_sim.plan import records
 from et_sim.plan.channels import ChannelTables, endpoints_of_templates, lowest_ranks
-from et_sim.plan.collective_lowering import CollectiveTables
+from et_sim.plan.collective_lowering import CollectiveTables, library_of
 from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.exchanges import Exchanges
@@ -68,10 +68,10 @@ class Lowering:
     """The lowered templates, whichever ranks run them.
 
     `workload` has a template for every pace that stragglers give to a template of the workload that is passed
-    in.
+    in. The collectives of a library are those on `paced_on`, as a rule the machine itself.
     """
 
-    def __init__(self, workload: Workload, machine: Machine) -> None:
+    def __init__(self, workload: Workload, machine: Machine, paced_on: Machine | None = None) -> None:
         _check_rank_count(workload, machine.network.ranks)
         compute, memory = compute_model(machine.system), memory_model(machine)
         classes = compute.rank_classes(workload.ranks)
@@ -97,7 +97,8 @@ class Lowering:
         )
         communicates = not system.replay_communication and not system.replay_only
         exchanges = Exchanges(workload, self.groups, communicates=communicates)
-        self.collectives = CollectiveTables(machine, self.groups, self.customs, exchanges)
+        library = library_of(paced_on or machine)
+        self.collectives = CollectiveTables(machine, self.groups, self.customs, exchanges, library)
         programs: dict[int, str] = {}
         self._named_files: tuple[tuple[str, str], ...] = ()
         if machine.system.per_node_implementation is not None:
@@ -133,22 +134,14 @@ class Lowering:
             alike = list(range(len(workload.templates)))
         for_each_stack(workload.templates, lower, alike)
         self.variant_notices = self.variants.check_all_met()
-        self.other_notices = [
-            *self.collectives.switches.notices,
-            *self.collectives.notices,
-            *self.streams.check_all_met(),
-            *compute.notices(),
-        ]
+        self.other_notices = [*self.streams.check_all_met(), *compute.notices()]
         self.templates, self.lane_first, self.nodes, self.children = templates.finish()
         self.kernels = prices.table()
-        held = self.collectives.processors_held
         if system.overlap:
             longest = self.variants.longest
             self.slowing, self.slowdowns = slowing_of(self._parts(), len(self.nodes), system.overlap, longest)
         else:
-            self.slowing, self.slowdowns = occupation_of(
-                self._parts() if held.any() else (), len(self.nodes), self.kernels, held
-            )
+            self.slowing, self.slowdowns = self._occupation(self.collectives.processors_held)
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         refuse_too_much_at_start(system.local_memory, self.tensors, "system configuration")
         ranks = np.arange(machine.network.ranks, dtype=np.int32)
@@ -163,6 +156,23 @@ class Lowering:
                 self.workload.templates, self.templates["node_first"].tolist(), strict=False
             )
         ]
+
+    def _occupation(self, held: Any) -> tuple[Any, Any]:
+        """Return which nodes collectives slow, and by how much, by the processors that each holds."""
+        return occupation_of(self._parts() if held.any() else (), len(self.nodes), self.kernels, held)
+
+    def on(self, machine: Machine) -> Lowering | None:
+        """Return the lowering for a machine with other figures, which only the library reads; None where
+        more than the paces of its collectives differ.
+        """
+        collectives = self.collectives.on(machine)
+        if collectives is None:
+            return None
+        again, held = copy.copy(self), collectives.processors_held
+        again.machine, again.collectives = machine, collectives
+        if not machine.system.overlap and not np.array_equal(held, self.collectives.processors_held):
+            again.slowing, again.slowdowns = again._occupation(held)
+        return again
 
     def retimed(self, machine: Machine) -> Lowering | None:
         """Return the lowering for a machine that differs in the values of `time-factors` alone; None where
@@ -182,7 +192,14 @@ class Lowering:
     @property
     def notices(self) -> tuple[Notice, ...]:
         """Return the notices of all parts, each once."""
-        parts = (self.variant_notices, self.other_notices, self.customs.notices)
+        collectives = self.collectives
+        parts = (
+            self.variant_notices,
+            collectives.switches.notices,
+            collectives.notices,
+            self.other_notices,
+            self.customs.notices,
+        )
         return tuple(dict.fromkeys((*chain.from_iterable(parts), *self.missing_attributes.notices())))
 
     @property
@@ -201,6 +218,20 @@ class Lowering:
             and not self.machine.slow
             and not any(name for name in self.used_groups[0])
         )
+
+
+def with_paces(plan: LoweredPlan, lowering: Lowering) -> LoweredPlan:
+    """Return a plan with the paces of a lowering that differs in nothing else."""
+    programs, transfers = lowering.collectives.with_paces(plan.programs, plan.transfers)
+    return replace(
+        plan,
+        programs=programs,
+        transfers=transfers,
+        slowing=lowering.slowing,
+        slowdowns=lowering.slowdowns,
+        library_choices=lowering.collectives.library_choices,
+        notices=lowering.notices,
+    )
 
 
 def build_plan(workload: Workload, machine: Machine) -> LoweredPlan:

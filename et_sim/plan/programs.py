@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -93,7 +94,7 @@ def _fill_steps(
     row.burst = program.start_transfers if program.half else 1
     if program.own is not None:
         row.own_steps, row.burst = len(program.own.sent), 1 + program.own.longest_gap
-    row.window = records.NO_LIMIT if program.window is None else program.window
+    row.window = _window_of(program)
     row.copy_ns = program.copy_ns
     row.step_first = steps.add(_steps(program))
     row.transfer_first = transfers.add(_transfers(program.transfers, local_mem_bw))
@@ -140,8 +141,18 @@ def _transfers(pattern: Transfers, local_mem_bw: float) -> Any:
         out["reduction_ns"] = _marked(pattern.reduces)
         _charge(out, "reduction_ns", "bytes", local_mem_bw)
     else:
-        out["reduction_ns"] = np.where(pattern.time_ns > 0, pattern.time_ns, records.NO_REDUCTION)
+        out["reduction_ns"] = _pauses_of(pattern)
     return out
+
+
+def _pauses_of(pattern: Transfers) -> Any:
+    """Return the pauses of a program at a pace of its own."""
+    assert pattern.time_ns is not None
+    return np.where(pattern.time_ns > 0, pattern.time_ns, records.NO_REDUCTION)
+
+
+def _window_of(program: StepProgram) -> int:
+    return records.NO_LIMIT if program.window is None else program.window
 
 
 def _steps(program: StepProgram) -> Any:
@@ -171,6 +182,7 @@ def _charge(rows: Any, time: str, size: str, local_mem_bw: float) -> None:
         )
 
 
+_PacedKey = tuple[int, *tuple[object, ...]]  # its axis, and all that distinguishes it from others
 MOST_PROGRAMS = 1 << 20  # the engine names a program with 20 bits
 SEVERAL = -1  # dimensions
 
@@ -206,7 +218,7 @@ class ProgramRows:
         self._axes, self._fixes = axes, fixes
         self._rows: dict[ProgramKey, int] = {}
         self._own_numbers: dict[bytes, int] = {}
-        self._paced: dict[tuple[object, ...], int] = {}
+        self._paced: dict[_PacedKey, int] = {}
         self._programs: list[tuple[Program, int]] = []  # with the dimension it runs along
 
     def add(self, program: Program, dimension: int) -> int:
@@ -230,18 +242,46 @@ class ProgramRows:
 
     def paced(self, program: StepProgram, axis: int) -> int:
         """Return the row of a program at a pace of its own; equal ones share it."""
-        time_ns = program.transfers.time_ns
-        assert time_ns is not None
-        own = () if program.own is None else (program.own.sent, program.own.received)
-        arrays = (program.distance, program.message_bytes, time_ns, *own)
-        flow = (program.window, program.copy_ns)
-        key = (axis, program.members, program.sends, *flow, *(column.tobytes() for column in arrays))
+        key = _key_of(program, axis)
         if key not in self._paced:
             if self._axes.is_ring(axis):
                 program = replace(program, peer=Peer.AHEAD)
             dimension = SEVERAL if axis == records.NO_AXIS else self._axes[axis].dimension
             self._paced[key] = self.add(program, dimension)
         return self._paced[key]
+
+    def at_other_paces(self, paces: Sequence[tuple[int, StepProgram]]) -> ProgramRows | None:
+        """Return the programs with the pauses, windows and times of copies of others, which are given by row.
+
+        None if other programs would be equal than before.
+        """
+        again = copy.copy(self)
+        again._programs, again._paced = self._programs.copy(), {}
+        axis_of = {row: key[0] for key, row in self._paced.items()}
+        keys: dict[int, _PacedKey] = {}
+        for row, other in paces:
+            program, dimension = self._programs[row]
+            assert isinstance(program, StepProgram)
+            program = replace(program, transfers=other.transfers, window=other.window, copy_ns=other.copy_ns)
+            again._programs[row] = program, dimension
+            key = _key_of(program, axis_of[row])
+            if keys.setdefault(row, key) != key or again._paced.setdefault(key, row) != row:
+                return None
+        return again
+
+    def with_paces(self, programs: Any, transfers: Any) -> tuple[Any, Any]:
+        """Return the tables of the same programs at other paces with the paces of these."""
+        programs, transfers = programs.copy(), transfers.copy()
+        for row in self._paced.values():
+            program, _ = self._programs[row]
+            assert isinstance(program, StepProgram)
+            programs.window[row] = _window_of(program)
+            programs.copy_ns[row] = program.copy_ns
+            first = programs.transfer_first[row]
+            transfers.reduction_ns[first : first + len(program.transfers.size)] = _pauses_of(
+                program.transfers
+            )
+        return programs, transfers
 
     def _lowered(
         self, key: ProgramKey, sizes: OwnSizes | None
@@ -275,6 +315,16 @@ class ProgramRows:
     def tables(self, local_mem_bw: float) -> dict[str, Any]:
         """Return the program, step, transfer and tree tables."""
         return program_tables(self._programs, local_mem_bw)
+
+
+def _key_of(program: StepProgram, axis: int) -> _PacedKey:
+    """Return a key that is equal for equal programs at a pace of their own."""
+    time_ns = program.transfers.time_ns
+    assert time_ns is not None
+    own = () if program.own is None else (program.own.sent, program.own.received)
+    arrays = (program.distance, program.message_bytes, time_ns, *own)
+    flow = (program.window, program.copy_ns)
+    return axis, program.members, program.sends, *flow, *(column.tobytes() for column in arrays)
 
 
 def check_bytes(operation: PhaseOperation, most: int) -> None:

@@ -3,12 +3,15 @@
 Runs of one workload often differ in figures that only the simulation reads, such as bandwidths. `KeptPlans`
 plans such runs once. No list names these figures: planning runs on a machine in which the figures that differ
 between runs are unreadable (`unread`), and a plan that is complete all the same is that of all these runs.
-Planning reads `time-factors`; where they concern all ranks, a kept plan gets new durations for other values.
+
+Two kinds of figures are read when runs are planned, and mostly change times alone. Where `time-factors`
+concern all ranks, a kept plan gets new durations for other values. And a collective library chooses by
+bandwidths: only it reads them while a plan is made, and a kept plan gets the paces of the library's
+collectives on another machine, where these send the same messages.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -25,7 +28,7 @@ from et_sim.fold.shapes import shapes_of_templates
 from et_sim.machine import Machine, Notice
 from et_sim.machine.corrections import Correction
 from et_sim.plan.host import with_host
-from et_sim.plan.lowering import Lowering, assemble
+from et_sim.plan.lowering import Lowering, assemble, with_paces
 from et_sim.plan.members import Actors
 from et_sim.plan.mismatches import rules_of
 from et_sim.plan.records import FoldLimit, LoweredPlan
@@ -54,11 +57,16 @@ class Plan(Struct, frozen=True, eq=False):
         """Return the plan with an actor for each rank; `limits` are why ranks are not folded."""
         return assemble(self.lowering, Actors.one_per_rank(self.workload.ranks, limits))
 
-    def on(self, machine: Machine) -> Plan:
-        """Return the plan for a machine that shares it."""
-        lowering = copy.copy(self.lowering)
-        lowering.machine = machine
-        return replace(self, lowering=lowering)
+    def on(self, machine: Machine) -> Plan | None:
+        """Return the plan for a machine with other figures that only a library reads; None if it must be made
+        anew.
+        """
+        lowering, lowered = self.lowering.on(machine), self.lowered
+        if lowering is None:
+            return None
+        if lowering.collectives is not self.lowering.collectives:
+            lowered = with_paces(lowered, lowering)
+        return replace(self, lowering=lowering, lowered=lowered)
 
     def retimed(self, machine: Machine) -> Plan | None:
         """Return the plan for a machine with other values of `time-factors`; None if it must be made anew."""
@@ -73,19 +81,34 @@ class Plan(Struct, frozen=True, eq=False):
 
 
 def plan_of(
-    workload: Workload, machine: Machine, model: NetworkModel, *, may_fold: bool, by_link: bool = False
+    workload: Workload,
+    machine: Machine,
+    model: NetworkModel,
+    *,
+    may_fold: bool,
+    by_link: bool = False,
+    paced_on: Machine | None = None,
 ) -> Plan:
-    """Return the plan of a workload on a machine; `by_link`: the run records the actors' links."""
-    lowering = Lowering(workload, machine)
+    """Return the plan of a workload on a machine; `by_link`: the run records the actors' links.
+
+    The collectives of a library are those on `paced_on`, as a rule the machine itself.
+    """
+    lowering = Lowering(workload, machine, paced_on)
     actors = fewest_actors(lowering, model, may_fold, by_link=by_link)
     return Plan(workload, lowering, actors, assemble(lowering, actors))
 
 
 def checked_plan(
-    workload: Workload, machine: Machine, model: NetworkModel, *, may_fold: bool, by_link: bool
+    workload: Workload,
+    machine: Machine,
+    model: NetworkModel,
+    *,
+    may_fold: bool,
+    by_link: bool,
+    paced_on: Machine | None = None,
 ) -> Plan:
-    """Return the plan, with messages and collectives that do not match."""
-    plan = plan_of(workload, machine, model, may_fold=may_fold, by_link=by_link)
+    """Return the plan (`plan_of`), with messages and collectives that do not match."""
+    plan = plan_of(workload, machine, model, may_fold=may_fold, by_link=by_link, paced_on=paced_on)
     return replace(plan, mismatches=find_mismatches(workload, machine.groups, rules_of(machine.system)))
 
 
@@ -173,14 +196,12 @@ class KeptPlans(Planner):
         """Return the plan of a workload on a machine, which may be that of an earlier machine."""
         case = self._case(workload, (model.tables, model.path_keys, may_fold, by_link))
         for kept in self._kept:
-            if kept.case is case and _common(kept.machine, machine, case) is kept.machine:
-                self._use(kept)
-                return kept.plan.on(machine)
-        for kept in self._kept:
-            if kept.case is case and (plan := _retimed(kept, machine)) is not None:
+            if kept.case is case and (plan := _fitted(kept, machine)) is not None:
                 self._use(kept)
                 return plan
-        return self._made(case, machine, model, may_fold=may_fold, by_link=by_link).on(machine)
+        plan = self._made(case, machine, model, may_fold=may_fold, by_link=by_link).on(machine)
+        assert plan is not None, "its library's collectives are those on this machine"
+        return plan
 
     def with_host(
         self, workload: Workload, launch_ns: float, step_ns: float, *, waits: bool
@@ -209,12 +230,14 @@ class KeptPlans(Planner):
     ) -> Plan:
         """Make a plan for as many machines as possible: this one, and those of a kept plan."""
         hidden = replace(machine, **{name: Unread(f".{name}", case.reads.note) for name in REMARKS})
-        how: dict[str, Any] = {"may_fold": may_fold, "by_link": by_link}
+        how: dict[str, Any] = {"may_fold": may_fold, "by_link": by_link, "paced_on": machine}
         for kept in [kept for kept in self._kept if kept.case is case]:
             while (common := _common(kept.machine, hidden, case)) is not None:
                 known = len(case.reads.paths)
                 plan = self._without_reads(case, common, model, how)
                 if plan is not None:
+                    if common is kept.machine:  # whose library sends other messages on this machine
+                        kept = _Kept(case, common, plan)
                     kept.plan, kept.machine = plan, common
                     self._use(kept)
                     return plan
@@ -253,15 +276,18 @@ class KeptPlans(Planner):
         self._kept = [used, *(kept for kept in self._kept if kept is not used)][:MOST_KEPT]
 
 
-def _retimed(kept: _Kept, machine: Machine) -> Plan | None:
-    """Return a kept plan with other durations, if the machine differs from its own in time factors alone."""
+def _fitted(kept: _Kept, machine: Machine) -> Plan | None:
+    """Return a kept plan for a machine; None if it must be planned anew."""
+    if _common(kept.machine, machine, kept.case) is kept.machine:
+        return kept.plan.on(machine)
     factors = kept.machine.system.time_factors
     if type(factors) is not tuple or not factors:
         return None
     alike = replace(machine, system=replace(machine.system, time_factors=factors))
     if _common(kept.machine, alike, kept.case) is not kept.machine:
         return None
-    return kept.plan.retimed(machine)
+    plan = kept.plan.retimed(machine)
+    return None if plan is None else plan.on(machine)
 
 
 def _common(first: Machine, second: Machine, case: _Case) -> Machine | None:

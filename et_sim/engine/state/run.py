@@ -356,17 +356,23 @@ def _repeats(plan: LoweredPlan, *, is_searched: bool) -> dict[str, Any]:
     """Return the tables for the search for periods."""
     repeats = table(REPEATS, 1)
     repeats["is_on"], repeats["due"] = is_searched, 0 if is_searched else NEVER
-    programs = plan.programs if is_searched else plan.programs[:0]
     return {
         "repeats": repeats,
         "picture": np.zeros(is_searched * (FEWEST_ENTRIES + ENTRIES_PER_ACTOR * len(plan.actors)), np.int64),
-        "alike_steps": _alike(plan.steps, programs["step_first"]),
-        "alike_transfers": _alike(plan.transfers, programs["transfer_first"]),
+        "alike_steps": _alike(plan.steps, plan.programs["step_first"], is_used=is_searched),
+        "alike_transfers": alike_transfers(plan, is_used=is_searched),
     }
 
 
-def _alike(rows: Any, firsts: Any) -> Any:
+def alike_transfers(plan: LoweredPlan, *, is_used: bool) -> Any:
+    """Return the number of equal transfers of a program, from each on; any numbers if none is used."""
+    return _alike(plan.transfers, plan.programs["transfer_first"], is_used=is_used)
+
+
+def _alike(rows: Any, firsts: Any, *, is_used: bool) -> Any:
     """Return the number of equal rows, from each row on, in its part of a table; parts begin at `firsts`."""
+    if not is_used:
+        return np.zeros(len(rows), np.int64)
     is_last = np.ones(len(rows), bool)
     is_last[:-1] = ~equal_rows(rows[1:], rows[:-1])
     is_last[firsts[firsts > 0] - 1] = True

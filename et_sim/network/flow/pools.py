@@ -12,12 +12,15 @@ from et_sim.network.flow.routes import home
 
 
 def grown(tables: Any, rows: int) -> Any:
-    """Return the tables with space for this many more routes and their links."""
-    state = tables.state[0]
+    """Return the tables with space for this many more routes and their links.
+
+    The first pools suffice for few events: runs that begin from a kept start are mostly short.
+    """
+    state, is_ample = tables.state[0], len(tables.routes) > 0
     rows += int(state.to_begin + state.held)
     uses = rows * int(tables.longest[0])
     if state.free_routes.rows < rows:
-        routes = grow_pool(tables.routes, state.free_routes, rows)
+        routes = grow_pool(tables.routes, state.free_routes, rows, is_ample=is_ample)
         tables = replace(
             tables,
             routes=routes,
@@ -26,7 +29,7 @@ def grown(tables: Any, rows: int) -> Any:
             part_routes=np.resize(tables.part_routes, len(routes)),
         )
     if state.free_uses.rows < uses:
-        tables = replace(tables, uses=grow_pool(tables.uses, state.free_uses, uses))
+        tables = replace(tables, uses=grow_pool(tables.uses, state.free_uses, uses, is_ample=is_ample))
     return tables
 
 

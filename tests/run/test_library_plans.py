@@ -1,0 +1,106 @@
+"""Kept plans on machines with a collective library: bandwidths and latencies change its choices."""
+
+from __future__ import annotations
+
+import functools
+from functools import partial
+from random import Random
+from typing import Any
+
+import pytest
+
+from et_sim.api import execute
+from et_sim.basics.errors import EtSimError
+from et_sim.machine.presets import preset
+from et_sim.run.options import RunOptions
+from et_sim.run.planning import KeptPlans, Planner
+from et_sim.trace import TraceBuilder, Workload
+
+MACHINES = ("h100-dgx:8", "h100-dgx:16", "a100-dgx-80gb:16", "mi300x-node:8", "a100-quad:8", "b200-dgx:16")
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier")
+MODELS = ("analytical", "link", "flow")
+POINTS = 7
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+
+
+@functools.cache
+def given(machine: str) -> dict[str, dict[str, Any]]:
+    """Return the files of a preset machine."""
+    known = preset(machine)
+    return {"system": dict(known.system), "network": dict(known.network)}
+
+
+def random_job(draw: Random, ranks: int) -> tuple[Workload, dict[str, list[int]]]:
+    """Return a workload of kernels and collectives of all ranks and of groups, and the groups."""
+    size = draw.choice((2, 4))
+    groups = {"near": [*range(size)], "far": [*range(0, ranks, size)], "uneven": [0, 1, 2, ranks - 1]}
+    calls = [
+        (draw.choice(KINDS), draw.choice((8, 4096, 1 << 18, 3 << 20, 1 << 26)), draw.choice(("", *groups)))
+        for _ in range(draw.randint(1, 3))
+    ]
+    builders = [TraceBuilder() for _ in range(ranks)]
+    for rank, build in enumerate(builders):
+        for kind, volume, group in calls:
+            if group and rank not in groups[group]:
+                continue
+            before = build.compute("work", num_ops=1000 << 20 + rank % 2, tensor_bytes=1 << 20)
+            more = {} if not group else {"group": group}
+            build.collective(kind, volume, after=[before], **more)
+    return Workload.of([build.build() for build in builders]), groups
+
+
+def changed(
+    draw: Random, machine: dict[str, dict[str, Any]], side: int, what: str
+) -> dict[str, dict[str, Any]]:
+    """Return a machine with other figures, of which some are near the given ones."""
+    system, network = dict(machine["system"]), dict(machine["network"])
+    if what != "latency":
+        number, unit = str(network["bandwidth"][side]).split("G")
+        factor = draw.choice((0.5, 0.99, 0.995, 1.0, 1.01, 1.02, 1.3))
+        network["bandwidth"] = [*network["bandwidth"]]
+        network["bandwidth"][side] = f"{float(number) * factor}G{unit}"
+    if what != "bandwidth":
+        network["latency"] = [*network["latency"]]
+        network["latency"][side] = f"{draw.choice((0, 50, 251, 600, 5000))}ns"
+    if what == "all":
+        system["time-factors"] = [{"kernels": draw.choice((0.5, 1.0, 2.0))}]
+    return {"system": system, "network": network}
+
+
+def shown(workload: Workload, groups: Any, machine: dict[str, Any], model: str, planner: Planner) -> Any:
+    """Return everything that a run shows, or its refusal."""
+    try:
+        run = execute(workload, RunOptions(**machine, groups=groups, model=model), planner=planner)
+    except EtSimError as error:
+        return str(error)
+    return run.summary(), run.timeline.to_pylist()
+
+
+def assert_as_alone(seed: int) -> tuple[int, int]:
+    """Compare runs with kept plans with runs alone; return the number of plans and of runs."""
+    draw, planner = Random(seed), KeptPlans()
+    name, model = draw.choice(MACHINES), draw.choice(MODELS)
+    machine = given(name)
+    workload, groups = random_job(draw, int(name.rpartition(":")[2]))
+    side = draw.randrange(len(machine["network"]["npus_count"]))
+    what = draw.choice(("bandwidth", "latency", "all"))
+    for _ in range(POINTS):
+        other = changed(draw, machine, side, what)
+        shared = planner.guarded(partial(shown, workload, groups, other, model))
+        assert shared == shown(workload, groups, other, model, Planner()), seed
+    return planner.made, POINTS
+
+
+def test_runs_with_kept_plans_of_a_library_are_those_alone() -> None:
+    counts = [assert_as_alone(seed) for seed in range(4)]
+    assert sum(made for made, _ in counts) < sum(runs for _, runs in counts)
+
+
+@pytest.mark.seeds(deep=40, exhaustive=2_000, at_a_time=10)
+def test_many_runs_with_kept_plans_of_a_library_are_those_alone(seeds: range) -> None:
+    for seed in seeds:
+        assert_as_alone(seed)
