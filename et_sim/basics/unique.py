@@ -78,6 +78,12 @@ def sorted_groups(*columns: Any) -> tuple[Any, Any]:
     return order, np.flatnonzero(is_new)
 
 
+def are_paired(is_first: Any, *columns: Any) -> bool:
+    """Return whether the rows of a mask equal the other rows, one by one, in any order."""
+    codes, _ = _packed(columns)
+    return bool(np.array_equal(np.sort(codes[is_first]), np.sort(codes[~is_first])))
+
+
 def _packed(columns: Sequence[Any]) -> tuple[Any, int]:
     """Return an integer for each row, in the order of the columns, and the limit of these integers."""
     arrays = [np.asarray(column) for column in columns]

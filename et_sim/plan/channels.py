@@ -210,6 +210,7 @@ def _check_own_end(workload: Workload, template: int, endpoints: Endpoints, lowe
         )
 
 
+NONE = -1
 WORKLOAD = 0  # the space of the workload's own messages
 
 
@@ -277,7 +278,7 @@ class ChannelTables:
         value = (peer - rank) % self._workload.ranks if endpoints.relative else peer
         return self._slots[template].get(value)
 
-    def finish(self) -> tuple[Any, Any]:
+    def finish(self, *, rendezvous: bool) -> tuple[Any, Any]:
         """Return the channel table, and the channel of every endpoint in the order of addition."""
         keys = np.concatenate(self._keys)
         endpoints = groups_of(*keys.T)
@@ -285,5 +286,5 @@ class ChannelTables:
         channels = records.table(records.CHANNEL, len(unique))
         for column, name in enumerate(("source", "target", "tag", "bytes")):
             channels[name] = unique[:, column]
-        channels["handshake"] = groups_of(*unique.T[[0, 1, 2, 4]]).of_row  # without the bytes
+        channels["handshake"] = groups_of(*unique.T[[0, 1, 2, 4]]).of_row if rendezvous else NONE
         return channels, endpoints.of_row.astype(np.int32)

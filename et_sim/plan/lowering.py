@@ -246,7 +246,7 @@ def assemble(lowering: Lowering, actors: Actors) -> LoweredPlan:
     # Channels of the actors come first, so that an actor's place in them is its channel_first.
     channel_first = channel_tables.add_actors()
     customs = lowering.customs.finish(channel_tables)
-    channels, actor_channels = channel_tables.finish()
+    channels, actor_channels = channel_tables.finish(rendezvous=system.rendezvous)
     set_windows(channels, system.library, system.local_mem_bw, rendezvous=system.rendezvous)
     member_tables = MemberTables(workload, actors, lowering.groups, lowering.used_groups)
     axes, orders, group_axes = lowering.collectives.axis_tables()

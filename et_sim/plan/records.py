@@ -146,7 +146,7 @@ CHANNEL = record(
     ("target", "i4"),
     ("tag", "i8"),
     ("bytes", "i8"),
-    ("handshake", "i4"),  # key by which sends wait: (source, target, tag), or the first two
+    ("handshake", "i4"),  # key by which sends wait: (source, target, tag), or the first two; -1: none do
     ("room", "i8"),  # bytes that may be sent between these ranks before receives are posted, or NO_LIMIT
     ("copy_ns", "i8"),  # of a message that waited in a buffer
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from et_sim.basics.unique import groups_of, groups_of_rows, sorted_groups, unique, unique_rows
+from et_sim.basics.unique import are_paired, groups_of, groups_of_rows, sorted_groups, unique, unique_rows
 
 TYPES = st.sampled_from(["u1", "i4", "i8", "bool", "U3"])
 
@@ -30,6 +30,17 @@ SMALL, LARGE = st.integers(-1, 1), st.integers(-(2**63), 2**63 - 1)
 ROWS = arrays.arrays(
     np.int64, st.tuples(st.integers(0, 9), st.integers(1, 3)), elements=st.one_of(SMALL, SMALL, LARGE)
 )
+
+
+@given(ROWS, st.randoms(use_true_random=False), st.booleans())
+def test_rows_are_paired_if_the_others_are_a_permutation_of_them(rows: Any, random: Any, twice: bool) -> None:
+    others = [*rows.tolist()] if twice else []
+    random.shuffle(others)
+    mixed = [*((True, *row) for row in rows.tolist()), *((False, *row) for row in others)]
+    random.shuffle(mixed)
+    columns = np.array(mixed, object).reshape(len(mixed), rows.shape[1] + 1)
+    is_first, *of_row = columns[:, 0].astype(bool), *columns[:, 1:].astype(np.int64).T
+    assert are_paired(is_first, *of_row) == (twice or not len(rows))
 
 
 @given(ROWS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,12 @@ from hypothesis import strategies as st
 
 from et_sim.basics.errors import TraceError
 from et_sim.trace import encode_trace
+from et_sim.trace.columns import Trace
 from et_sim.trace.goal import columns as goal_columns
 from et_sim.trace.goal import file as goal_file
 from et_sim.trace.goal.columns import MOST_UNMATCHED, columns_of
 from et_sim.trace.goal.file import schedules
-from et_sim.trace.goal.schedule import Totals
+from et_sim.trace.goal.schedule import Reading, Totals
 
 MIXED = rank_texts(
     3,
@@ -125,6 +127,30 @@ def test_possible_faults_are_left_to_statements(wrong: str) -> None:
     text = f"num_ranks 2\nrank 0 {{\nl: calc 5\n{wrong}\n}}\n"
     assert columns_of(text.encode(), 1) is None
     assert columns_of(text.replace(f"\n{wrong}\n", "\n").encode(), 1) is not None
+
+
+@given(st.integers(0, len(MIXED) - 1), st.sampled_from(" \t\n:{}_ab01#\r\xe9"))
+def test_a_text_with_a_changed_letter_is_read_as_by_statements(at: int, letter: str) -> None:
+    text = MIXED[:at] + letter + MIXED[at + 1 :]
+    columns, reading = columns_of(text.encode(), 1), Reading("<text>", Totals())
+    if columns is None or not reading.accepts(columns):
+        return
+    ranks, stack = reading.columns(columns)
+
+    def by_columns() -> list[Trace]:
+        reading.check_end()
+        found = dict(zip(ranks, stack.traces, strict=True))
+        return [found[rank] for rank in sorted(found)]
+
+    assert _outcome(by_columns) == _outcome(lambda: traces_of(text))
+
+
+def _outcome(traces: Callable[[], list[Trace]]) -> list[bytes] | str:
+    """Return the encoded traces, or the message without the name of the file."""
+    try:
+        return [encode_trace(trace) for trace in traces()]
+    except TraceError as error:
+        return str(error).partition(",")[2]
 
 
 @pytest.mark.parametrize("bytes_at_once", [1, 40, 1 << 20])

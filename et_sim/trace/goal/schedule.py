@@ -20,7 +20,8 @@ from msgspec import Struct, field
 
 from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.trace.columns import ATTRIBUTES, BIT, TAG_RANGE, NodeKind, Trace
-from et_sim.trace.goal.columns import CALC_CODE, RECEIVE_CODE, SEND_CODE, Messages, OperationColumns
+from et_sim.trace.goal.columns import Messages, OperationColumns
+from et_sim.trace.goal.lines import CALC_CODE, RECEIVE_CODE, SEND_CODE
 from et_sim.trace.goal.statements import (
     CALC,
     IREQUIRES,

@@ -8,12 +8,13 @@ closest pairs first.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
-from et_sim.basics.unique import sorted_groups
+from et_sim.basics.unique import are_paired, sorted_groups
 from et_sim.basics.units import exact_bytes, format_ranks, plural
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.preflight.pairs import (
@@ -37,6 +38,8 @@ _NO_MATCH = "with sends and receives that do not match"
 
 def check_messages(index: TemplateIndex, ranks: int) -> list[Problem]:
     """Return findings about missing peers, messages to the own rank, empty messages, and unmatched ones."""
+    if _all_match(index, ranks):
+        return []
     problems: list[Problem] = []
     sound = ends_of_templates(index, index.used_templates())
     exists = np.ones(len(sound.template), np.bool_)  # whether the peer of an end exists
@@ -53,23 +56,52 @@ def check_messages(index: TemplateIndex, ranks: int) -> list[Problem]:
     return problems
 
 
+def _all_match(index: TemplateIndex, ranks: int) -> bool:
+    """Return whether each template is that of one rank, and all messages are certainly right and have their
+    other end.
+    """
+    if not (_are_of_one_rank(index) | (index.counts == 0)).all():
+        return False
+    parts = []
+    for _, is_wrong, *ends in _messages_of_one_rank(index, ranks):
+        if is_wrong.any():
+            return False
+        parts.append(ends)
+    if not parts:
+        return True
+    is_send, *channel = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return are_paired(is_send, *channel)
+
+
 def _doubtful(index: TemplateIndex, ends_of: EndsOf, ranks: int) -> list[int]:
     """Return the templates that need a check of their own: all but those of one rank that are certainly
     right.
     """
-    are_of_one_rank = (index.counts == 1) & ~index.workload.are_relative
-    are_doubtful = ~are_of_one_rank
-    for stack, rows, of in rows_of_templates(index.workload, are_of_one_rank):
-        lowest_rank = index.ranks[np.minimum(stack.share(index.first), len(index.ranks) - 1)]
-        trace = stack.trace
-        is_send, peer, _, size = endpoints(trace, rows, False, ranks)
-        is_given = np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows))
-        own_end = np.where(is_send, trace.comm_src[rows], trace.comm_dst[rows])
-        is_right = (peer >= 0) & (peer < ranks) & (peer != lowest_rank[of]) & (size > 0)
-        is_wrong = ~is_right | (is_given & (own_end != lowest_rank[of]))
-        are_doubtful[stack.number + of[is_wrong]] = True
+    are_doubtful = ~_are_of_one_rank(index)
+    for template, is_wrong, *_ in _messages_of_one_rank(index, ranks):
+        are_doubtful[template[is_wrong]] = True
     doubtful: list[int] = ends_of.templates[are_doubtful[ends_of.templates]].tolist()
     return doubtful
+
+
+def _are_of_one_rank(index: TemplateIndex) -> Any:
+    return (index.counts == 1) & ~index.workload.are_relative
+
+
+def _messages_of_one_rank(index: TemplateIndex, ranks: int) -> Iterator[tuple[Any, ...]]:
+    """Yield the messages of templates of one rank: template, whether it may be wrong, whether it is a send,
+    source, target, tag and size.
+    """
+    for stack, rows, of in rows_of_templates(index.workload, _are_of_one_rank(index)):
+        lowest_rank = index.ranks[np.minimum(stack.share(index.first), len(index.ranks) - 1)]
+        trace, own = stack.trace, lowest_rank[of]
+        is_send, peer, tag, size = endpoints(trace, rows, False, ranks)
+        is_given = np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows))
+        own_end = np.where(is_send, trace.comm_src[rows], trace.comm_dst[rows])
+        is_right = (peer >= 0) & (peer < ranks) & (peer != own) & (size > 0)
+        is_wrong = ~is_right | (is_given & (own_end != own))
+        channel = np.where(is_send, own, peer), np.where(is_send, peer, own), tag, size
+        yield stack.number + of, is_wrong, is_send, *channel
 
 
 def _peers(index: TemplateIndex, template: int, ranks: int) -> int:
