@@ -16,7 +16,7 @@ from et_sim.goodput.job_file import ASYNCHRONOUS, HALVES, SLOWS, JobSpec
 from et_sim.goodput.job_step import JobStep
 from et_sim.goodput.resolving import parts_of
 from et_sim.goodput.sources import Beside, Simulator, Source, TooLargeError
-from et_sim.goodput.storage import port_bytes_per_s, with_storage
+from et_sim.goodput.storage import has_ports, port_bytes_per_s, ports_of_graph, with_storage
 from et_sim.machine.failure_effects import LEAST_SHARE
 from et_sim.trace import Workload
 
@@ -111,7 +111,7 @@ def _with_fewer_replicas(
 def _degraded(job: JobSpec, step: JobStep, source: Source, simulator: Simulator) -> dict[str, Any]:
     """Return the step with a slow node, and with half of a link."""
     network, node = source.network, min(step.gpus_of_node, step.gpus)
-    can_halve = len(network.get("topology", ())) > 1 and source.model in SLOW_LINKS
+    can_halve = step.nodes > 1 and source.model in SLOW_LINKS and has_ports(network)
     states: dict[str, tuple[str, Change]] = {}
     if _has(SLOWS, job):
         slower = partial(_with_slow_nodes, source.system, node, job.failures.slower)
@@ -158,8 +158,11 @@ def like_the_first(workload: Workload, node: int) -> list[int]:
 
 def _with_half_links(network: Mapping[str, Any], ranks: list[int]) -> dict[str, Any]:
     """Return the key of a network in which some GPUs have half of their bandwidth between nodes."""
-    half = {"dimension": len(network["topology"]) - 1, "at": "0s", "slower": 0.5}
-    halves = [{"port": rank, **half} for rank in ranks]
+    half: dict[str, Any] = {"at": "0s", "slower": 0.5}
+    if "topology" in network:
+        half["dimension"] = len(network["topology"]) - 1
+    ports = ranks if "topology" in network else ports_of_graph(network, ranks)
+    halves = [{"port": port, **half} for port in ports]
     return {"network": {**network, "failures": [*network.get("failures", ()), *halves]}}
 
 

@@ -268,6 +268,23 @@ def test_the_step_with_half_of_a_link_is_that_of_a_network_with_half_of_the_link
     )
 
 
+def test_half_of_a_link_of_a_graph_is_half_of_the_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check nodes whose GPUs share cards: the link of the first card is slower, and not those inside."""
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    flap = {"name": "cable", "per-1000-node-days": 5, "effect": "halves-link"}
+    job = {"workload": SMALL, "machine": "a100-pcie-node:16", "failures": {"parts": [flap]}}
+    step = months_of(job, days=1, runs=2).step
+    ways = "nic0->rail0-leaf0", "rail0-leaf0->nic0"
+    slow = [{"link": way, "at": "0s", "slower": 0.5} for way in ways]
+    network = {**preset("a100-pcie-node:16").network, "failures": slow}
+    expected = et_sim.simulate(make(SMALL, tmp_path), machine="a100-pcie-node:16", network=network)
+    assert step.half_link == expected.makespan_ns / 1e9
+    assert step.seconds < step.half_link < 2 * step.seconds
+    assert not step.notes
+
+
 def test_copies_beside_a_step_share_its_network() -> None:
     network = {"topology": ["Switch", "Switch"], "npus_count": [2, 2], "bandwidth": ["450GB/s", "50GB/s"]}
     machine: dict[str, Any] = {"system": {}, "network": {**network, "latency": [100, 500]}, "model": "flow"}
