@@ -125,7 +125,7 @@ def run_plan(
     if record:
         check_causes(network, plan)
     recorders = Recorders(record, log, messages, ports, links)
-    is_plain = recorders.are_none and until_ns is None and not network.failures
+    is_plain = recorders.are_none and until_ns is None and network.is_constant
     goes_ahead = is_plain and (kept is None or kept.goes_ahead) and _is_worth_going_ahead(plan, model)
     packets = packets_expected(model, network, plan)
     reporting = _reporting(plan, network.fraction_bits, model, packets, report)

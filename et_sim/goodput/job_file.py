@@ -258,7 +258,12 @@ class JobSpec(Struct, frozen=True):
     recovery: RecoverySpec = section("The times of a restart.", RecoverySpec(), of=RecoverySpec)
     checkpoints: CheckpointSpec = section("Checkpoints.", CheckpointSpec(), of=CheckpointSpec)
     spares: SparesSpec = section("Spare nodes.", SparesSpec(), of=SparesSpec)
-    elastic: int = count("Replicas that may be missing while the others go on.", 0, stated=True, maximum=64)
+    elastic: int = count(
+        "Replicas that may be missing while the others go on; a failed node takes all of its own with it.",
+        0,
+        stated=True,
+        maximum=64,
+    )
     maintenance: MaintenanceSpec | None = section(
         "Planned maintenance; without the key: the preset's.", None, of=MaintenanceSpec
     )

@@ -90,13 +90,19 @@ def _with_stall(job: JobSpec, step: JobStep) -> JobSpec:
 
 
 def _parts(job: JobSpec, step: JobStep, place: Section) -> tuple[Part, ...]:
-    """Return the parts that fail: those of the preset, with changes, and further ones."""
-    known, given = _known_parts(job), {part.name: part for part in job.failures.parts}
-    merged = {**known, **{name: _merged(known.get(name), spec) for name, spec in given.items()}}
-    for name, spec in merged.items():
+    """Return the parts that fail; refuse those without a rate."""
+    for spec in parts_of(job):
         if spec.rate is None:
-            raise place.fault(f'the part "{name}" has no rate', 'give "per-1000-node-days"', key="failures")
-    return tuple(_part(spec, job, step) for spec in merged.values() if spec.rate)
+            raise place.fault(
+                f'the part "{spec.name}" has no rate', 'give "per-1000-node-days"', key="failures"
+            )
+    return tuple(_part(spec, job, step) for spec in parts_of(job) if spec.rate)
+
+
+def parts_of(job: JobSpec) -> tuple[PartSpec, ...]:
+    """Return the parts of the preset, with changes, and further ones."""
+    known, given = _known_parts(job), {part.name: part for part in job.failures.parts}
+    return tuple({**known, **{name: _merged(known.get(name), spec) for name, spec in given.items()}}.values())
 
 
 def with_interval(setting: Setting, spec: CheckpointSpec, write: float, interval: float) -> Setting:

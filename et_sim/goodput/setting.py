@@ -85,7 +85,7 @@ class Setting(Struct, frozen=True):
     parts: tuple[Part, ...]
     cycle: Cycle
     recovery: Recovery = Recovery()
-    fewer: tuple[tuple[float, float], ...] = ()  # step and share of its tokens with 1, 2, … replicas less
+    fewer: tuple[tuple[float, float], ...] = ()  # step and share of its tokens with 1, 2, … nodes less
     half_link_step: float = 0.0  # length of steps where a GPU has half of its bandwidth
     early_factor: float = 1.0
     early_decay: float = 1.0

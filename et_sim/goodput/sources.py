@@ -13,9 +13,13 @@ from msgspec.structs import replace
 
 from et_sim import api
 from et_sim.basics.units import NS_PER_SECOND
+from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.goodput.copies import with_copies
 from et_sim.goodput.storage import ends_of_step_and_writes, with_writes
+from et_sim.machine.model import Machine
 from et_sim.run.options import RunOptions
+from et_sim.run.planning import Plan, Planner
+from et_sim.run.small_run import size_of
 from et_sim.trace import Workload
 from et_sim.version import __version__
 
@@ -67,25 +71,53 @@ class Source(Struct, frozen=True):
         return replace(options, machine=None, model=self.model, **parts)
 
 
+class TooLargeError(Exception):
+    """A step has more messages and nodes than are to be simulated."""
+
+
+class _UpTo(Planner):
+    """A planner that gives up plans of more messages and nodes than a limit."""
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+
+    def plan(
+        self, workload: Workload, machine: Machine, model: NetworkModel, *, may_fold: bool, by_link: bool
+    ) -> Plan:
+        """Return the checked plan of a workload on a machine; `by_link`: the run records links."""
+        plan = super().plan(workload, machine, model, may_fold=may_fold, by_link=by_link)
+        if self._most is not None and size_of(plan.lowered) > self._most:
+            raise TooLargeError
+        return plan
+
+
 class Simulator(Struct):
     """Simulates steps that are not known yet."""
 
     known: Known = field(default_factory=dict)
     simulated: int = 0
 
+    def knows(self, source: Source, changed: Mapping[str, Any]) -> bool:
+        """Return whether a step is known."""
+        return _key(source, None, changed) in self.known
+
     def seconds(
-        self, source: Source, beside: Beside | None = None, changed: Mapping[str, Any] = NOTHING
+        self,
+        source: Source,
+        beside: Beside | None = None,
+        changed: Mapping[str, Any] = NOTHING,
+        most: int | None = None,
     ) -> tuple[float, ...]:
-        """Return the time of a step, and that of writes beside it; `changed`: "system", "network"."""
-        messages = None if beside is None else to_builtins(beside)
-        inputs = {**source.identity, "beside": messages, **changed, "et_sim": __version__}
-        text = json.dumps(inputs, sort_keys=True, default=str)
-        key = hashlib.sha256(text.encode()).hexdigest()[:16]
+        """Return the time of a step, and that of writes beside it; `changed`: "system", "network".
+
+        Raise TooLargeError if it has to be simulated with more than `most` messages and nodes.
+        """
+        key = _key(source, beside, changed)
         keys = [f"{key}{end}" for end in (beside.ends if beside else ("",))]
         if keys[0] not in self.known:
             workload = source.workload()
             made = workload if beside is None else beside.added(workload)
-            result = api.execute(made, source.options_of(changed))
+            result = api.execute(made, source.options_of(changed), planner=_UpTo(most))
             if not result.is_complete:
                 stall = result.stall
                 raise stall.as_error() if stall else result.why_stopped()
@@ -93,3 +125,11 @@ class Simulator(Struct):
             self.known.update(zip(keys, found, strict=True))
             self.simulated += 1
         return tuple(self.known[each] / NS_PER_SECOND for each in keys)
+
+
+def _key(source: Source, beside: Beside | None, changed: Mapping[str, Any]) -> str:
+    """Return the digest of all inputs of a step."""
+    messages = None if beside is None else to_builtins(beside)
+    inputs = {**source.identity, "beside": messages, **changed, "et_sim": __version__}
+    text = json.dumps(inputs, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

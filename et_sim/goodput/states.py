@@ -4,19 +4,26 @@ beside it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.goodput.job_file import ASYNCHRONOUS, HALVES, SLOWS, JobSpec
 from et_sim.goodput.job_step import JobStep
-from et_sim.goodput.sources import Beside, Simulator, Source
-from et_sim.goodput.storage import port_bytes_per_s, with_storage
+from et_sim.goodput.resolving import parts_of
+from et_sim.goodput.sources import Beside, Simulator, Source, TooLargeError
+from et_sim.goodput.storage import has_ports, port_bytes_per_s, ports_of_graph, with_storage
 from et_sim.machine.failure_effects import LEAST_SHARE
 from et_sim.trace import Workload
 
-MOST_APART = 1024  # GPUs of a step in which one link is slow; of larger ones, it is that of all GPUs like it
+MOST_APART = 100_000_000  # messages and nodes of a step with one slow part: about a minute and 5 GB
+Change = Callable[
+    [list[int]], dict[str, Any]
+]  # of the system or the network, by the first ranks of slow nodes
 SHARED_LINKS = (None, "flow")  # network models whose messages share links, beside writes
 SLOW_LINKS = (*SHARED_LINKS, "link")  # those whose links may be slow
 ALIKE, ROUNDING = 1e-6, 2e-9  # a part of a step, and seconds
@@ -32,7 +39,12 @@ def states_of(job: JobSpec, step: JobStep, source: Source | None, simulator: Sim
 
 
 def _has(effect: str, job: JobSpec) -> bool:
-    return any(part.effect == effect and part.rate != 0 for part in job.failures.parts)
+    return any(part.effect == effect and part.rate != 0 for part in parts_of(job))
+
+
+def _has_link_parts(job: JobSpec) -> bool:
+    """Return whether a second port would change the effect of some failures."""
+    return any(part.is_link and part.rate != 0 for part in parts_of(job))
 
 
 def _unsimulated(job: JobSpec, step: JobStep, simulated: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,23 +62,21 @@ def _unsimulated(job: JobSpec, step: JobStep, simulated: Mapping[str, Any]) -> d
         found["notes"] += ("a slow node was not simulated: steps take `slower` times as long",)
     if job.elastic and "fewer" not in simulated:
         replicas = max(step.replicas, step.nodes if step.replicas == 1 else 1)
-        found["fewer"] = _shares([step.seconds] * job.elastic, replicas)
+        found["fewer"] = _shares([step.seconds] * min(job.elastic, replicas - 1), replicas)
         found["notes"] += ("fewer replicas were not simulated: steps take as long, and a replica is a node",)
     return found
 
 
-def _shares(seconds: list[float], replicas: int) -> tuple[tuple[float, float], ...]:
-    """Return steps with the share of tokens that they process."""
-    return tuple((step, 1 - number / replicas) for number, step in enumerate(seconds, 1) if number < replicas)
+def _shares(seconds: list[float], replicas: int, of_node: int = 1) -> tuple[tuple[float, float], ...]:
+    """Return steps without 1, 2, … nodes, each of some replicas, with the share of their tokens."""
+    return tuple((step, 1 - number * of_node / replicas) for number, step in enumerate(seconds, 1))
 
 
 def _simulated(job: JobSpec, step: JobStep, source: Source, simulator: Simulator) -> dict[str, Any]:
     """Return the states that can be simulated."""
     found = _degraded(job, step, source, simulator) if source.has_messages else {}
-    if source.fewer is not None:
-        missing = range(1, min(job.elastic, step.replicas - 1) + 1)
-        fewer = [simulator.seconds(source.fewer(number))[0] for number in missing]
-        found["fewer"] = _shares(fewer, step.replicas)
+    if job.elastic and source.fewer is not None:
+        found["fewer"] = _with_fewer_replicas(job.elastic, step, source.fewer, simulator)
     if copies := _copies(job, step):
         found["copy_stall"] = max(simulator.seconds(source, copies)[0] - step.seconds, 0.0)
     found |= _written(job, step, source, simulator)
@@ -76,26 +86,63 @@ def _simulated(job: JobSpec, step: JobStep, source: Source, simulator: Simulator
     return found
 
 
+def _with_fewer_replicas(
+    elastic: int, step: JobStep, fewer: Callable[[int], Source], simulator: Simulator
+) -> tuple[tuple[float, float], ...]:
+    """Return the steps without the replicas of 1, 2, … failed nodes, with the share of their tokens."""
+    of_node = -(-step.gpus_of_node * step.replicas // step.gpus)
+    numbers = range(of_node, min(elastic, step.replicas - 1) + 1, of_node)
+    if not numbers:
+        raise UsageError(
+            f'"elastic" is {elastic}, and a failed node takes {of_node:,} of {step.replicas:,} replicas with'
+            " it",
+            remedy=f'give "elastic: {of_node}"' if of_node < step.replicas else "leave it out",
+        )
+    try:
+        seconds = [simulator.seconds(fewer(number))[0] for number in numbers]
+    except EtSimError as error:
+        raise UsageError(
+            f'"elastic" is {elastic}, and the job cannot be simulated with fewer replicas: {error.cause}',
+            remedy='leave it out, or give "step", "tokens-of-step" and "gpus" in place of "workload"',
+        ) from None
+    return _shares(seconds, step.replicas, of_node)
+
+
 def _degraded(job: JobSpec, step: JobStep, source: Source, simulator: Simulator) -> dict[str, Any]:
     """Return the step with a slow node, and with half of a link."""
-    found: dict[str, Any] = {}
-    network = source.network
-    can_halve = len(network.get("topology", ())) > 1 and source.model in SLOW_LINKS
-    slows, halves = _has(SLOWS, job), _has(HALVES, job) and can_halve
-    node, alike = min(step.gpus_of_node, step.gpus), [0]
-    if (slows or halves) and step.gpus > MOST_APART:
-        alike = like_the_first(source.workload(), node)
-        found["notes"] = (
-            f"a part of a node is slow in {len(alike):,} nodes that are alike, in place of one: in so large a"
-            " step, ranks must stay alike",
-        )
-    if slows:
-        system = _with_slow_nodes(source.system, node, alike, job.failures.slower)
-        found["slow"] = simulator.seconds(source, changed={"system": system})[0]
-    if halves:
-        changed = {"network": _with_half_links(network, alike)}
-        found["half_link"], found["has_half_link"] = simulator.seconds(source, changed=changed)[0], True
+    network, node = source.network, min(step.gpus_of_node, step.gpus)
+    can_halve = step.nodes > 1 and source.model in SLOW_LINKS and has_ports(network)
+    states: dict[str, tuple[str, Change]] = {}
+    if _has(SLOWS, job):
+        slower = partial(_with_slow_nodes, source.system, node, job.failures.slower)
+        states["slow"] = "a node is slow", slower
+    if can_halve and (_has(HALVES, job) or _has_link_parts(job)):
+        states["half_link"] = "a link has half of its bandwidth", partial(_with_half_links, network)
+    found: dict[str, Any] = {"notes": ()}
+    for name, (words, change) in states.items():
+        seconds, nodes = _with_one(change, node, source, simulator)
+        if seconds is not None:
+            found |= {name: seconds} | ({"has_half_link": True} if name == "half_link" else {})
+        if nodes > 1:
+            found["notes"] += (
+                f"{words} in each of {nodes:,} nodes that are alike, in place of one: with one, more than"
+                f" {MOST_APART:,} messages and nodes of a step were to be simulated",
+            )
     return found
+
+
+def _with_one(change: Change, node: int, source: Source, simulator: Simulator) -> tuple[float | None, int]:
+    """Return the step with one slow part, and 1. If that is too large to simulate, return the step with all
+    parts like it, and their number; if that is too large as well, None and 0.
+    """
+    alike = like_the_first(source.workload(), node)
+    together = change(alike)
+    if len(alike) == 1 or not simulator.knows(source, together):  # else, one was too large before
+        with suppress(TooLargeError):
+            return simulator.seconds(source, changed=change([0]), most=MOST_APART)[0], 1
+    with suppress(TooLargeError):
+        return simulator.seconds(source, changed=together, most=MOST_APART)[0], len(alike)
+    return None, 0
 
 
 def like_the_first(workload: Workload, node: int) -> list[int]:
@@ -110,16 +157,20 @@ def like_the_first(workload: Workload, node: int) -> list[int]:
 
 
 def _with_half_links(network: Mapping[str, Any], ranks: list[int]) -> dict[str, Any]:
-    """Return a network in which some GPUs have half of their bandwidth in the outermost dimension."""
-    half = {"dimension": len(network["topology"]) - 1, "at": "0s", "slower": 0.5}
-    halves = [{"port": rank, **half} for rank in ranks]
-    return {**network, "failures": [*network.get("failures", ()), *halves]}
+    """Return the key of a network in which some GPUs have half of their bandwidth between nodes."""
+    half: dict[str, Any] = {"at": "0s", "slower": 0.5}
+    if "topology" in network:
+        half["dimension"] = len(network["topology"]) - 1
+    ports = ranks if "topology" in network else ports_of_graph(network, ranks)
+    halves = [{"port": port, **half} for port in ports]
+    return {"network": {**network, "failures": [*network.get("failures", ()), *halves]}}
 
 
-def _with_slow_nodes(system: Mapping[str, Any], gpus: int, ranks: list[int], factor: float) -> dict[str, Any]:
-    """Return a system in which the nodes that begin with some ranks compute more slowly."""
+def _with_slow_nodes(system: Mapping[str, Any], gpus: int, factor: float, ranks: list[int]) -> dict[str, Any]:
+    """Return the key of a system in which the nodes that begin with some ranks compute more slowly."""
     nodes = ",".join(f"{rank}-{rank + gpus - 1}" for rank in ranks)
-    return {**system, "stragglers": [*system.get("stragglers", ()), {"ranks": nodes, "compute": factor}]}
+    slow = {"ranks": nodes, "compute": factor}
+    return {"system": {**system, "stragglers": [*system.get("stragglers", ()), slow]}}
 
 
 def _copies(job: JobSpec, step: JobStep) -> Beside | None:

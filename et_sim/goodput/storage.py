@@ -8,6 +8,7 @@ the switch of the outermost one; in a graph, behind a switch that all switches o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +49,12 @@ def port_bytes_per_s(network: Mapping[str, Any]) -> float | None:
     return outermost.bytes_per_ns * 1e9 if outermost.shape is DimensionShape.SWITCH else None
 
 
+def has_ports(network: Mapping[str, Any]) -> bool:
+    """Return whether a rank's link between nodes is known: in dimensions, or a graph that is not imported."""
+    dimensions = network.get("topology", ())
+    return len(dimensions) > 1 if dimensions else port_bytes_per_s(network) is not None
+
+
 def with_storage(network: Mapping[str, Any], ranks: int, share: float) -> dict[str, Any]:
     """Return a network with an NPU of storage for each rank, whose link has this share of a port."""
     if "topology" not in network:
@@ -70,26 +77,47 @@ def _port_of_graph(fabric: GraphFabric) -> float | None:
     """Return the bandwidth from the first NPU to the first switch on its shortest ways to the highest tier:
     of all links, if messages spread over them, or else of the widest.
     """
-    graph, top = fabric.graph, _highest(fabric.graph)
+    steps = _steps_to_the_top(fabric.graph, 0)
+    return min(_speed(fabric, links) for links in steps) * 1e9 if steps else None
+
+
+def _speed(fabric: GraphFabric, links: Any) -> float:
+    """Return the bandwidth of parallel links, in bytes per ns."""
+    speeds = fabric.graph.bytes_per_ns[links]
+    return float(speeds.sum() if fabric.routing is Routing.SPREAD else speeds.max())
+
+
+def ports_of_graph(network: Mapping[str, Any], ranks: list[int]) -> list[str]:
+    """Return the names of the links that limit the bandwidth of ranks to the outermost switches."""
+    fabric = read_network_alone(network).fabric
+    assert isinstance(fabric, GraphFabric)
+    names = fabric.graph.link_names
+    slowest = (
+        min(_steps_to_the_top(fabric.graph, rank), key=partial(_speed, fabric)).tolist() for rank in ranks
+    )
+    return sorted({names[link] for links in slowest for link in links})
+
+
+def _steps_to_the_top(graph: Graph, rank: int) -> list[Any]:
+    """Return the links of each step from an NPU to the first switch on shortest ways to the highest tier."""
+    npu, top = graph.npus[rank], _highest(graph)
     if not len(top):
-        return None
+        return []
     away = np.full(len(graph), -1)
     away[top], count = 0, 0
-    while away[graph.npus[0]] < 0:  # from the highest switches down
+    while away[npu] < 0:  # from the highest switches down
         reached = graph.sources[(away[graph.targets] == count) & (away[graph.sources] < 0)]
         if not len(reached):
-            return None
+            return []
         count += 1
         away[reached] = count
-    here, least = np.array([graph.npus[0]]), np.inf
+    here, steps = np.array([npu]), list[Any]()
     for further in range(count - 1, -1, -1):
-        links = np.flatnonzero(np.isin(graph.sources, here) & (away[graph.targets] == further))
-        speeds = graph.bytes_per_ns[links]
-        least = min(least, speeds.sum() if fabric.routing is Routing.SPREAD else speeds.max())
-        here = np.unique(graph.targets[links])
+        steps.append(np.flatnonzero(np.isin(graph.sources, here) & (away[graph.targets] == further)))
+        here = np.unique(graph.targets[steps[-1]])
         if (graph.kinds[here] == SWITCH).all():
             break
-    return float(least) * 1e9
+    return steps
 
 
 def _graph_with_storage(network: Mapping[str, Any], ranks: int, share: float) -> dict[str, Any]:

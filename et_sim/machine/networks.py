@@ -147,6 +147,11 @@ class Failure(Struct, frozen=True):
         return self.left == 0
 
     @property
+    def is_constant(self) -> bool:
+        """Return whether something is left, as much through the whole run."""
+        return self.at_ns == 0 and self.until_ns is None and not self.is_dead
+
+    @property
     def text(self) -> str:
         """Return what fails, in words."""
         return self.name if self.name.startswith("dimension") else f"{self.what} {self.name}"
@@ -421,6 +426,11 @@ class Network(Struct, frozen=True):
     def ranks(self) -> int:
         """Return the number of NPUs."""
         return self.grid.ranks
+
+    @property
+    def is_constant(self) -> bool:
+        """Return whether all links stay through the whole run as they are at its beginning."""
+        return all(failure.is_constant for failure in self.failures)
 
     @property
     def links(self) -> tuple[UnevenLink, ...]:

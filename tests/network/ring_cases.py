@@ -38,6 +38,7 @@ class RingCase:
         self._workload = Workload(
             (trace,), np.zeros(node * nodes, np.int32), relative_peers=(True,), group_rules=rules
         )
+        self._machine["network"] = {**self._machine["network"], **_slow_ports(draw, node, nodes)}
 
     def result(self, patch: pytest.MonkeyPatch, *, ahead: bool) -> Result:
         """Return the result of a run that evaluates rings at once, or one that does not."""
@@ -88,6 +89,17 @@ def _paces(draw: Random) -> dict[str, Any]:
     """Return the key of slow ranks, if there are any."""
     pace = draw.choice(PACES)
     return {"stragglers": [pace]} if pace else {}
+
+
+def _slow_ports(draw: Random, node: int, nodes: int) -> dict[str, Any]:
+    """Return the key of ports that are slow through the whole run, if there are any."""
+    ports = draw.choice((0, 0, 1, 2))
+    dimension = draw.randrange(1 + (nodes > 1))
+    slow = [
+        {"port": draw.randrange(node * nodes), "dimension": dimension, "at": "0s", "slower": 0.5}
+        for _ in range(ports)
+    ]
+    return {"failures": slow} if slow else {}
 
 
 def _trace(draw: Random, node: int, nodes: int) -> Trace:

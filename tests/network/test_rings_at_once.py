@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -59,15 +60,16 @@ def test_many_random_jobs_are_the_same_evaluated_at_once(
     assert_same(seeds, monkeypatch)
 
 
-def of_eight(build: TraceBuilder, **keys: Any) -> Result:
+def of_eight(build: TraceBuilder, failures: Sequence[Any] = (), **keys: Any) -> Result:
     """Return a run of one program on eight ranks behind a switch, with messages evaluated at once."""
+    network = EIGHT | ({"failures": [*failures]} if failures else {})
     workload = Workload(
         (build.build(),),
         np.zeros(8, np.int32),
         relative_peers=(True,),
         group_rules={"pairs": GroupRule(2), "all": GroupRule(8)},
     )
-    return run(workload, model="flow", fold=False, system=SYSTEM | keys, network=EIGHT)
+    return run(workload, model="flow", fold=False, system=SYSTEM | keys, network=network)
 
 
 @pytest.fixture
@@ -99,6 +101,25 @@ def test_each_rank_waits_for_the_late_one_over_all_steps_between() -> None:
         assert result.finish_ns[(3 + behind) % 8] >= late + behind * STEP, behind
     assert result.finish_ns[3] == late + 7 * 2_000  # all that it has to wait for is that its bytes leave
     assert result.finish_ns[4] == late + 7 * 2_000 + 2 * 500 + 10  # its link to rank 4 carries all seven
+
+
+@pytest.mark.usefixtures("ahead")
+@pytest.mark.parametrize(
+    ("when", "is_evaluated"),
+    [({"at": "0s"}, True), ({"at": "0s", "for": "1h"}, False), ({"at": "1ns"}, False)],
+)
+def test_a_ring_over_a_link_that_stays_slow_is_evaluated_at_once(
+    when: dict[str, str], is_evaluated: bool
+) -> None:
+    build = TraceBuilder()
+    build.collective("all_gather", 100_000, group="all")
+    slow = {"dimension": 0, "from": 3, "to": "switch"}
+    result = of_eight(build, [{**slow, **when, "slower": 0.5}])
+    assert was_evaluated(result) == is_evaluated
+    assert result.is_complete
+    assert result.finish_ns[4] == 10 + 7 * 4_000 + 2 * 500 + 10  # its link carries all seven at half speed
+    assert result.outcome.load is not None
+    assert set(result.outcome.load.bytes.tolist()) == {7 * 100_000}
 
 
 @pytest.mark.usefixtures("ahead")

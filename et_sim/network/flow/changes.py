@@ -68,7 +68,6 @@ def in_state(tables: Any, network: Network, state: LinkState) -> Any:
         now[name] = _usual(tables, network, first, name) * state.weights[first]
     if network.protocol is not None:
         set_capacities(now, network.protocol, 1 << network.fraction_bits)
-    shared["is_altered"] |= now["capacity"] != shared["capacity"]
     for name in ("capacity", "wire", "back", "back_ns"):
         shared[name] = now[name]
     shared["is_dead"] = is_dead
@@ -89,7 +88,9 @@ def _usual(tables: Any, network: Network, first: Any, name: str) -> Any:
 
 def changed(run: Run, network: Network, state: LinkState) -> Run:
     """Return the run in a new state of the links, from the present time on."""
+    before = run.network.shared["capacity"].copy()
     tables = in_state(run.network, network, state)
+    tables.shared["is_altered"] |= tables.shared["capacity"] != before
     tables = grown(tables, len(tables.routes) - int(tables.state[0].free_routes.rows))
     run = replace(run, network=tables)
     rows = np.flatnonzero(tables.shared["is_dead"] | tables.shared["is_altered"])

@@ -40,7 +40,7 @@ UNSUPPORTED = ("customs", "switches", "bus", "memory_hops")  # tables of the pla
 
 def ahead(tables: Any, network: Network, plan: LoweredPlan) -> Any:
     """Return the tables with rings for the phases that may be evaluated at once; None if there are none."""
-    if not isinstance(network.fabric, GridFabric) or network.protocol is not None or network.failures:
+    if not isinstance(network.fabric, GridFabric) or network.protocol is not None or not network.is_constant:
         return None
     if plan.is_folded or len(tables.ways.link) or any(len(getattr(plan, name)) for name in UNSUPPORTED):
         return None

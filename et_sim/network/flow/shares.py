@@ -85,10 +85,22 @@ def _ended_ns(network: Any, row: int) -> float:
 
 
 @works_on_tables
+def _crosses_dead(network: Any, row: int) -> bool:
+    """Return whether a link of a route is dead."""
+    at = network.routes[row].uses.head if len(network.recovery) > 0 else NONE
+    while at != NONE:
+        use = network.uses[at]
+        if network.shared[use.link].is_dead:
+            return True
+        at = use.next
+    return False
+
+
+@works_on_tables
 def _set_alone(run: Run, row: int) -> bool:
     """Set the rate of a flow that begins and shares no link, as steps 1 to 3 do; else return False."""
     network, state, route = run.network, run.network.state[0], run.network.routes[row]
-    if len(network.recovery) > 0 or not is_alone(network, row):  # with recovery, a link may be dead
+    if not is_alone(network, row) or _crosses_dead(network, row):
         return False
     begin_ns = max(float(run.clock[0].now), _ended_ns(network, row))
     serve(route, begin_ns)
