@@ -46,6 +46,7 @@ class MachineOptions(Command):
     profile: Annotated[str | None, HELP["profile"]] = None
     when_full: Annotated[str | None, HELP["when_full"]] = None
     power: Annotated[str | None, HELP["power"], "WATTS"] = None
+    steady: Annotated[float | None, HELP["steady"], "PART", Option(parse=parse_share)] = None
 
 
 class SimulationOptions(MachineOptions):

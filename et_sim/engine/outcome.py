@@ -26,7 +26,7 @@ class Ports(Struct, frozen=True, eq=False):
 
     resources: ResourceTable
     columns: dict[str, Any]  # by their names in ports.arrow
-    totals: dict[str, int]  # of the run
+    totals: dict[str, Any]  # of the run
     circle: tuple[str, ...] = ()  # ports that pause and wait for each other at its end
 
 

@@ -13,7 +13,7 @@ from et_sim.machine.congestion import ROCE, TCP, keys_of_control, own_keys, tele
 from et_sim.machine.protocol_presets import PRESETS, PROTOCOL_KEY, PROTOCOL_KEYS, packet_keys, tcp_keys
 from et_sim.machine.transports import Control, PacketProtocol, Packets, Tcp
 
-OF_ROCE = ("window", "window-shrinks", "paced", "acknowledgements-pass", "skip-repeats", "as-ns3")
+OF_ROCE = ("window", "window-shrinks", "paced", "acknowledgements-pass", "skip-repeats", "steady", "as-ns3")
 OF_PAUSES = ("reserve", "resume-below", "threshold-shift")
 WITHOUT_PAUSES = (
     *("queue-packets", "queue-bytes", "queue-share", "queue-counts-sending"),

@@ -24,6 +24,7 @@ from et_sim.machine.collective_library_keys import NAME as LIBRARY
 from et_sim.machine.collective_library_keys import names_library, read_library, without_library
 from et_sim.machine.compute_rules import NAME as COMPUTE
 from et_sim.machine.corrections import Correction, Profile
+from et_sim.machine.credits import CREDITS_KEY
 from et_sim.machine.gpu_failures import failures_of_gpus, with_dead_gpus
 from et_sim.machine.model import (
     Implementations,
@@ -38,6 +39,7 @@ from et_sim.machine.model import (
 )
 from et_sim.machine.network_file import read_network
 from et_sim.machine.power import CAP, POWER, with_cap
+from et_sim.machine.protocol_presets import DEFAULT_PRESET, PROTOCOL_KEY
 from et_sim.machine.recognise import MachineFile, is_graph, is_hierarchy, is_loggops, is_version_1
 from et_sim.machine.remote_memory import read_memory
 from et_sim.machine.sources import Given, Source, as_given, load
@@ -169,12 +171,13 @@ def read_machine(
     corrections: Collection[Correction] = (),
     when_full: str | None = None,
     power: str | None = None,
+    steady: float | None = None,
     usual_profile: str | None = None,
 ) -> Machine:
     """Read the machine that files (paths) or dicts describe; raise `MachineError`.
 
-    `profile`, `when_full` and `power` override the system file; `corrections` are added to its own. The
-    `usual_profile` is that of a machine whose files name none.
+    `profile`, `when_full` and `power` override the system file, and `steady` the network file; `corrections`
+    are added to the system's own. The `usual_profile` is that of a machine whose files name none.
     """
     remarks = Remarks()
     network_source = load(network, MachineFile.NETWORK)
@@ -190,6 +193,8 @@ def read_machine(
         system_source = _with_when_full(system_source, when_full)
     if power is not None:
         system_source = _with_power(system_source, power)
+    if steady is not None:
+        network_source = _with_steady(network_source, steady)
     sources = [network_source, system_source]
     network_value, system_value, layers = _read_network_and_system(network_source, system_source, remarks)
     wanted = system_source.content.get(LIBRARY)
@@ -370,6 +375,19 @@ def _with_power(system: Source, power: str) -> Source:
     ]
     content = {**system.content, COMPUTE: capped if isinstance(rules, list) else capped[0]}
     return structs.replace(system, content=content)
+
+
+def _with_steady(network: Source, steady: float) -> Source:
+    """Return the network with another tolerance of steady phases."""
+    given = {} if network.is_text else network.content
+    protocol = given.get(PROTOCOL_KEY.name, {"preset": DEFAULT_PRESET})
+    if network.is_text or CREDITS_KEY.name in given or not isinstance(protocol, dict):
+        raise UsageError(
+            f"--steady {steady:g} has no effect: the network has no packets over RoCE",
+            place=network.place,
+            remedy=f'describe it in the form of 2.x, without "{CREDITS_KEY.name}", or leave out --steady',
+        )
+    return structs.replace(network, content={**given, PROTOCOL_KEY.name: {**protocol, "steady": steady}})
 
 
 def _with_profile(system: Source, profile: str) -> Source:

@@ -49,6 +49,11 @@ class RunOptions(Struct, frozen=True, kw_only=True):
         "the most that each device draws, such as 500W, in place of the system file's higher cap: clocks "
         "fall until they meet it",
     ] = None
+    steady: Annotated[
+        float | None,
+        "with packets, skip phases in which the rates of all messages stay: the largest part by which times "
+        "may differ by estimate, such as 0.5%",
+    ] = None
     other_profile: Annotated[bool, "if no profile is named, also simulate the corrected one"] = False
     fold: Annotated[bool, "simulate ranks that behave identically as one, with the same result"] = True
     ties_alike: Annotated[
@@ -123,7 +128,7 @@ def machine_parts(given: Mapping[str, Any], machine: str | None) -> dict[str, An
 
 FEWEST_SAMPLES, MOST_SAMPLES = 2, 100_000
 REQUIRED = ("system", "network")
-INSTEAD = ("when_full", "power")  # overrides of keys of the system
+INSTEAD = ("when_full", "power", "steady")  # overrides of keys of the system and the network
 MACHINE = ("system", "network", "memory", "groups")
 NAMES = RunOptions.__struct_fields__
 HELP: dict[str, str] = {
@@ -133,8 +138,13 @@ DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(RunOpt
 
 
 def check_samples(options: RunOptions) -> None:
-    """Refuse numbers of samples, seeds and orders of events that have no meaning."""
+    """Refuse numbers of samples, seeds, orders of events and tolerances that have no meaning."""
     samples, seed = options.samples, options.seed
+    if options.steady is not None and options.model != "packet":
+        raise UsageError(
+            f"--steady is for packets, and the network model is {options.model or 'not named'}",
+            remedy="give --network-model packet, or leave out --steady",
+        )
     if options.ties_alike and not options.fold:
         raise UsageError(
             "--ties-alike has no effect with --no-fold, which folds no ranks", remedy="leave one of them out"

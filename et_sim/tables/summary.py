@@ -82,9 +82,11 @@ Uncertainty = TypedDict("Uncertainty", {
     "whole": Term, "classes": list[ClassTerm], "parts": list[Share],
     "traits": NotRequired[list[TraitTerm]],
 })
+Steady = TypedDict("Steady", {"tolerance": float, "phases": int, "packets": int, "error": float})
 Packets = TypedDict("Packets", {
     "sent": int, "acknowledgements": int, "sent_again": int, "timeouts": int, "lost": int,
     "marked": int, "pauses": int, "lost_at": str | None, "paused_at": str | None,
+    "steady": NotRequired[Steady],
 })
 RankFigures = TypedDict("RankFigures", {
     "ranks": Ranks, "finish_ns": int | None, "compute_ns": int, "exposed_comm_ns": int,
@@ -176,7 +178,7 @@ Configuration = TypedDict("Configuration", {
 Command = TypedDict("Command", {
     "files": dict[str, str], "machine": NotRequired[str | None], "profile": str | None, "fold": bool,
     "alone": NotRequired[bool], "retime": NotRequired[bool], "when_full": NotRequired[str],
-    "power": NotRequired[Any],
+    "power": NotRequired[Any], "steady": NotRequired[float],
 })
 ScopeOfMachine = TypedDict("ScopeOfMachine", {  # of which a run's scope is a part
     "of_messages": list[str], "of_kernels": dict[str, list[str]], "includes": list[str],

@@ -49,6 +49,16 @@ def new_control(protocol: PacketProtocol) -> ControlTables:
     return _tables_of(ROCE, control.algorithm, control.constants, protocol, control)
 
 
+def keeps_rates(protocol: PacketProtocol) -> bool:
+    """Return whether a protocol's congestion control may leave rates as they are for long."""
+    registry, name = (
+        (ROCE, protocol.packets.control.algorithm)
+        if protocol.packets.tcp is None
+        else (TCP, protocol.packets.tcp.control)
+    )
+    return hasattr(import_module(registry[name]), "may_repeat")
+
+
 def _tables_of(registry: Mapping[str, str], name: str, constants: Any, *shared: Any) -> ControlTables:
     module = import_module(registry[name])
     rules = settings_row(*shared, keys_of_control(registry, name, constants))

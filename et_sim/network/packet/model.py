@@ -20,6 +20,7 @@ import numpy as np
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
+from et_sim.basics.errors import MachineError
 from et_sim.compiled.interpreted import interpret
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_first
@@ -45,12 +46,12 @@ from et_sim.network.packet.changes import check_failures, in_next_state, in_stat
 from et_sim.network.packet.changes import link_states as link_states
 from et_sim.network.packet.changes import longest_waits as longest_waits
 from et_sim.network.packet.changes import lost_messages as lost_messages
-from et_sim.network.packet.controls import new_control
+from et_sim.network.packet.controls import keeps_rates, new_control
 from et_sim.network.packet.flows import flow_begins, flow_ends, new_flow, until_arrived, until_left
 from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
 from et_sim.network.packet.randomness import streams_of_ns3
 from et_sim.network.packet.records import FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
-from et_sim.network.packet.repeats import pictures, restart_search
+from et_sim.network.packet.repeats import pictures, restart_search, windows
 from et_sim.network.packet.roce import transport as roce
 from et_sim.network.packet.roce.transport import RoceTables
 from et_sim.network.packet.setup import check_protocol
@@ -148,6 +149,8 @@ class PacketTables(Tables, Struct, frozen=True):
     repeats: Any  # one row: the search for repeats, the last snapshot, and the counts then
     picture: Any
     counted: Any
+    steady: Any  # one row: windows of steady phases
+    tallies: Any  # by port: figures when the windows began
     log: Any  # what ports sent since the engine read it, if links are recorded
     spare: Any  # the most packets that one event of the engine may make
     queues: Queues  # events at ports over time, if recorded
@@ -164,6 +167,13 @@ def check(network: Network, most_bytes: int = 0) -> None:
     protocol = _protocol(network)
     link.check(network, bytes_with_packets(protocol, most_bytes))
     check_protocol(with_single_ways(network), protocol)
+    if protocol.packets.steady > 0 and not keeps_rates(protocol):
+        raise MachineError(
+            f"steady phases are skipped where no rate is adjusted, and {protocol.packets.control.algorithm} "
+            "adjusts rates all the time",
+            place=setup.PLACE,
+            remedy="leave out --steady or the protocol's steady, or give congestion-control: none or dcqcn",
+        )
     check_failures(network, protocol)
 
 
@@ -206,6 +216,7 @@ def tables(network: Network, _plan: LoweredPlan) -> PacketTables:
         calendar=new_calendar(len(ports), setup.longest_crossing(ports, protocol)),
         units=_units(1 << network.fraction_bits),
         **pictures(len(ports)),
+        **windows(len(ports), setup.longest_crossing(ports, protocol)),
         log=table(SENDING, spare),
         spare=np.array([spare]),
         queues=no_queues(),
@@ -297,7 +308,7 @@ def packets_sent(tables: PacketTables) -> int:
     return int(tables.state[0].sent - tables.state[0].resent)
 
 
-def ports_counted(tables: PacketTables) -> tuple[dict[str, Any], dict[str, int]]:
+def ports_counted(tables: PacketTables) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the counts of each port and of the network, times in nanoseconds."""
     ports, state = tables.ports, tables.state[0]
     still = np.where(ports["is_paused"], state.now_ps - ports["paused_since_ps"], 0)
@@ -321,7 +332,16 @@ def ports_counted(tables: PacketTables) -> tuple[dict[str, Any], dict[str, int]]
         "marked": int(ports["marks"].sum()),
         "pauses": int(ports["paused"].sum()),
     }
-    return columns, totals
+    return columns, totals | _steady_phases(tables)
+
+
+def _steady_phases(tables: PacketTables) -> dict[str, Any]:
+    """Return what was skipped of steady phases, if that is allowed."""
+    tolerance, steady = float(tables.rules[0].steady), tables.steady[0]
+    if tolerance == 0:
+        return {}
+    skipped = {"phases": int(steady.skips), "packets": int(steady.packets), "error": float(steady.bound)}
+    return {"steady": {"tolerance": tolerance, **skipped}}
 
 
 def path_keys(_network: Network, **_: bool) -> None:

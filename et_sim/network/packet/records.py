@@ -49,6 +49,19 @@ STATE = record(
     ("lost", "i8"),
     ("returned", "i8"),  # acknowledgements
 )
+STEADY = record(
+    ("due_ps", "i8"),  # when a window ends; NEVER: there is none
+    ("length_ps", "i8"),  # of a window
+    ("least_ps", "i8"),  # the length of the first one
+    ("window", "i4"),  # windows that have ended; NONE: the first one has not begun
+    ("begin_ps", "i8"),  # when the first one began
+    ("since_ps", "i8"),  # when a message began or ended
+    ("trouble", "i8"),  # packets lost or sent again, and timeouts, before the first one
+    ("skips", "i8"),
+    ("skipped_ps", "i8"),
+    ("packets", "i8"),  # that were skipped
+    ("bound", "f8"),  # the largest error, as a part of a message's time
+)
 PACKET = lines(
     ("lands_ps", "i8"),  # when the next packet on the same link lands
     ("order", "i8"),  # of that event

@@ -14,6 +14,7 @@ from et_sim.tables.summary import (
     Bottleneck,
     OtherProfile,
     Scope,
+    Steady,
     Summary,
     Throughput,
     TriedCorrection,
@@ -273,7 +274,19 @@ def packets_text(summary: Summary) -> str:
         parts.append(f"{plural(packets['pauses'], 'pause')}, most at {packets['paused_at']}")
     else:
         parts.append("no pauses")
+    if "steady" in packets:
+        parts.append(_steady_text(packets["steady"], packets["sent"]))
     return "; ".join(parts)
+
+
+def _steady_text(steady: Steady, sent: int) -> str:
+    """Return what was skipped of steady phases, and the error that this may cause."""
+    if not steady["phases"]:
+        return f"no steady phase found (--steady {steady['tolerance']:.3%})"
+    return (
+        f"{steady['packets'] / sent:.2%} of packets in {plural(steady['phases'], 'steady phase')} skipped: "
+        f"times within {steady['error']:.3%} by estimate ({steady['tolerance']:.3%} allowed)"
+    )
 
 
 def power_text(summary: Summary) -> str:

@@ -37,6 +37,7 @@ from et_sim.network.packet.ports import (
 from et_sim.network.packet.records import ACKNOWLEDGEMENT, DATA, NEGATIVE, NEVER
 from et_sim.network.packet.roce import control
 from et_sim.network.packet.roce.records import AGAIN, TIMERS
+from et_sim.network.packet.roce.steady import note_acknowledgement
 
 
 @works_on_tables
@@ -252,6 +253,7 @@ def begin_flow(network: Any, row: int) -> None:
     pair.sent = pair.highest = pair.acknowledged = pair.expected = 0
     pair.refused_ps, pair.refused, pair.tries, pair.tried = 0, 0, 0, NONE
     pair.next_ps = pair.free_ps = network.state[0].now_ps
+    pair.error_ps = 0.0
     pair.line_rate = network.ports[flow.port].bits_per_s
     pair.rate = pair.line_rate
     pair.last_bytes = 0
@@ -347,6 +349,7 @@ def _answer_received(network: Any, packet_row: int) -> None:
         return
     if packet.sequence > pair.acknowledged:
         pair.acknowledged = packet.sequence
+        note_acknowledgement(network, row)
         pair.sent = max(pair.sent, pair.acknowledged)
         if len(network.fails) > 0:
             gets_through(network, row)

@@ -27,8 +27,9 @@ from et_sim.network.packet.repeats import describe_packets, pass_packets
 from et_sim.network.packet.roce import pairs
 from et_sim.network.packet.roce.control import rate_stays
 from et_sim.network.packet.roce.pairs import timer_of
-from et_sim.network.packet.roce.records import NIC, PAIR
+from et_sim.network.packet.roce.records import NIC, PAIR, WATCH
 from et_sim.network.packet.roce.records import TIMERS as TIMERS
+from et_sim.network.packet.roce.steady import skip_steady as skip_steady
 from et_sim.network.settings import settings_row
 from et_sim.plan.records import table
 
@@ -164,6 +165,7 @@ class RoceTables(Tables, Struct, frozen=True):
     rules: Any  # one row
     pairs: Any  # by flow
     nics: Any  # by port
+    watched: Any  # by flow
 
 
 def new_tables(protocol: PacketProtocol, ports: int, longest_ps: int, most_bytes: int) -> RoceTables:
@@ -172,9 +174,10 @@ def new_tables(protocol: PacketProtocol, ports: int, longest_ps: int, most_bytes
     nics["head"] = nics["tail"] = nics["last_row"] = NONE
     nics["answers"]["head"] = nics["answers"]["tail"] = NONE
     rules = settings_row(protocol, packets, longest_ps=longest_ps, most_bytes=most_bytes)
-    return RoceTables(rules, table(PAIR, 0), nics)
+    return RoceTables(rules, table(PAIR, 0), nics, table(WATCH, 0))
 
 
 def grown(tables: RoceTables, _packets: Any, flows: Any, _spare: int) -> RoceTables:
     """Return the tables with space for these flows."""
-    return replace(tables, pairs=longer(tables.pairs, len(flows)))
+    pairs, watched = longer(tables.pairs, len(flows)), longer(tables.watched, len(flows))
+    return replace(tables, pairs=pairs, watched=watched)
