@@ -57,6 +57,10 @@ STEADY = record(
     ("begin_ps", "i8"),  # when the first one began
     ("since_ps", "i8"),  # when a message began or ended
     ("trouble", "i8"),  # packets lost or sent again, and timeouts, before the first one
+    ("overloads", "i8"),  # ports whose messages could send more than they carry
+    ("disturbed_ps", "i8"),  # until when there was one, or messages met
+    ("known", "i8"),  # messages without packets (`roce.known`)
+    ("measures", "u1"),  # messages are measured
     ("skips", "i8"),
     ("skipped_ps", "i8"),
     ("packets", "i8"),  # that were skipped

@@ -72,7 +72,7 @@ def restart_search(network: Any) -> None:
     state.patience = max(LEAST_EVENTS, 8 * len(network.ports))
     state.until_picture = state.patience if may_repeat(network) and network.rules[0].skips_repeats else 0
     _restart_windows(network)
-    if state.logs or has_figures(network):
+    if state.logs or has_figures(network) or network.steady[0].known > 0:
         state.until_picture, network.steady[0].due_ps = 0, NEVER
 
 

@@ -36,6 +36,17 @@ from et_sim.network.packet.ports import (
 )
 from et_sim.network.packet.records import ACKNOWLEDGEMENT, DATA, NEGATIVE, NEVER
 from et_sim.network.packet.roce import control
+from et_sim.network.packet.roce.known import (
+    answered,
+    arrives,
+    crosses,
+    is_known_at_begin,
+    is_on,
+    leaves,
+    next_to_go_on,
+    note_progress,
+    passes_time,
+)
 from et_sim.network.packet.roce.records import AGAIN, TIMERS
 from et_sim.network.packet.roce.steady import note_acknowledgement
 
@@ -227,6 +238,8 @@ def _packet_of(network: Any, port_row: int, row: int) -> int:
         wait_again(network, row)
     if pair.sent == flow.size:
         message_leaves(network, row, pair.free_ps, rules.completion == 0)
+        if network.steady[0].measures:
+            leaves(network, row, pair.free_ps)
     return packet_row
 
 
@@ -260,8 +273,26 @@ def begin_flow(network: Any, row: int) -> None:
     _set_window(network, row)
     pair.shrinks = rules.window_shrinks
     control.begins(network, row)
-    join_pairs(network, flow.port, row)
-    send_next(network, flow.port)
+    if _needs_packets(network, row):
+        join_pairs(network, flow.port, row)
+        send_next(network, flow.port)
+
+
+@works_on_tables
+def _needs_packets(network: Any, row: int) -> bool:
+    """Return whether a message that begins is not known; known ones that it would meet go on with packets."""
+    steady = network.steady[0]
+    steady.measures = int(is_on(network))
+    if steady.measures == 0:
+        return True
+    crosses(network, row)
+    other = next_to_go_on(network)
+    while other != NONE:
+        if network.transport.pairs[other].is_listed == 0:
+            join_pairs(network, network.flows[other].port, other)
+        send_next(network, network.flows[other].port)
+        other = next_to_go_on(network)
+    return not is_known_at_begin(network, row)
 
 
 @works_on_tables
@@ -314,6 +345,8 @@ def _data_received(network: Any, packet_row: int) -> None:
     if packet.sequence == pair.expected:
         pair.expected += packet.payload
         kind = ACKNOWLEDGEMENT
+        if network.steady[0].measures:
+            _measure_arrival(network, row)
         if pair.expected == flow.size and transport.rules[0].completion == 0:
             message_arrives(network, row)
     elif packet.sequence > pair.expected:
@@ -338,6 +371,28 @@ def _data_received(network: Any, packet_row: int) -> None:
 
 
 @works_on_tables
+def _measure_arrival(network: Any, row: int) -> None:
+    """Measure a message of which another packet is there."""
+    pair = network.transport.pairs[row]
+    if network.transport.rules[0].completion == 0:
+        note_progress(network, row, pair.expected)
+    if pair.expected == network.flows[row].size:
+        arrives(network, row)
+
+
+@works_on_tables
+def _measure_answer(network: Any, row: int) -> None:
+    """Measure a message of which another packet is acknowledged."""
+    pair = network.transport.pairs[row]
+    note_acknowledgement(network, row)
+    if network.steady[0].measures:
+        if network.transport.rules[0].completion:
+            note_progress(network, row, pair.acknowledged)
+        if pair.acknowledged >= network.flows[row].size:
+            answered(network, row)
+
+
+@works_on_tables
 def _answer_received(network: Any, packet_row: int) -> None:
     """Process an answer at the sender."""
     transport, packet = network.transport, network.packets[packet_row]
@@ -349,12 +404,12 @@ def _answer_received(network: Any, packet_row: int) -> None:
         return
     if packet.sequence > pair.acknowledged:
         pair.acknowledged = packet.sequence
-        note_acknowledgement(network, row)
+        _measure_answer(network, row)
         pair.sent = max(pair.sent, pair.acknowledged)
         if len(network.fails) > 0:
             gets_through(network, row)
             pair.tries = 0
-        if transport.rules[0].timeout_ps > 0:
+        if transport.rules[0].timeout_ps > 0 and transport.watched[row].is_known == 0:
             wait_again(network, row)
     if pair.acknowledged >= flow.size:
         control.ends(network, row)
@@ -388,6 +443,9 @@ def timer_rings(network: Any, timer: int) -> None:
         control.timer_rings(network, timer)
         return
     pair = network.transport.pairs[row]
+    if network.transport.watched[row].is_known:
+        _known_passes(network, row)
+        return
     network.state[0].timeouts += 1
     network.flows[row].timeouts += 1
     stop(network, timer_of(row))
@@ -401,6 +459,18 @@ def timer_rings(network: Any, timer: int) -> None:
     if network.ports[network.flows[row].port].is_paused == 0:
         wait_again(network, row)
     send_next(network, network.flows[row].port)
+
+
+@works_on_tables
+def _known_passes(network: Any, row: int) -> None:
+    """Let a known message leave or arrive."""
+    if not passes_time(network, row):
+        return
+    control.ends(network, row)
+    if network.transport.pairs[row].is_listed:
+        send_next(network, network.flows[row].port)
+    else:
+        release_if_done(network, row)
 
 
 @works_on_tables

@@ -39,6 +39,27 @@ NIC = record(
     ("last_row", "i4"),
     ("answers", QUEUE),  # acknowledgements that wait
 )
+KINDS = 4096  # of messages, of which measurements are stored
+KIND = record(  # of messages, by the size and the way (`known`)
+    ("key", "i8"),
+    ("count", "i8"),  # of measurements
+    ("firsts", "i8"),  # those from the begin of a message on: the sum, the least and the most time
+    ("sum_ps", "f8"),
+    ("least_ps", "i8"),
+    ("most_ps", "i8"),
+    ("sum_packet_ps", "f8"),  # the same of the time of a packet
+    ("least_packet_ps", "f8"),
+    ("most_packet_ps", "f8"),
+    ("least_answers", "f8"),  # and of the messages whose acknowledgements cross the way
+    ("most_answers", "f8"),
+)
+SHARE = record(  # a port, for the messages that cross it (`known`)
+    ("load", "i8"),  # bits per second: the sum of the rates of their hosts
+    ("until_ps", "i8"),  # when the last byte of those that have left passes
+    ("answers", "i8"),  # messages whose acknowledgements cross it, and their number times their time
+    ("answers_ps", "i8"),
+    ("since_ps", "i8"),  # of that number
+)
 WATCH = record(  # a message in windows
     ("begin_bytes", "i8"),  # acknowledged when the first one began
     ("count", "i8"),  # of acknowledgements in the present one
@@ -54,4 +75,20 @@ WATCH = record(  # a message in windows
     ("most_flight", "f8"),
     ("slowest", "f8"),  # rates from one to the next, in bytes per picosecond
     ("fastest", "f8"),
+    # Until it is known, and then (`known`)
+    ("kind", "i4"),
+    ("key", "i8"),  # of its kind, which another one may have replaced
+    ("is_known", "u1"),
+    ("is_counted", "u1"),  # in the loads of ports
+    ("is_answered", "u1"),  # in the acknowledgements that cross ports
+    ("mark", "i8"),  # the packets that are there when it is measured; NEVER: it is not
+    ("since_ps", "i8"),  # begin of the measurement
+    ("half_ps", "i8"),  # when half of it was done, and the bytes then
+    ("half_bytes", "i8"),
+    ("met_ps", "i8"),  # for how long its first bytes may meet the last ones of others
+    ("answers_before_ps", "i8"),  # acknowledgements that crossed its way before it began
+    ("left_ps", "i8"),  # when its last byte leaves and arrives
+    ("arrives_ps", "i8"),
+    ("packet_ps", "f8"),
+    ("sent", "i8"),  # bytes that were sent in packets
 )

@@ -258,12 +258,12 @@ def _skip_messages(network: Any, port_row: int, time: int) -> None:
             pair.error_ps += _error_ps(network, row, time)
             packets = min(_packets_left(network, row), int(time / _packet_ps(network, row) + 0.5))
             pair.advance = packets * network.rules[0].payload
-            _count_packets(network, row, packets)
+            count_packets(network, row, packets, network.rules[0].payload)
         row = pair.next
 
 
 @works_on_tables
-def _count_packets(network: Any, row: int, packets: int) -> None:
+def count_packets(network: Any, row: int, packets: int, payload: int) -> None:
     """Count packets that a message sends, and their acknowledgements."""
     state, flow, rules = network.state[0], network.flows[row], network.transport.rules[0]
     state.sent += packets
@@ -271,7 +271,7 @@ def _count_packets(network: Any, row: int, packets: int) -> None:
     network.steady[0].packets += packets
     at = row * network.stride[0]
     for way in range(2):
-        size = rules.acknowledgement if way else rules.payload + rules.header
+        size = rules.acknowledgement if way else payload + rules.header
         while network.ways[at] != NONE:
             port = network.ports[network.ways[at]]
             port.carried_packets += packets

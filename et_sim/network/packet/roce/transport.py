@@ -27,7 +27,7 @@ from et_sim.network.packet.repeats import describe_packets, pass_packets
 from et_sim.network.packet.roce import pairs
 from et_sim.network.packet.roce.control import rate_stays
 from et_sim.network.packet.roce.pairs import timer_of
-from et_sim.network.packet.roce.records import NIC, PAIR, WATCH
+from et_sim.network.packet.roce.records import KIND, KINDS, NIC, PAIR, SHARE, WATCH
 from et_sim.network.packet.roce.records import TIMERS as TIMERS
 from et_sim.network.packet.roce.steady import skip_steady as skip_steady
 from et_sim.network.settings import settings_row
@@ -166,6 +166,8 @@ class RoceTables(Tables, Struct, frozen=True):
     pairs: Any  # by flow
     nics: Any  # by port
     watched: Any  # by flow
+    shares: Any  # by port
+    kinds: Any  # of messages that are known
 
 
 def new_tables(protocol: PacketProtocol, ports: int, longest_ps: int, most_bytes: int) -> RoceTables:
@@ -174,7 +176,8 @@ def new_tables(protocol: PacketProtocol, ports: int, longest_ps: int, most_bytes
     nics["head"] = nics["tail"] = nics["last_row"] = NONE
     nics["answers"]["head"] = nics["answers"]["tail"] = NONE
     rules = settings_row(protocol, packets, longest_ps=longest_ps, most_bytes=most_bytes)
-    return RoceTables(rules, table(PAIR, 0), nics, table(WATCH, 0))
+    kinds, shares = (KINDS, ports) if packets.steady > 0 else (1, 0)
+    return RoceTables(rules, table(PAIR, 0), nics, table(WATCH, 0), table(SHARE, shares), table(KIND, kinds))
 
 
 def grown(tables: RoceTables, _packets: Any, flows: Any, _spare: int) -> RoceTables:

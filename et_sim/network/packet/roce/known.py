@@ -1,0 +1,373 @@
+"""Known messages: on a network without overload, the times of like messages are measured once.
+
+No port is overloaded if the messages that cross it could all send at the rates of their hosts. Then none of
+them delays another by more than some packets, and the time of a message depends on its size, on the speeds
+and latencies of the links on its way, and on the acknowledgements that cross them. So messages are measured
+by the kind of their way: the time until a part of their packets is there, and the time of a packet in the
+second half of that. If enough measurements agree, a message of this kind is known. No more packets of it are
+simulated: it leaves and arrives at the times that follow.
+
+As soon as a port would be overloaded, or the last bytes of a message would meet others, all known messages
+go on with packets from where they are. Nothing is measured until the network is undisturbed.
+
+The error of a known message is estimated as the spread of the measurements. Acknowledgements that cross its
+way are counted while it is under way; as far as they are more or fewer than those in the measurements, the
+time that they take is added. If that is too much, its kind is forgotten, and measured anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.containers import NONE
+from et_sim.network.packet.flows import has_figures, message_arrives, message_leaves
+from et_sim.network.packet.ports import ring_at, sending_ps, stop
+from et_sim.network.packet.records import NEVER
+from et_sim.network.packet.repeats import may_repeat
+from et_sim.network.packet.roce.control import rate_stays
+from et_sim.network.packet.roce.records import AGAIN, KINDS, TIMERS
+from et_sim.network.packet.roce.steady import SAFETY, count_packets
+
+MEASURED = 256  # packets of a message between two measurements; of a shorter one: all
+LEAST = 16  # packets of a message that is measured
+AGREE = 16  # measurements that have to agree
+FACTOR = 1_000_003  # of a key of kinds
+
+
+@works_on_tables
+def is_on(network: Any) -> bool:
+    """Return whether messages are measured."""
+    rules = network.rules[0]
+    if rules.steady == 0 or rules.as_ns3 or network.state[0].logs:
+        return False
+    return bool(may_repeat(network) and not has_figures(network) and len(network.fails) == 0)
+
+
+@works_on_tables
+def crosses(network: Any, row: int) -> None:
+    """Count a message that begins at the ports of its way; if one is overloaded, known messages go on."""
+    watch, flow, now_ps = network.transport.watched[row], network.flows[row], network.state[0].now_ps
+    steady, rate = network.steady[0], network.ports[flow.port].bits_per_s
+    watch.is_known, watch.is_counted, watch.is_answered = 0, 1, 1
+    packets = flow.size // network.rules[0].payload
+    watch.mark = min(packets, MEASURED) if packets >= LEAST else NEVER
+    watch.since_ps, watch.half_ps = now_ps, NONE
+    key, reaches_ps, met_ps, at = watch.mark, now_ps, 0, row * network.stride[0]
+    while network.ways[at] != NONE:
+        port, share = network.ports[network.ways[at]], network.transport.shares[network.ways[at]]
+        met_ps = max(met_ps, share.until_ps - reaches_ps)
+        _add_load(network, network.ways[at], rate)
+        reaches_ps += port.delay_ps + sending_ps(network, port, network.rules[0].payload)
+        key = _mixed(_mixed(key, port.bits_per_s), port.delay_ps)
+        at += 1
+    at = row * network.stride[0] + flow.back
+    while network.ways[at] != NONE:
+        port = network.ports[network.ways[at]]
+        _add_answers(network, network.ways[at], 1)
+        key = _mixed(_mixed(key, port.bits_per_s), -port.delay_ps)
+        at += 1
+    watch.answers_before_ps = answers_ps(network, row)
+    watch.kind, watch.key = _kind_of(network, key), key
+    watch.met_ps = met_ps
+    if met_ps > SAFETY * network.rules[0].steady * packets * _packet_ps(network, row):
+        steady.disturbed_ps = max(steady.disturbed_ps, now_ps + met_ps)
+
+
+@works_on_tables
+def _packet_ps(network: Any, row: int) -> int:
+    """Return how long a host sends a packet."""
+    rules = network.transport.rules[0]
+    return int(sending_ps(network, network.ports[network.flows[row].port], rules.payload + rules.header))
+
+
+@works_on_tables
+def _mixed(key: int, value: int) -> int:
+    return (key * FACTOR + value) & ((1 << 40) - 1)
+
+
+@works_on_tables
+def _kind_of(network: Any, key: int) -> int:
+    """Return the row of a kind; another one that had it is forgotten."""
+    at = (key ^ key >> 14 ^ key >> 27) % KINDS
+    kind = network.transport.kinds[at]
+    if kind.key != key:
+        kind.key, kind.count = key, 0
+    return at
+
+
+@works_on_tables
+def _add_load(network: Any, port_row: int, rate: int) -> None:
+    """Add a rate to the load of a port, and count the ports that are overloaded."""
+    share, most = network.transport.shares[port_row], network.ports[port_row].bits_per_s
+    steady, before = network.steady[0], share.load
+    share.load += rate
+    if before <= most < share.load:
+        steady.overloads += 1
+    elif share.load <= most < before:
+        steady.overloads -= 1
+        steady.disturbed_ps = max(steady.disturbed_ps, network.state[0].now_ps)
+
+
+@works_on_tables
+def _add_answers(network: Any, port_row: int, change: int) -> None:
+    """Change the number of messages whose acknowledgements cross a port."""
+    share, now_ps = network.transport.shares[port_row], network.state[0].now_ps
+    share.answers_ps += share.answers * (now_ps - share.since_ps)
+    share.answers += change
+    share.since_ps = now_ps
+
+
+@works_on_tables
+def answers_ps(network: Any, row: int) -> int:
+    """Return the time of acknowledgements of other messages on a message's way so far, times their number."""
+    total, at, now_ps = 0, row * network.stride[0], network.state[0].now_ps
+    while network.ways[at] != NONE:
+        share = network.transport.shares[network.ways[at]]
+        total += share.answers_ps + share.answers * (now_ps - share.since_ps)
+        at += 1
+    return int(total)
+
+
+@works_on_tables
+def is_undisturbed(network: Any, since_ps: int) -> bool:
+    """Return whether no port has been overloaded since a time."""
+    steady = network.steady[0]
+    return bool(steady.overloads == 0 and steady.disturbed_ps <= since_ps)
+
+
+@works_on_tables
+def leaves(network: Any, row: int, left_ps: int) -> None:
+    """End the load by a message whose last byte is sent; a disturbed one loads ports until it arrives."""
+    watch = network.transport.watched[row]
+    if watch.is_counted and is_undisturbed(network, network.flows[row].begin_ps):
+        _unload(network, row, left_ps)
+
+
+@works_on_tables
+def arrives(network: Any, row: int) -> None:
+    """Stop to count a message whose last byte is there."""
+    watch = network.transport.watched[row]
+    if watch.is_counted:
+        _unload(network, row, 0)
+
+
+@works_on_tables
+def answered(network: Any, row: int) -> None:
+    """Stop to count the acknowledgements of a message."""
+    watch = network.transport.watched[row]
+    if watch.is_answered:
+        watch.is_answered = 0
+        at = row * network.stride[0] + network.flows[row].back
+        while network.ways[at] != NONE:
+            _add_answers(network, network.ways[at], -1)
+            at += 1
+
+
+@works_on_tables
+def _unload(network: Any, row: int, left_ps: int) -> None:
+    """Subtract the rate of a message from the loads of its ports, and note when its last byte passes each."""
+    watch, at = network.transport.watched[row], row * network.stride[0]
+    rate, passes_ps = network.ports[network.flows[row].port].bits_per_s, left_ps
+    watch.is_counted = 0
+    while network.ways[at] != NONE:
+        port, share = network.ports[network.ways[at]], network.transport.shares[network.ways[at]]
+        _add_load(network, network.ways[at], -rate)
+        share.until_ps = max(share.until_ps, passes_ps)
+        passes_ps += port.delay_ps + sending_ps(network, port, network.rules[0].payload)
+        at += 1
+
+
+@works_on_tables
+def note_progress(network: Any, row: int, there: int) -> None:
+    """Measure a message of which so many bytes are there, and end its packets if it is known."""
+    watch, payload, now_ps = network.transport.watched[row], network.rules[0].payload, network.state[0].now_ps
+    if watch.is_known or watch.mark == NEVER or network.transport.kinds[watch.kind].key != watch.key:
+        return
+    packets = there // payload
+    if packets < watch.mark - (min(watch.mark, MEASURED) >> 1):
+        return
+    if watch.half_ps == NONE:
+        watch.half_ps, watch.half_bytes = now_ps, there
+    if packets < watch.mark:
+        return
+    is_whole = packets == watch.mark and there > watch.half_bytes  # no packets were skipped meanwhile
+    if is_whole and is_undisturbed(network, watch.since_ps) and rate_stays(network, row):
+        _measure(network, row, there, watch.since_ps == network.flows[row].begin_ps)
+        _end_packets(network, row, there)
+    watch.mark = packets + MEASURED
+    watch.since_ps, watch.half_ps = now_ps, NONE
+
+
+@works_on_tables
+def _measure(network: Any, row: int, there: int, is_first: bool) -> None:
+    """Add a measurement to a kind of messages."""
+    watch, now_ps, begin_ps = (
+        network.transport.watched[row],
+        network.state[0].now_ps,
+        network.flows[row].begin_ps,
+    )
+    kind, time_ps = network.transport.kinds[watch.kind], now_ps - begin_ps
+    packet_ps = (now_ps - watch.half_ps) * network.rules[0].payload / (there - watch.half_bytes)
+    answers = (answers_ps(network, row) - watch.answers_before_ps) / time_ps
+    if kind.count == 0:
+        kind.firsts = 0
+        kind.sum_ps, kind.sum_packet_ps = 0.0, 0.0
+        kind.least_ps, kind.most_ps = NEVER, 0
+        kind.least_packet_ps = kind.most_packet_ps = packet_ps
+        kind.least_answers = kind.most_answers = answers
+    if is_first:
+        kind.firsts += 1
+        kind.sum_ps += time_ps
+        kind.least_ps, kind.most_ps = min(kind.least_ps, time_ps), max(kind.most_ps, time_ps)
+    kind.count += 1
+    kind.sum_packet_ps += packet_ps
+    kind.least_packet_ps = min(kind.least_packet_ps, packet_ps)
+    kind.most_packet_ps = max(kind.most_packet_ps, packet_ps)
+    kind.least_answers, kind.most_answers = min(kind.least_answers, answers), max(kind.most_answers, answers)
+
+
+@works_on_tables
+def is_known_at_begin(network: Any, row: int) -> bool:
+    """Return whether no packet of a message has to be simulated; if so, plan when it leaves."""
+    watch, flow = network.transport.watched[row], network.flows[row]
+    kind, now_ps = network.transport.kinds[watch.kind], network.state[0].now_ps
+    if (
+        watch.mark == NEVER
+        or kind.count < AGREE
+        or kind.firsts < AGREE
+        or not is_undisturbed(network, now_ps)
+    ):
+        return False
+    packets, packet_ps = flow.size / network.rules[0].payload, kind.sum_packet_ps / kind.count
+    beyond = packets - watch.mark
+    time_ps = kind.sum_ps / kind.firsts + beyond * packet_ps
+    error_ps = (
+        kind.most_ps - kind.least_ps + beyond * (kind.most_packet_ps - kind.least_packet_ps) + watch.met_ps
+    )
+    if error_ps > SAFETY * network.rules[0].steady * time_ps:
+        return False
+    watch.arrives_ps = now_ps + int(time_ps)
+    watch.left_ps = min(now_ps + int(packets * packet_ps), watch.arrives_ps - 1)
+    network.transport.pairs[row].error_ps += error_ps
+    watch.packet_ps, watch.sent = packet_ps, 0
+    _plan(network, row)
+    return True
+
+
+@works_on_tables
+def _end_packets(network: Any, row: int, there: int) -> None:
+    """End the packets of a message if its kind is known: the others are on their way."""
+    watch, flow, pair = network.transport.watched[row], network.flows[row], network.transport.pairs[row]
+    kind, payload, now_ps = (
+        network.transport.kinds[watch.kind],
+        network.rules[0].payload,
+        network.state[0].now_ps,
+    )
+    if kind.count < AGREE or flow.size - pair.sent < LEAST * payload or flow.retransmitted > 0:
+        return
+    packet_ps, left = kind.sum_packet_ps / kind.count, (flow.size - there) / payload
+    error_ps = left * (kind.most_packet_ps - kind.least_packet_ps)
+    time_ps = now_ps - flow.begin_ps + left * packet_ps
+    if pair.error_ps + error_ps > SAFETY * network.rules[0].steady * time_ps:
+        return
+    pair.error_ps += error_ps
+    watch.arrives_ps = now_ps + int(left * packet_ps)
+    watch.left_ps = min(now_ps + int((flow.size - pair.sent) / payload * packet_ps), watch.arrives_ps - 1)
+    watch.packet_ps, watch.sent = packet_ps, pair.sent
+    pair.sent = pair.highest = flow.size
+    _plan(network, row)
+
+
+@works_on_tables
+def _plan(network: Any, row: int) -> None:
+    """Plan when a known message leaves; until it has arrived, nothing else is skipped."""
+    steady, state = network.steady[0], network.state[0]
+    network.transport.watched[row].is_known = 1
+    steady.known += 1
+    steady.skips += 1
+    steady.due_ps, state.until_picture, state.anchor = NEVER, 0, NONE
+    ring_at(network, row * TIMERS + AGAIN, network.transport.watched[row].left_ps)
+
+
+@works_on_tables
+def passes_time(network: Any, row: int) -> bool:
+    """Let a known message leave, or arrive, at its time; return whether it has arrived."""
+    watch, flow, pair = network.transport.watched[row], network.flows[row], network.transport.pairs[row]
+    if flow.left_ps == NONE:
+        message_leaves(network, row, watch.left_ps, network.transport.rules[0].completion == 0)
+        leaves(network, row, watch.left_ps)
+        ring_at(network, row * TIMERS + AGAIN, watch.arrives_ps)
+        return False
+    stop(network, row * TIMERS + AGAIN)
+    _count_until(network, row, flow.size)
+    _check_answers(network, row)
+    pair.sent = pair.highest = pair.acknowledged = pair.expected = flow.size
+    arrives(network, row)
+    answered(network, row)
+    message_arrives(network, row)
+    return True
+
+
+@works_on_tables
+def _count_until(network: Any, row: int, sent: int) -> None:
+    """Count the packets of a known message up to a byte, and its error."""
+    watch, steady, flow = network.transport.watched[row], network.steady[0], network.flows[row]
+    payload = network.rules[0].payload
+    packets = (sent - watch.sent) // payload
+    rest = sent - watch.sent - packets * payload
+    count_packets(network, row, packets, payload)
+    if rest > 0:
+        count_packets(network, row, 1, rest)
+    watch.is_known = 0
+    steady.known -= 1
+    time_ps = network.state[0].now_ps - flow.begin_ps
+    if time_ps > 0:
+        steady.bound = max(steady.bound, network.transport.pairs[row].error_ps / time_ps)
+
+
+@works_on_tables
+def _check_answers(network: Any, row: int) -> None:
+    """Add an error for acknowledgements that were not measured; forget the kind if that is too much."""
+    watch, flow, steady = network.transport.watched[row], network.flows[row], network.steady[0]
+    kind, time_ps = network.transport.kinds[watch.kind], network.state[0].now_ps - flow.begin_ps
+    answers = (answers_ps(network, row) - watch.answers_before_ps) / time_ps
+    unlike = 0.0
+    if kind.key == watch.key:
+        unlike = max(answers - kind.most_answers, kind.least_answers - answers, 0.0)
+    answer_ps = sending_ps(network, network.ports[flow.port], network.transport.rules[0].acknowledgement)
+    error_ps = unlike * answer_ps * (flow.size - watch.sent) / network.rules[0].payload
+    if kind.key == watch.key and error_ps > SAFETY * network.rules[0].steady * time_ps:
+        kind.count = 0
+    error_ps += network.transport.pairs[row].error_ps
+    steady.bound = max(steady.bound, error_ps / time_ps)
+
+
+@works_on_tables
+def next_to_go_on(network: Any) -> int:
+    """Return a known message that goes on with packets, as the network is disturbed; NONE: there is none."""
+    if network.steady[0].known == 0 or is_undisturbed(network, network.state[0].now_ps):
+        return NONE
+    for row in range(len(network.flows)):
+        watch = network.transport.watched[row]
+        if watch.is_known and network.flows[row].left_ps == NONE:
+            _go_on(network, row)
+            return row
+    return NONE
+
+
+@works_on_tables
+def _go_on(network: Any, row: int) -> None:
+    """Set the place from which a known message goes on."""
+    watch, flow, pair = network.transport.watched[row], network.flows[row], network.transport.pairs[row]
+    payload, now_ps = network.rules[0].payload, network.state[0].now_ps
+    left = int(max(watch.left_ps - now_ps, 0) / watch.packet_ps) + 1
+    last = (flow.size - 1) // payload * payload
+    at = max(last + payload - left * payload, watch.sent)
+    _count_until(network, row, at)
+    pair.sent = pair.highest = pair.acknowledged = pair.expected = at
+    pair.next_ps = pair.free_ps = now_ps
+    pair.error_ps += pair.base_ps
+    stop(network, row * TIMERS + AGAIN)
+    watch.mark = at // payload + MEASURED
+    watch.since_ps, watch.half_ps = now_ps, NONE
