@@ -21,8 +21,8 @@ from et_sim.engine.state.run import Run, alike_transfers
 from et_sim.plan.fractions import check_lengths, shifted
 from et_sim.plan.records import LoweredPlan
 
-LARGEST_KEPT = 64 << 20  # bytes; beside a larger run, making its tables takes no time
-OF_RUN = ("plan", "network")
+LARGEST_KEPT = 64 << 20  # bytes of copies; beside a larger run, making its tables takes no time
+NOT_SAVED = ("plan", "network", "nodes")  # an actor that starts sets the state of its nodes
 TIMED = ("nodes", "paces", "slowing", "programs", "transfers")  # tables of a plan whose times may be set anew
 
 
@@ -41,7 +41,7 @@ class KeptStart:
         self.goes_ahead = True  # no run has had events whose order may differ then
         self._rules: Any = None
         self._start: Start | None = None
-        self._saved: list[tuple[Any, Any]] = []  # arrays of the run, and their contents
+        self._saved: list[tuple[Any, Any]] = []  # arrays of the run, and their contents; None: zeros
         self._network: tuple[Any, list[Any]] = (None, [])  # the shape of its network's tables; their arrays
 
     def is_due(self, rules: Any) -> bool:
@@ -53,15 +53,20 @@ class KeptStart:
 
     def keep(self, start: Start) -> Start:
         """Keep the start of a run unless it is large, and return it."""
-        state = _arrays([getattr(start.run, name) for name in Run.__struct_fields__ if name not in OF_RUN])
+        state = _arrays([getattr(start.run, name) for name in Run.__struct_fields__ if name not in NOT_SAVED])
         network = _copied(start.run.network)
         is_alike = signature_of((network,)) == signature_of((start.run.network,))
-        if not is_alike or sum(array.nbytes for array in state) > LARGEST_KEPT:
+        filled = [bool(array.any()) for array in state]
+        size = sum(array.nbytes for array, is_filled in zip(state, filled, strict=True) if is_filled)
+        if not is_alike or size > LARGEST_KEPT:
             return start
         own = {name: getattr(start.plan, name).copy() for name in TIMED}
         run = replace(start.run, network=network, plan=replace(start.run.plan, **own))
         self._start = replace(start, plan=replace(start.plan, **own), run=run)
-        self._saved = [(array, array.copy()) for array in state]
+        self._saved = [
+            (array, array.copy() if is_filled else None)
+            for array, is_filled in zip(state, filled, strict=True)
+        ]
         self._network = _shape(network), _arrays([network])
         return self._start
 
@@ -84,7 +89,7 @@ class KeptStart:
     def restored(self, start: Start, network: Tables) -> Start:
         """Return the kept start with the tables of another network."""
         for array, content in self._saved:
-            np.copyto(array, content)
+            np.copyto(array, 0 if content is None else content)
         np.copyto(
             start.run.alike_transfers,
             alike_transfers(start.plan, is_used=bool(start.run.repeats["is_on"][0])),
