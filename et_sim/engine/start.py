@@ -7,7 +7,6 @@ run is therefore valid until the next run begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,8 @@ class KeptStart:
 
     def keep(self, start: Start) -> Start:
         """Keep the start of a run unless it is large, and return it."""
-        state = _arrays([getattr(start.run, name) for name in Run.__struct_fields__ if name not in NOT_SAVED])
+        of_run = tuple(getattr(start.run, name) for name in Run.__struct_fields__ if name not in NOT_SAVED)
+        state = _with_arrays(of_run)[1]
         network = _copied(start.run.network)
         is_alike = signature_of((network,)) == signature_of((start.run.network,))
         filled = [bool(array.any()) for array in state]
@@ -67,7 +67,7 @@ class KeptStart:
             (array, array.copy() if is_filled else None)
             for array, is_filled in zip(state, filled, strict=True)
         ]
-        self._network = _shape(network), _arrays([network])
+        self._network = _with_arrays(network)
         return self._start
 
     def again(self, rules: Any, plan: LoweredPlan, bits: int) -> Start | None:
@@ -90,17 +90,16 @@ class KeptStart:
         """Return the kept start with the tables of another network."""
         for array, content in self._saved:
             np.copyto(array, 0 if content is None else content)
-        np.copyto(
-            start.run.alike_transfers,
-            alike_transfers(start.plan, is_used=bool(start.run.repeats["is_on"][0])),
-        )
-        if self._network[0] == _shape(network):
-            for array, content in zip(self._network[1], _arrays([network]), strict=True):
+        is_used = bool(start.run.repeats["is_on"][0])
+        np.copyto(start.run.alike_transfers, alike_transfers(start.plan, is_used=is_used))
+        arrays: list[Any] = []
+        if self._network[0] == _taken_apart(network, arrays):
+            for array, content in zip(self._network[1], arrays, strict=True):
                 np.copyto(array, content)
             return start
         own = _copied(network)
         self._start = replace(start, run=replace(start.run, network=own))
-        self._network = _shape(own), _arrays([own])
+        self._network = _with_arrays(own)
         return self._start
 
 
@@ -113,31 +112,22 @@ def _slows_alike(one: LoweredPlan, other: LoweredPlan) -> bool:
     )
 
 
-def _arrays(tables: list[Any]) -> list[Any]:
-    """Return the bytes of all arrays of tables, in order."""
-    found: list[Any] = []
-    for value in tables:
-        if isinstance(value, np.ndarray):
-            found.append(np.ndarray.view(value, np.ndarray).reshape(-1).view(np.uint8))
-        elif isinstance(value, Tables):
-            found += _arrays([field for _, field in _fields(value)])
-        elif isinstance(value, tuple):
-            found += _arrays(list(value))
-    return found
+def _with_arrays(value: Any) -> tuple[Any, list[Any]]:
+    """Return all of some tables but the contents of their arrays, and these."""
+    arrays: list[Any] = []
+    return _taken_apart(value, arrays), arrays
 
 
-def _fields(tables: Tables) -> Iterator[tuple[str, Any]]:
-    kind: Any = type(tables)
-    return ((name, getattr(tables, name)) for name in fields_of(kind))
-
-
-def _shape(value: Any) -> Any:
-    """Return all of some tables but the contents of their arrays."""
+def _taken_apart(value: Any, arrays: list[Any]) -> Any:
+    """Return all of some tables but the contents of their arrays, which are added in order, as bytes."""
     if isinstance(value, np.ndarray):
-        return value.dtype, value.shape
+        plain = np.ndarray.view(value, np.ndarray)  # record arrays search attributes among their fields
+        arrays.append(plain.reshape(-1).view(np.uint8))
+        return plain.dtype, plain.shape
     if isinstance(value, Tables):
-        return type(value), *(_shape(field) for _, field in _fields(value))
-    return tuple(map(_shape, value)) if isinstance(value, tuple) else value
+        kind: Any = type(value)
+        return kind, *[_taken_apart(getattr(value, name), arrays) for name in fields_of(kind)]
+    return tuple([_taken_apart(item, arrays) for item in value]) if isinstance(value, tuple) else value
 
 
 def _copied(value: Any) -> Any:
@@ -146,5 +136,5 @@ def _copied(value: Any) -> Any:
         return value.copy()
     if isinstance(value, Tables):
         kind: Any = type(value)
-        return kind(**{name: _copied(field) for name, field in _fields(value)})
+        return kind(**{name: _copied(getattr(value, name)) for name in fields_of(kind)})
     return tuple(map(_copied, value)) if type(value) is tuple else value

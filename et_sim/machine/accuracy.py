@@ -299,8 +299,8 @@ def read_accuracy(given: dict[str, Any] | None, section: Section, remarks: Remar
 
 def _is_of_kind(name: str) -> bool:
     """Check whether a class is of one kind of collective and of a size: `small_library all_gather`."""
-    sizes = (COMMUNICATION, SMALL_COMMUNICATION, LIBRARY, SMALL_LIBRARY)
-    return name in (of_kind(size, kind) for size in sizes for kind in EXCHANGES)
+    size, _, kind = name.partition(" ")
+    return kind in EXCHANGES and size in (COMMUNICATION, SMALL_COMMUNICATION, LIBRARY, SMALL_LIBRARY)
 
 
 def _is_of_datatype(name: str) -> bool:

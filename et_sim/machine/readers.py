@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from et_sim.machine.compute_rules import NAME as COMPUTE
 from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.credits import CREDITS_KEY
 from et_sim.machine.gpu_failures import failures_of_gpus, with_dead_gpus
+from et_sim.machine.kept_systems import KeptSystems
 from et_sim.machine.model import (
     Implementations,
     LayerSettings,
@@ -173,11 +174,13 @@ def read_machine(
     power: str | None = None,
     steady: float | None = None,
     usual_profile: str | None = None,
+    systems: KeptSystems | None = None,
 ) -> Machine:
     """Read the machine that files (paths) or dicts describe; raise `MachineError`.
 
     `profile`, `when_full` and `power` override the system file, and `steady` the network file; `corrections`
-    are added to the system's own. The `usual_profile` is that of a machine whose files name none.
+    are added to the system's own. The `usual_profile` is that of a machine whose files name none. `systems`
+    has systems that were read before.
     """
     remarks = Remarks()
     network_source = load(network, MachineFile.NETWORK)
@@ -196,7 +199,9 @@ def read_machine(
     if steady is not None:
         network_source = _with_steady(network_source, steady)
     sources = [network_source, system_source]
-    network_value, system_value, layers = _read_network_and_system(network_source, system_source, remarks)
+    network_value, system_value, layers = _read_network_and_system(
+        network_source, system_source, remarks, read_system if systems is None else systems.read
+    )
     wanted = system_source.content.get(LIBRARY)
     wanted = {"name": wanted} if isinstance(wanted, str) else wanted
     library = read_library(wanted, system_value, network_value, system_source, remarks)
@@ -409,9 +414,9 @@ def _with_corrections(system: Source, corrections: Collection[Correction]) -> So
 
 
 def _read_network_and_system(
-    network: Source, system: Source, remarks: Remarks
+    network: Source, system: Source, remarks: Remarks, read: Callable[..., tuple[System, LayerSettings]]
 ) -> tuple[Network, System, LayerSettings]:
-    """Read both files, each in the version of ASTRA-sim that its content shows."""
+    """Read both files, each in the version of ASTRA-sim that its content shows; `read` reads systems of 2."""
     levels = is_hierarchy(network.content)
     overrides: dict[str, list[Any]] = {}
     if _is_of_1(system, network):
@@ -419,7 +424,7 @@ def _read_network_and_system(
 
         system_value, layers, overrides = read_system_1(system, remarks)
     else:
-        system_value, layers = read_system(system, remarks)
+        system_value, layers = read(system, remarks)
     if levels:
         from et_sim.machine.version_1 import read_hierarchy
 

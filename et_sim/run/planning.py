@@ -25,8 +25,9 @@ from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.fold import fold as fold_ranks
 from et_sim.fold.path_keys import ByLink
 from et_sim.fold.shapes import shapes_of_templates
-from et_sim.machine import Machine, Notice
+from et_sim.machine import Machine, Notice, read_machine
 from et_sim.machine.corrections import Correction
+from et_sim.machine.kept_systems import KeptSystems
 from et_sim.plan.host import with_host
 from et_sim.plan.lowering import Lowering, assemble, with_paces
 from et_sim.plan.members import Actors
@@ -115,6 +116,10 @@ def checked_plan(
 class Planner:
     """A planner that plans every run by itself."""
 
+    def machine(self, **given: Any) -> Machine:
+        """Return the machine that files describe (`read_machine`)."""
+        return read_machine(**given)
+
     def plan(
         self, workload: Workload, machine: Machine, model: NetworkModel, *, may_fold: bool, by_link: bool
     ) -> Plan:
@@ -173,6 +178,7 @@ class KeptPlans(Planner):
         self._cases: list[_Case] = []
         self._hosted: list[tuple[Workload, tuple[Any, ...], tuple[Workload, list[Notice]]]] = []
         self._reads = 0  # of cases that are no longer kept
+        self._systems = KeptSystems()
 
     def guarded(self, run: Callable[[Planner], Result]) -> Result:
         """Return the result of a run with kept plans, or without if it reads a figure that they hide."""
@@ -186,6 +192,10 @@ class KeptPlans(Planner):
             if self._all_reads() == before:
                 return result
         return run(Planner())
+
+    def machine(self, **given: Any) -> Machine:
+        """Return the machine that files describe; machines may share a system that is read once."""
+        return read_machine(**given, systems=self._systems)
 
     def _all_reads(self) -> int:
         return self._reads + sum(case.reads.count for case in self._cases)
@@ -278,16 +288,14 @@ class KeptPlans(Planner):
 
 def _fitted(kept: _Kept, machine: Machine) -> Plan | None:
     """Return a kept plan for a machine; None if it must be planned anew."""
-    if _common(kept.machine, machine, kept.case) is kept.machine:
-        return kept.plan.on(machine)
-    factors = kept.machine.system.time_factors
-    if type(factors) is not tuple or not factors:
-        return None
-    alike = replace(machine, system=replace(machine.system, time_factors=factors))
+    factors, plan, alike = kept.machine.system.time_factors, kept.plan, machine
+    is_retimed = type(factors) is tuple and bool(factors) and factors != machine.system.time_factors
+    if is_retimed:
+        alike = replace(machine, system=replace(machine.system, time_factors=factors))
     if _common(kept.machine, alike, kept.case) is not kept.machine:
         return None
-    plan = kept.plan.retimed(machine)
-    return None if plan is None else plan.on(machine)
+    retimed = plan.retimed(machine) if is_retimed else plan
+    return None if retimed is None else retimed.on(machine)
 
 
 def _common(first: Machine, second: Machine, case: _Case) -> Machine | None:

@@ -18,7 +18,7 @@ from et_sim.engine.outcome import Outcome
 from et_sim.engine.start import KeptStart
 from et_sim.engine.transport.network_seam import NetworkModel, packets_expected
 from et_sim.fold import TIE
-from et_sim.machine import Machine, Network, Notice, read_machine
+from et_sim.machine import Machine, Network, Notice
 from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.model import LayerSettings, TimeFactors, WhenFull, WorkKind
 from et_sim.machine.roofline import RooflineDevice
@@ -119,7 +119,7 @@ def prepare(
     planner = planner or Planner()
     given = options.parts | {"corrections": corrections}
     usual = (workload.profile or None) if isinstance(workload, Workload) else None
-    profile, machine = options.profile, read_machine(**given, profile=options.profile, usual_profile=usual)
+    profile, machine = options.profile, planner.machine(**given, profile=options.profile, usual_profile=usual)
     named_by = NamedBy.OPTION if profile else NamedBy.SYSTEM if machine.names_profile else NamedBy.NO_SOURCE
     if options.isolated and not is_several(workload):
         raise UsageError("--isolated is about several jobs", remedy="run a job file, or leave it out")
@@ -159,7 +159,7 @@ def prepare(
     if workload.profile and named_by is NamedBy.NO_SOURCE:
         profile, named_by = workload.profile, NamedBy.WORKLOAD
         if usual is None:
-            machine = read_machine(**given, profile=profile)
+            machine = planner.machine(**given, profile=profile)
     machine = change(_named(machine, options, tracks=names_tensors(workload)))
     machine = _with_engine(_with_exchanges(machine, workload), workload)
     machine = _with_factor(_with_reserved(machine, workload), workload)

@@ -51,10 +51,16 @@ def texts_in(content: Any) -> Iterator[str]:
         value = left.pop()
         if isinstance(value, str):
             yield value
+        elif isinstance(value, float | int | None):
+            continue  # in most places; whether a value is a mapping takes longer to tell
         elif isinstance(value, Mapping):
             left += value.values()
         elif isinstance(value, list | tuple):
             left += value
+
+
+LEVELS_SEARCHED = 2  # roles of files, and their keys
+MOST_PARTS = 1 << 10  # whose texts are known; as long as they are, no other object has their identity
 
 
 class NamedFiles:
@@ -64,15 +70,31 @@ class NamedFiles:
         self._folders = folders
         self._found: dict[str, list[tuple[str, str]]] = {}  # by text: names and digests of files
         self._read: dict[Path, tuple[tuple[int, int], str]] = {}
+        self._texts: dict[int, tuple[Any, frozenset[str]]] = {}  # of parts of contents, by identity
 
-    def of(self, content: Any) -> list[tuple[str, str]]:
-        """Return texts that name files, with the digests of these files."""
+    def of(self, contents: Sequence[Any]) -> list[tuple[str, str]]:
+        """Return texts that name files, with the digests of these files; contents may share parts, which are
+        searched once.
+        """
         files: list[tuple[str, str]] = []
-        for text in sorted(set(texts_in(content))):
+        parts: list[Any] = list(contents)
+        for _ in range(LEVELS_SEARCHED):
+            parts = [inner for part in parts for inner in (part.values() if type(part) is dict else [part])]
+        for text in sorted(frozenset[str]().union(*map(self._texts_of, parts))):
             if text not in self._found:
                 self._found[text] = list(self._files_of(text))
             files += self._found[text]
         return files
+
+    def _texts_of(self, part: Any) -> frozenset[str]:
+        if type(part) not in (dict, list):
+            return frozenset(texts_in(part))
+        known = self._texts.get(id(part))
+        if known is None:
+            if len(self._texts) >= MOST_PARTS:
+                self._texts.clear()
+            known = self._texts[id(part)] = part, frozenset(texts_in(part))
+        return known[1]
 
     def _files_of(self, text: str) -> Iterator[tuple[str, str]]:
         left, seen = [(text, folder) for folder in self._folders], set[Path]()

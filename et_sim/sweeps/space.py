@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -213,7 +213,7 @@ def _given(space: Space, word: str) -> str | None:
 def _check_names(space: Space, sweep: Sweep) -> None:
     """Refuse names in the base that no point could use."""
     varied = {axis.field.root for axis in sweep.axes}
-    checks = (model_named, preset, check_profile, check_when_full)
+    checks: tuple[Callable[[str], object], ...] = (model_named, preset, check_profile, check_when_full)
     for name, check in zip(("model", "machine", "profile", "when-full"), checks, strict=True):
         word = _given(space, name)
         if word is not None and name not in varied:
@@ -282,6 +282,7 @@ def _load_workload(given: Any, folder: Path) -> GivenWorkload | dict[str, Any]:
     return GivenWorkload(workload, digest_of([workload.profile, *(digest for _, digest in workload.inputs)]))
 
 
+@functools.lru_cache(8)
 def preset_source(machine: str, role: str) -> Source:
     """Return an input file of a machine preset."""
     if role not in _OF_PRESETS:

@@ -9,7 +9,7 @@ tensors, `out_of_memory` finds where memory does not suffice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +34,7 @@ from et_sim.trace.tensors import unannotated
 from et_sim.trace.workload import Workload
 
 IS_COMMUNICATION = np.isin(KIND_NAMES, COMMUNICATION_KINDS)
+FEW_ROWS = 1 << 12  # which are kept for a second use
 AS_RECORDED = slice(TREATMENT_NAMES.index("replayed"), TREATMENT_NAMES.index("defaulted") + 1)
 
 
@@ -160,6 +161,7 @@ class Measurement:
         self._outcome, self._workload, self._until_end = outcome, workload, until_end
         self._accuracy = accuracy
         self._figures: tuple[Statistics, CoverageCounter, PowerUse] | None = None
+        self._only: Rows | None = None  # those of a short run of one actor
 
     @property
     def statistics(self) -> Statistics:
@@ -183,8 +185,11 @@ class Measurement:
         """Return the composition of the run's time; None where the machine states no accuracy."""
         if self._accuracy is None:
             return None
-        plan, rows_of = self._outcome.plan, lambda actor: self._pieces(actor, actor + 1)
-        return composition(plan, self._workload, self._accuracy, self.statistics, rows_of)
+        statistics = self.statistics
+        return composition(self._outcome.plan, self._workload, self._accuracy, statistics, self._rows_of)
+
+    def _rows_of(self, actor: int) -> Iterable[Rows]:
+        return self._pieces(actor, actor + 1) if self._only is None else (self._only,)
 
     @property
     def has_rules(self) -> bool:
@@ -253,6 +258,8 @@ class Measurement:
                     counter.add(rows)
                     kernels.add(rows)
                     power.add(rows)
+                    if until == actors == 1 and len(self._outcome.nodes) <= FEW_ROWS:
+                        self._only = rows
                 yield rows
         if is_new:
             statistics = combine(self._outcome, occupation.figures(), kernels, self._peaks())

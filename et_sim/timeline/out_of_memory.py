@@ -21,6 +21,7 @@ from et_sim.engine.outcome import Outcome
 from et_sim.machine.model import LocalMemory, WhenFull
 from et_sim.memory import CLASSES, Changes
 from et_sim.timeline.measurement import Measurement, MemorySource
+from et_sim.trace.tensors import TensorUses
 from et_sim.trace.workload import Workload
 
 LARGEST = 20  # tensors named
@@ -117,6 +118,8 @@ def out_of_memory(outcome: Outcome, workload: Workload, memory: LocalMemory | No
         return None
     if memory.when_full is WhenFull.SPILL and not outcome.is_complete:
         return None  # spilling is only decided for runs that complete
+    if all(_most_bytes(uses) <= memory.capacity_bytes for uses in outcome.plan.tensors):
+        return None
     measurement = Measurement(outcome, workload)
     first_ns: int | None = None
     actors: list[int] = []
@@ -138,6 +141,13 @@ def out_of_memory(outcome: Outcome, workload: Workload, memory: LocalMemory | No
     ranks = np.flatnonzero(np.isin(outcome.plan.actor_of_rank, actors))
     text = format_ranks(ranks.tolist())
     return _described(first, measurement, source, memory, first_ns, actors[0], text)
+
+
+def _most_bytes(uses: TensorUses) -> int:
+    """Return bytes that a program's tensors never exceed: all from the start, and one more by each write."""
+    largest = np.zeros(len(uses.names), np.int64)
+    np.maximum.at(largest, uses.tensor, uses.bytes)
+    return int(largest.sum()) + int(uses.bytes[uses.is_write].sum())
 
 
 def _described(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from importlib.resources import files
 from math import prod
 from pathlib import Path
@@ -143,8 +144,12 @@ def known_as() -> dict[str, tuple[str, ...]]:
     return {name: tuple(_data("machines", name).get("known-as", ())) for name in names()}
 
 
+@lru_cache(8)
 def preset(text: str) -> Preset:
-    """Return the machine of a name, `NAME:NPUS`, with options such as `,node=4,cards=2x200Gbps`."""
+    """Return the machine of a name, `NAME:NPUS`, with options such as `,node=4,cards=2x200Gbps`.
+
+    All callers share its files: nobody changes them.
+    """
     match = _NAME.fullmatch(text)
     name = match[1] if match else text.partition(":")[0]
     _check_name(name)
