@@ -87,26 +87,39 @@ def levels(changes: Any) -> Any:
 
 def union(owner: Any, start: Any, end: Any) -> Intervals:
     """Return the union of intervals in any order; empty ones vanish."""
-    lasting = end > start
-    if not lasting.all():
-        owner, start, end = owner[lasting], start[lasting], end[lasting]
+    return union_with_first(owner, start, end)[0]
+
+
+def union_with_first(owner: Any, start: Any, end: Any) -> tuple[Intervals, Any]:
+    """Return the union of intervals in any order, and the row with which each of its intervals begins, the
+    first of several; empty ones vanish.
+    """
+    rows = np.flatnonzero(end > start)
+    if len(rows) < len(owner):
+        owner, start, end = owner[rows], start[rows], end[rows]
     if not len(owner):
-        return Intervals(owner, start, end)
+        return Intervals(owner, start, end), rows
     lowest, highest = int(owner.min()), int(owner.max())
     span = int(end.max()) + 1
     at_once = max(LONGEST_AXIS // span, 1)
     if highest - lowest < at_once:
-        return _union(owner, start, end, lowest, 0 if lowest == highest else span)
-    parts = []
+        covered, begins = _union(owner, start, end, lowest, 0 if lowest == highest else span)
+        return covered, rows[begins]
+    parts, firsts = [], []
     for first in range(lowest, highest + 1, at_once):
-        inside = (owner >= first) & (owner < first + at_once)
-        if inside.any():
-            parts.append(_union(owner[inside], start[inside], end[inside], first, span))
-    return _joined(parts)
+        inside = np.flatnonzero((owner >= first) & (owner < first + at_once))
+        if len(inside):
+            covered, begins = _union(owner[inside], start[inside], end[inside], first, span)
+            parts.append(covered)
+            firsts.append(rows[inside[begins]])
+    return _joined(parts), np.concatenate(firsts)
 
 
-def _union(owner: Any, start: Any, end: Any, lowest: int, span: int) -> Intervals:
-    """Return the union of intervals that are not empty, of owners whose axes fit side by side."""
+def _union(owner: Any, start: Any, end: Any, lowest: int, span: int) -> tuple[Intervals, Any]:
+    """Return the union of intervals that are not empty, of owners whose axes fit side by side, and the row
+    with which each begins.
+    """
+    order = None
     if span:
         offset = (owner - lowest).astype(np.int64) * span
         start, end = start + offset, end + offset
@@ -117,10 +130,12 @@ def _union(owner: Any, start: Any, end: Any, lowest: int, span: int) -> Interval
     begins = np.flatnonzero(start[1:] > reached[:-1])
     firsts, lasts = np.append(0, begins + 1), np.append(begins, len(start) - 1)
     start, end = start[firsts], reached[lasts]
+    rows = firsts if order is None else order[firsts]
     if not span:
-        return Intervals(np.full(len(start), lowest, owner.dtype), start, end)
+        return Intervals(np.full(len(start), lowest, owner.dtype), start, end), rows
     number = start // span
-    return Intervals((number + lowest).astype(owner.dtype), start - number * span, end - number * span)
+    every = Intervals((number + lowest).astype(owner.dtype), start - number * span, end - number * span)
+    return every, rows
 
 
 def _joined(parts: Sequence[Intervals]) -> Intervals:

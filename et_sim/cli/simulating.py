@@ -75,7 +75,8 @@ def simulated_into(
     with Progress() as progress:
         result = api.execute(workload, options, watch=progress, output_filter=output_filter)
         stall = result.stall
-        if other_software:
+        software = result.workload.software
+        if other_software and software is not None and software.is_assumed:
             from et_sim.cli.assumed_software import in_other_software
 
             if (other := in_other_software(result, options, progress.stage)) is not None:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from et_sim.basics.intervals import union
-from et_sim.basics.unique import groups_of, sums_of, unique
+from et_sim.basics.intervals import union_with_first
+from et_sim.basics.unique import sums_of
 from et_sim.basics.units import LONGEST_NS
 from et_sim.views.run.columns import alike, together
 from et_sim.views.run.directory import RunDirectory
@@ -123,7 +123,7 @@ def idle_of(run: RunDirectory, part: Selection = EVERYTHING) -> Idle:
 def _named(nodes: IdleNodes, is_whole: bool) -> list[tuple[int, str]]:
     if not is_whole:
         return list(nodes.units)
-    return [(actor, DEVICE) for actor in unique(nodes.actor).tolist()]
+    return [(actor, DEVICE) for actor in nodes.actors.tolist()]
 
 
 def _units(nodes: IdleNodes, is_whole: bool) -> tuple[Any, Any]:
@@ -131,8 +131,7 @@ def _units(nodes: IdleNodes, is_whole: bool) -> tuple[Any, Any]:
     works = (nodes.figure != GAP) & (nodes.figure != LAUNCH)
     if not is_whole:
         return nodes.unit, np.flatnonzero(works)
-    unit = groups_of(nodes.actor).of_row
-    return unit, np.flatnonzero(works & nodes.on_device[nodes.unit])
+    return nodes.of_actor, np.flatnonzero(works & nodes.on_device[nodes.unit])
 
 
 class _Pauses(Struct, frozen=True, eq=False):
@@ -148,12 +147,9 @@ def _pauses(nodes: IdleNodes, units: Any, chosen: Any, makespan: int) -> tuple[A
     """Return when units are busy, and when not, until the run ends."""
     chosen = chosen[nodes.end[chosen] > nodes.moved[chosen]]
     count = int(units.max(initial=NONE)) + 1
-    busy = union(units[chosen], nodes.moved[chosen], nodes.end[chosen])
     # The first node of each busy interval ends the pause before it.
-    moments = groups_of(
-        np.concatenate((units[chosen], busy.owner)), np.concatenate((nodes.moved[chosen], busy.start))
-    )
-    ending = chosen[moments.first[moments.of_row[len(chosen) :]]]
+    busy, first = union_with_first(units[chosen], nodes.moved[chosen], nodes.end[chosen])
+    ending = chosen[first]
     every = np.arange(count)
     unit, owner = np.concatenate((busy.owner, every)), np.concatenate((every, busy.owner))
     # A unit's intervals are in the order of time; its first pause begins at 0, its last ends with the run.
@@ -239,8 +235,7 @@ def _explain(
     window: Window,
 ) -> None:
     """Add up the causes of idle devices, and keep their longest pauses."""
-    actors = unique(nodes.actor)
-    actor_of_pause = actors[pauses.unit]
+    actor_of_pause = nodes.actors[pauses.unit]
     known = np.flatnonzero(charges.node != NONE)
     node, figures = charges.node[known], charges.figure[known]
     spent = Grouped(figures, nodes.kind[node], nodes.stem[node])

@@ -22,9 +22,10 @@ BUSY, STREAM, RANKS, HOST, GAP, LAUNCH, OTHER, FINISHED = range(8)
 
 
 class IdleNodes(Struct, frozen=True, eq=False):
-    """Nodes of some actors as columns. A unit is a stream or thread of an actor."""
+    """Nodes of some actors as columns, actor by actor. A unit is a stream or thread of an actor."""
 
-    actor: Any
+    actors: Any  # each once
+    of_actor: Any  # the index of its actor
     start: Any
     admitted: Any
     moved: Any
@@ -111,7 +112,9 @@ def _columns(rows: Any, texts: NodeTexts, makespan: int) -> dict[str, Any]:
 
 def _nodes(columns: dict[str, Any], texts: NodeTexts) -> IdleNodes:
     actor, called = columns["actor"], tuple(texts.called)
-    groups = groups_of(actor, columns["row"])
+    is_new = np.append(True, actor[1:] != actor[:-1])
+    actors, of_actor = actor[is_new], np.cumsum(is_new) - 1
+    groups = groups_of(of_actor, columns["row"])
     unit, keys = groups.of_row, (actor * len(called) + columns["row"])[groups.first]
     on_device = np.bincount(unit, ~columns["is_host"], len(keys)) > 0
     is_gap = columns["kind"] == (texts.kinds.index("gap") if "gap" in texts.kinds else NONE)
@@ -122,9 +125,17 @@ def _nodes(columns: dict[str, Any], texts: NodeTexts) -> IdleNodes:
     pairs = zip(names, works, strict=True)
     names = [f"{name} ({work})" if name.startswith("stream ") else name for name, work in pairs]
     units = tuple(zip((keys // len(called)).tolist(), names, strict=True))
-    plain = {name: columns[name] for name in ("actor", "start", "admitted", "moved", "end", "kind", "stem")}
-    causes = _causes(columns)
-    return IdleNodes(**plain, figure=figure, unit=unit, on_device=on_device, cause=causes, units=units)
+    plain = {name: columns[name] for name in ("start", "admitted", "moved", "end", "kind", "stem")}
+    return IdleNodes(
+        actors=actors,
+        of_actor=of_actor,
+        **plain,
+        figure=figure,
+        unit=unit,
+        on_device=on_device,
+        cause=_causes(columns),
+        units=units,
+    )
 
 
 def _works_of(columns: dict[str, Any], texts: NodeTexts, unit: Any, units: int) -> list[str]:
@@ -142,7 +153,18 @@ def _work(kind: str | None) -> str:
 
 
 def _causes(columns: dict[str, Any]) -> Any:
-    """Return the index of the node that let each one begin."""
+    """Return the index of the node that let each one begin; without a gap in its ids, it is as far away."""
+    away = (columns["cause"] - columns["node"]).astype(np.int64)
+    cause = np.clip(np.arange(len(away)) + away, 0, len(away) - 1)
+    is_there = columns["has_cause"] & (columns["actor"][cause] == columns["actor"])
+    is_there &= columns["node"][cause] == columns["cause"]
+    if np.array_equal(is_there, columns["has_cause"]):
+        return np.where(is_there, cause, NONE)
+    return _causes_among(columns)
+
+
+def _causes_among(columns: dict[str, Any]) -> Any:
+    """Return the index of the node that let each one begin, by a search."""
     nodes = groups_of(columns["node"])
     distinct = columns["node"][nodes.first]
     wanted = np.minimum(np.searchsorted(distinct, columns["cause"]), len(distinct) - 1)

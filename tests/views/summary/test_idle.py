@@ -7,7 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from runs_to_show import pipeline, written
 
 import et_sim
@@ -172,6 +175,20 @@ def test_causes_and_pauses_are_named(tmp_path: Path) -> None:
     drawn = idle_picture(run)
     assert "stream 7 (kernels)" in drawn
     assert "idle devices wait for another rank: sum" in drawn
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), min_size=1, unique=True), st.data())
+def test_causes_are_the_nodes_of_the_rank_with_these_ids_with_gaps_between_ids_or_not(
+    nodes: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    nodes.sort()
+    wanted = data.draw(st.lists(st.integers(0, 9), min_size=len(nodes), max_size=len(nodes)))
+    has_cause = data.draw(st.lists(st.booleans(), min_size=len(nodes), max_size=len(nodes)))
+    actor, node = np.array(nodes, np.int64).T
+    columns = {"actor": actor, "node": node.astype(np.uint64), "cause": np.array(wanted, np.uint64)}
+    found = idle_nodes._causes(columns | {"has_cause": np.array(has_cause)})
+    keys = zip(actor.tolist(), wanted, has_cause, strict=True)
+    assert found.tolist() == [nodes.index((a, w)) if has and (a, w) in nodes else -1 for a, w, has in keys]
 
 
 def test_a_pause_of_one_nanosecond_is_one(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from et_sim.basics.intervals import (
     Spent,
     together,
     union,
+    union_with_first,
 )
 from et_sim.tables.arrow import schema_of
 from et_sim.tables.registry import ACTORS, TIMELINE
@@ -118,6 +119,17 @@ def test_a_union_covers_every_nanosecond_with_an_open_span(
         assert covered.lengths(4)[owner_] == sum(is_open)
         assert (own.start[1:] > own.end[:-1]).all()  # no two touch
         assert own.before(np.array(times, np.int64)).tolist() == [sum(is_open[: max(t, 0)]) for t in times]
+
+
+@given(SPANS, st.booleans())
+def test_each_interval_of_a_union_has_the_first_row_that_begins_with_it(
+    spans: list[Span], is_long: bool
+) -> None:
+    actor, start, end, _, _ = _columns(spans)
+    shift = LONGEST_AXIS // 2 if is_long else 0  # as above
+    covered, first = union_with_first(actor, start + shift, end + shift)
+    for owner_, begin, row in zip(covered.owner, covered.start - shift, first, strict=True):
+        assert row == min(at for at, (a, s, d, *_) in enumerate(spans) if a == owner_ and s == begin and d)
 
 
 def test_adjacent_intervals_are_kept_as_their_union() -> None:
