@@ -40,10 +40,32 @@ class RingCase:
         )
         self._machine["network"] = {**self._machine["network"], **_slow_ports(draw, node, nodes)}
 
-    def result(self, patch: pytest.MonkeyPatch, *, ahead: bool) -> Result:
-        """Return the result of a run that evaluates rings at once, or one that does not."""
+    def result(self, patch: pytest.MonkeyPatch, *, ahead: bool, **network: Any) -> Result:
+        """Return the result of a run that evaluates rings at once, or not; `network`: its other keys."""
         patch.setattr(driver, "FEWEST_TO_GO_AHEAD", 0 if ahead else 1 << 62)
-        return run(self._workload, model="flow", fold=False, **self._machine)
+        keys = {**self._machine["network"], **network}
+        machine = {**self._machine, "network": {key: value for key, value in keys.items() if value != []}}
+        return run(self._workload, model="flow", fold=False, **machine)
+
+    def slow_ports_as_links(self) -> list[dict[str, Any]]:
+        """Return the ports that are slow through the whole run as the key `links` has them; none in rings."""
+        network, found = self._machine["network"], dict[Any, dict[str, Any]]()
+        for port in network.get("failures", ()):
+            number, rank = port["dimension"], port["port"]
+            half = halved(network["bandwidth"][number])
+            for ends in ({"from": rank, "to": "switch"}, {"from": "switch", "to": rank}):
+                if network["topology"][number] != "Switch" or (number, *ends.values()) in found:
+                    return []
+                found[number, *ends.values()] = {"dimension": number, **ends, "bandwidth": half}
+        return [*found.values()]
+
+
+def halved(bandwidth: Any) -> Any:
+    """Return half of a bandwidth, with its unit if it has one."""
+    if not isinstance(bandwidth, str):
+        return bandwidth / 2
+    number, unit = bandwidth[:-4], bandwidth[-4:]
+    return f"{float(number) / 2}{unit}"
 
 
 def seen(result: Result) -> Any:

@@ -60,6 +60,35 @@ def test_many_random_jobs_are_the_same_evaluated_at_once(
     assert_same(seeds, monkeypatch)
 
 
+def assert_alike(seeds: range, patch: pytest.MonkeyPatch) -> int:
+    """Check failures after runs, and slow ports as links of the file; return how many cases have these."""
+    late = [{"dimension": 0, "port": 0, "at": "1h"}, {"dimension": 0, "port": 1, "at": "2h", "slower": 0.5}]
+    compared = 0
+    for seed in seeds:
+        case = RingCase(seed)
+        usual = seen(case.result(patch, ahead=False, failures=[]))
+        assert seen(case.result(patch, ahead=False, failures=late)) == usual, seed
+        if links := case.slow_ports_as_links():
+            compared += 1
+            described = case.result(patch, ahead=False, failures=[], links=links)
+            assert seen(described) == seen(case.result(patch, ahead=False)), seed
+    return compared
+
+
+def test_times_of_random_jobs_do_not_depend_on_how_links_are_described(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Check a job (44) of which lone flows began later where some part fails."""
+    assert assert_alike(range(40, 46), monkeypatch) > 0
+
+
+@pytest.mark.seeds(deep=60, exhaustive=1500, at_a_time=30)
+def test_times_of_many_random_jobs_do_not_depend_on_how_links_are_described(
+    seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_alike(seeds, monkeypatch)
+
+
 def of_eight(build: TraceBuilder, failures: Sequence[Any] = (), **keys: Any) -> Result:
     """Return a run of one program on eight ranks behind a switch, with messages evaluated at once."""
     network = EIGHT | ({"failures": [*failures]} if failures else {})
