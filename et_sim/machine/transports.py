@@ -223,7 +223,7 @@ class Packets(Struct, frozen=True):
         "Largest part by which times may differ: steady phases, in which the rates of all messages stay, are "
         "skipped; 0: none is.",
         0.0,
-        maximum=0.1,
+        maximum=0.05,
     )
     as_ns3: bool = flag(
         "Details of ns-3: its random numbers; a rate wakes a port only if the rates of all other pairs "

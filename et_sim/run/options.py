@@ -127,6 +127,7 @@ def machine_parts(given: Mapping[str, Any], machine: str | None) -> dict[str, An
 
 
 FEWEST_SAMPLES, MOST_SAMPLES = 2, 100_000
+MOST_STEADY = 0.05
 REQUIRED = ("system", "network")
 INSTEAD = ("when_full", "power", "steady")  # overrides of keys of the system and the network
 MACHINE = ("system", "network", "memory", "groups")
@@ -140,11 +141,7 @@ DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(RunOpt
 def check_samples(options: RunOptions) -> None:
     """Refuse numbers of samples, seeds, orders of events and tolerances that have no meaning."""
     samples, seed = options.samples, options.seed
-    if options.steady is not None and options.model != "packet":
-        raise UsageError(
-            f"--steady is for packets, and the network model is {options.model or 'not named'}",
-            remedy="give --network-model packet, or leave out --steady",
-        )
+    _check_steady(options)
     if options.ties_alike and not options.fold:
         raise UsageError(
             "--ties-alike has no effect with --no-fold, which folds no ranks", remedy="leave one of them out"
@@ -164,6 +161,22 @@ def check_samples(options: RunOptions) -> None:
         )
     if seed is not None and not 0 <= seed < 1 << 63:
         raise UsageError(f"--seed is {seed}", remedy="allowed: from 0 to 2^63 - 1")
+
+
+def _check_steady(options: RunOptions) -> None:
+    """Refuse a tolerance of steady phases that no run can use."""
+    if options.steady is None:
+        return
+    if not 0 < options.steady <= MOST_STEADY:
+        raise UsageError(
+            f"--steady is {options.steady:g}",
+            remedy=f"allowed: above 0, up to {MOST_STEADY:.0%}, such as 0.5%",
+        )
+    if options.model != "packet":
+        raise UsageError(
+            f"--steady is for packets, and the network model is {options.model or 'not named'}",
+            remedy="give --network-model packet, or leave out --steady",
+        )
 
 
 def described_for_python() -> str:

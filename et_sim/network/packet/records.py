@@ -60,6 +60,8 @@ STEADY = record(
     ("overloads", "i8"),  # ports whose messages could send more than they carry
     ("disturbed_ps", "i8"),  # until when there was one, or messages met
     ("known", "i8"),  # messages without packets (`roce.known`)
+    ("known_ps", "i8"),  # when there was one last
+    ("unknown", "i8"),  # messages of other kinds
     ("measures", "u1"),  # messages are measured
     ("skips", "i8"),
     ("skipped_ps", "i8"),

@@ -7,8 +7,9 @@ by the kind of their way: the time until a part of their packets is there, and t
 second half of that. If enough measurements agree, a message of this kind is known. No more packets of it are
 simulated: it leaves and arrives at the times that follow.
 
-As soon as a port would be overloaded, or the last bytes of a message would meet others, all known messages
-go on with packets from where they are. Nothing is measured until the network is undisturbed.
+As soon as a port would be overloaded, the last bytes of a message would meet others, or a message of an
+unknown kind begins, all known messages go on with packets from where they are. So all packets are simulated,
+or none. Nothing is measured until the network is undisturbed.
 
 The error of a known message is estimated as the spread of the measurements. Acknowledgements that cross its
 way are counted while it is under way; as far as they are more or fewer than those in the measurements, the
@@ -49,7 +50,7 @@ def crosses(network: Any, row: int) -> None:
     """Count a message that begins at the ports of its way; if one is overloaded, known messages go on."""
     watch, flow, now_ps = network.transport.watched[row], network.flows[row], network.state[0].now_ps
     steady, rate = network.steady[0], network.ports[flow.port].bits_per_s
-    watch.is_known, watch.is_counted, watch.is_answered = 0, 1, 1
+    watch.is_known, watch.is_counted, watch.is_answered, watch.is_unknown = 0, 1, 1, 0
     packets = flow.size // network.rules[0].payload
     watch.mark = min(packets, MEASURED) if packets >= LEAST else NEVER
     watch.since_ps, watch.half_ps = now_ps, NONE
@@ -70,6 +71,9 @@ def crosses(network: Any, row: int) -> None:
     watch.answers_before_ps = answers_ps(network, row)
     watch.kind, watch.key = _kind_of(network, key), key
     watch.met_ps = met_ps
+    if foretold_ps(network, row) == 0:
+        watch.is_unknown = 1
+        steady.unknown += 1
     if met_ps > SAFETY * network.rules[0].steady * packets * _packet_ps(network, row):
         steady.disturbed_ps = max(steady.disturbed_ps, now_ps + met_ps)
 
@@ -158,6 +162,7 @@ def answered(network: Any, row: int) -> None:
     watch = network.transport.watched[row]
     if watch.is_answered:
         watch.is_answered = 0
+        _is_no_more_unknown(network, row)
         at = row * network.stride[0] + network.flows[row].back
         while network.ways[at] != NONE:
             _add_answers(network, network.ways[at], -1)
@@ -193,7 +198,8 @@ def note_progress(network: Any, row: int, there: int) -> None:
         return
     is_whole = packets == watch.mark and there > watch.half_bytes  # no packets were skipped meanwhile
     if is_whole and is_undisturbed(network, watch.since_ps) and rate_stays(network, row):
-        _measure(network, row, there, watch.since_ps == network.flows[row].begin_ps)
+        if network.steady[0].known == 0 and network.steady[0].known_ps <= watch.since_ps:
+            _measure(network, row, there, watch.since_ps == network.flows[row].begin_ps)
         _end_packets(network, row, there)
     watch.mark = packets + MEASURED
     watch.since_ps, watch.half_ps = now_ps, NONE
@@ -228,31 +234,42 @@ def _measure(network: Any, row: int, there: int, is_first: bool) -> None:
 
 
 @works_on_tables
-def is_known_at_begin(network: Any, row: int) -> bool:
-    """Return whether no packet of a message has to be simulated; if so, plan when it leaves."""
+def foretold_ps(network: Any, row: int) -> float:
+    """Return the time of a message that begins, by its kind; 0.0: its kind is not known."""
     watch, flow = network.transport.watched[row], network.flows[row]
-    kind, now_ps = network.transport.kinds[watch.kind], network.state[0].now_ps
-    if (
-        watch.mark == NEVER
-        or kind.count < AGREE
-        or kind.firsts < AGREE
-        or not is_undisturbed(network, now_ps)
-    ):
-        return False
-    packets, packet_ps = flow.size / network.rules[0].payload, kind.sum_packet_ps / kind.count
-    beyond = packets - watch.mark
-    time_ps = kind.sum_ps / kind.firsts + beyond * packet_ps
-    error_ps = (
-        kind.most_ps - kind.least_ps + beyond * (kind.most_packet_ps - kind.least_packet_ps) + watch.met_ps
-    )
-    if error_ps > SAFETY * network.rules[0].steady * time_ps:
-        return False
+    kind, rules = network.transport.kinds[watch.kind], network.rules[0]
+    if watch.mark == NEVER or min(kind.count, kind.firsts) < AGREE:
+        return 0.0
+    beyond = flow.size / rules.payload - watch.mark
+    time_ps = kind.sum_ps / kind.firsts + beyond * kind.sum_packet_ps / kind.count
+    error_ps = kind.most_ps - kind.least_ps + beyond * (kind.most_packet_ps - kind.least_packet_ps)
+    watch.error_ps = error_ps + watch.met_ps
+    return float(time_ps) if watch.error_ps <= SAFETY * rules.steady * time_ps else 0.0
+
+
+@works_on_tables
+def needs_packets(network: Any, row: int) -> bool:
+    """Return whether packets of a message that begins are simulated; if not, plan when it leaves."""
+    watch, flow, steady = network.transport.watched[row], network.flows[row], network.steady[0]
+    time_ps, now_ps = foretold_ps(network, row), network.state[0].now_ps
+    if time_ps == 0 or steady.unknown > 0 or not is_undisturbed(network, now_ps):
+        return True
+    kind, packets = network.transport.kinds[watch.kind], flow.size / network.rules[0].payload
+    watch.packet_ps, watch.sent = kind.sum_packet_ps / kind.count, 0
     watch.arrives_ps = now_ps + int(time_ps)
-    watch.left_ps = min(now_ps + int(packets * packet_ps), watch.arrives_ps - 1)
-    network.transport.pairs[row].error_ps += error_ps
-    watch.packet_ps, watch.sent = packet_ps, 0
+    watch.left_ps = min(now_ps + int(packets * watch.packet_ps), watch.arrives_ps - 1)
+    network.transport.pairs[row].error_ps += watch.error_ps
     _plan(network, row)
-    return True
+    return False
+
+
+@works_on_tables
+def _is_no_more_unknown(network: Any, row: int) -> None:
+    """Stop to count a message as one of an unknown kind."""
+    watch = network.transport.watched[row]
+    if watch.is_unknown:
+        watch.is_unknown = 0
+        network.steady[0].unknown -= 1
 
 
 @works_on_tables
@@ -270,6 +287,9 @@ def _end_packets(network: Any, row: int, there: int) -> None:
     error_ps = left * (kind.most_packet_ps - kind.least_packet_ps)
     time_ps = now_ps - flow.begin_ps + left * packet_ps
     if pair.error_ps + error_ps > SAFETY * network.rules[0].steady * time_ps:
+        return
+    _is_no_more_unknown(network, row)
+    if network.steady[0].unknown > 0:
         return
     pair.error_ps += error_ps
     watch.arrives_ps = now_ps + int(left * packet_ps)
@@ -321,6 +341,7 @@ def _count_until(network: Any, row: int, sent: int) -> None:
         count_packets(network, row, 1, rest)
     watch.is_known = 0
     steady.known -= 1
+    steady.known_ps = network.state[0].now_ps
     time_ps = network.state[0].now_ps - flow.begin_ps
     if time_ps > 0:
         steady.bound = max(steady.bound, network.transport.pairs[row].error_ps / time_ps)
@@ -346,7 +367,8 @@ def _check_answers(network: Any, row: int) -> None:
 @works_on_tables
 def next_to_go_on(network: Any) -> int:
     """Return a known message that goes on with packets, as the network is disturbed; NONE: there is none."""
-    if network.steady[0].known == 0 or is_undisturbed(network, network.state[0].now_ps):
+    steady = network.steady[0]
+    if steady.known == 0 or (steady.unknown == 0 and is_undisturbed(network, network.state[0].now_ps)):
         return NONE
     for row in range(len(network.flows)):
         watch = network.transport.watched[row]

@@ -40,9 +40,9 @@ from et_sim.network.packet.roce.known import (
     answered,
     arrives,
     crosses,
-    is_known_at_begin,
     is_on,
     leaves,
+    needs_packets,
     next_to_go_on,
     note_progress,
     passes_time,
@@ -273,13 +273,13 @@ def begin_flow(network: Any, row: int) -> None:
     _set_window(network, row)
     pair.shrinks = rules.window_shrinks
     control.begins(network, row)
-    if _needs_packets(network, row):
+    if _takes_packets(network, row):
         join_pairs(network, flow.port, row)
         send_next(network, flow.port)
 
 
 @works_on_tables
-def _needs_packets(network: Any, row: int) -> bool:
+def _takes_packets(network: Any, row: int) -> bool:
     """Return whether a message that begins is not known; known ones that it would meet go on with packets."""
     steady = network.steady[0]
     steady.measures = int(is_on(network))
@@ -292,7 +292,7 @@ def _needs_packets(network: Any, row: int) -> bool:
             join_pairs(network, network.flows[other].port, other)
         send_next(network, network.flows[other].port)
         other = next_to_go_on(network)
-    return not is_known_at_begin(network, row)
+    return needs_packets(network, row)
 
 
 @works_on_tables

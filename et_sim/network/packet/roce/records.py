@@ -79,6 +79,8 @@ WATCH = record(  # a message in windows
     ("kind", "i4"),
     ("key", "i8"),  # of its kind, which another one may have replaced
     ("is_known", "u1"),
+    ("is_unknown", "u1"),  # its kind was not known when it began
+    ("error_ps", "f8"),  # of the foretold time
     ("is_counted", "u1"),  # in the loads of ports
     ("is_answered", "u1"),  # in the acknowledgements that cross ports
     ("mark", "i8"),  # the packets that are there when it is measured; NEVER: it is not
