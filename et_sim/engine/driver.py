@@ -32,6 +32,7 @@ from et_sim.engine.pools import (
     without_pools,
 )
 from et_sim.engine.start import KeptStart, Start
+from et_sim.engine.state.records import OF_NODE
 from et_sim.engine.state.resources import ResourceTable, with_pool
 from et_sim.engine.state.run import NONE, Run, new_run
 from et_sim.engine.state.traffic_tables import new_traffic
@@ -319,7 +320,7 @@ def _outcome(
         run = without_pools(run)
     return Outcome(
         plan=plan,
-        nodes=in_ns(np.asarray(run.nodes), ("start_ns", "end_ns", "admitted_ns"), bits),
+        nodes=in_ns(np.asarray(run.nodes[OF_NODE]), ("start_ns", "end_ns", "admitted_ns"), bits),
         finish_ns=finish_ns,
         busy_ns=np.asarray(run.actors["busy_ns"]) >> bits,
         end_ns=_last_ns(plan, network, run) >> bits if until_ns is None else until_ns,

@@ -38,7 +38,7 @@ from et_sim.engine.nodes.progress import (
     transfer_ready,
 )
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.prefetching import fetch_ahead
+from et_sim.engine.prefetching import fetch_ahead, fetch_next_time
 from et_sim.engine.repeats.search import look, looks_anew
 from et_sim.engine.state import kinds
 from et_sim.engine.state.run import LATEST, NONE, NOT_SEEN, SEEN, Run
@@ -98,6 +98,7 @@ def _next_time(run: Run) -> int:
             return FINISHED
     if clock.now > run.plan.settings[LATEST]:
         return TOO_LATE
+    fetch_next_time(run)
     look(run)
     return GOES_ON
 

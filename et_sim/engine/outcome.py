@@ -43,7 +43,7 @@ class Outcome(Struct, frozen=True, eq=False):
     """The outcome of a run. Node columns follow the plan: actor by actor, row by row."""
 
     plan: LoweredPlan
-    nodes: Any  # NODE_STATE records
+    nodes: Any  # NODE_STATE records without their heaps
     finish_ns: Any  # per actor; NONE: never finished
     busy_ns: Any  # per actor: time its compute nodes took, summed
     end_ns: int  # time of the last event

@@ -34,6 +34,36 @@ def fetch_ahead(run: Run, row: int) -> None:
 
 
 @works_on_tables
+def fetch_next_time(run: Run) -> None:
+    """Fetch what the first event of the next time needs if it ends a node, alone or as a collective."""
+    if len(run.actors) < LEAST_ACTORS or run.clock[0].times == 0:
+        return
+    row = run.slots[run.heap_slot[0]].head
+    if row == NONE:
+        return
+    event = run.events[row]
+    kind = event.kind & (kinds.OPENS_BUCKET - 1)
+    if kind in (kinds.NODE_DONE, kinds.SLOWED_DONE):
+        _fetch_of_children(run, event.a, event.b)
+    elif kind in (kinds.TRANSFER_READY, kinds.LATE_STEP):
+        running = run.running[run.visits[event.a].running]
+        _fetch_of_children(run, running.actor, running.node)
+
+
+@works_on_tables
+def _fetch_of_children(run: Run, actor_row: int, node: int) -> None:
+    """Fetch a node and its first child."""
+    actor = run.plan.actors[actor_row]
+    plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
+    prefetch(run.nodes, actor.node_first + node)
+    if plan_node.children > 0:
+        child = run.plan.children[plan_node.children_first]
+        prefetch(run.nodes, actor.node_first + child)
+        if actor.pace_first != NONE:
+            prefetch(run.plan.paces, actor.pace_first + child)
+
+
+@works_on_tables
 def fetch_of_node(run: Run, ahead: int, actor_row: int, node: int) -> None:
     """Fetch the actor of a node, the node with its place in the plan, or its children."""
     actor = run.plan.actors[actor_row]

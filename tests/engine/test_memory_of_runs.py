@@ -16,8 +16,9 @@ from machines import RING_2, network, system
 import et_sim
 from et_sim import api
 from et_sim.basics.errors import UsageError
-from et_sim.engine import containers, driver, guards
+from et_sim.engine import containers, driver, guards, start
 from et_sim.engine.entry import simulate
+from et_sim.engine.state.run import Run
 from et_sim.plan.records import zeros
 from et_sim.trace import TraceBuilder, Workload
 
@@ -64,6 +65,51 @@ def test_ranks_start_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.is_complete
     assert max(after - before for before, after in pairwise(started)) == 13 // 6
     assert started[-1] == 5
+
+
+class _Began(Exception):
+    """A run whose tables are made."""
+
+
+def _bytes_of_state(nodes: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return the bytes of all tables of an unfolded run but those of its plan and its network."""
+    build = TraceBuilder()
+    work = build.compute("work", micros=1)
+    for _ in range(nodes // 2):
+        reduced = build.collective("all_reduce", 1 << 10, after=[work])
+        work = build.compute("work", micros=1, after=[reduced])
+
+    def began(whole: Run, *_: Any) -> Any:
+        names = (name for name in Run.__struct_fields__ if name not in ("plan", "network"))
+        raise _Began(sum(array.nbytes for array in start._arrays([getattr(whole, name) for name in names])))
+
+    monkeypatch.setattr(driver, "_run_to_end", lambda begun, *_: began(begun.run))
+    with pytest.raises(_Began) as raised:
+        et_sim.simulate(
+            Workload.of([build.build()] * 4),
+            network=network(["Ring"], [4]),
+            system=system("ring"),
+            fold=False,
+        )
+    return int(raised.value.args[0])
+
+
+def test_a_node_more_takes_40_bytes_of_the_state_of_an_unfolded_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (_bytes_of_state(nodes, monkeypatch) for nodes in (200, 1000))
+    assert 0 < many - few <= 40 * 4 * (1000 - 200)
+
+
+def test_chunks_that_cannot_be_counted_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    build = TraceBuilder()
+    for _ in range(3):
+        build.collective("all_reduce", 1 << 10)
+    workload = Workload.of([build.build()] * 4)
+    machine = {"network": network(["Ring"], [4]), "system": system("ring")}
+    monkeypatch.setattr(guards, "MOST_CHUNKS", 3)
+    assert et_sim.simulate(workload, **machine).is_complete
+    monkeypatch.setattr(guards, "MOST_CHUNKS", 2)
+    with pytest.raises(UsageError, match="into 3 chunks, and at most 2 can be counted"):
+        et_sim.simulate(workload, **machine)
 
 
 def test_there_is_some_memory() -> None:

@@ -110,6 +110,7 @@ NODE_STATE = record(  # fields that a node needs only before or only after its i
     ("number", "i4"),
     ("heap", "i4"),  # of its actor's ready nodes, and not of this node: `nodes.ready`
 )
+OF_NODE = [name for name in NODE_STATE.names or () if name != "heap"]
 LANE_STATE = record(
     ("ready", "i4"),
     ("busy", "i4"),
