@@ -30,7 +30,7 @@ class _Read(Struct, frozen=True, eq=False):
 class KeptSystems:
     """A reader of systems that keeps the latest ones; it reads the key `time-factors` anew.
 
-    Nobody changes a dict that describes a system after it was read.
+    A dict that describes a system must not change after it was read.
     """
 
     def __init__(self) -> None:

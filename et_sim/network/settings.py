@@ -26,7 +26,8 @@ def settings_row(*settings: Any, **others: float) -> Any:
     """
     kinds_and_values: dict[str, tuple[str, Any]] = {}
     for each in settings:
-        for field in _fields_of(type(each)):
+        of: Any = type(each)
+        for field in _fields_of(of):
             name, value = field.name, getattr(each, field.name)
             if isinstance(value, Enum):
                 kinds_and_values[name] = "u1", list(type(value)).index(value)
