@@ -3,7 +3,8 @@
     python benchmarks/sweep.py [POINTS]
 
 Each point is an all-reduce on a ring of eight ranks with another bandwidth; then, with one worker, with
-another latency, and behind kernels with another factor. `simulate` is the same points one after the other in
+another latency, and behind kernels with another factor; and steps of a language model on eight and sixteen
+H100, with other links and another factor of kernels. `simulate` is the same points one after the other in
 this process, as a script without sweeps would simulate them, machine files as dicts. The views of a sweep are
 measured on a table of 10,000 rows made of these.
 """
@@ -22,6 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 import et_sim
+from et_sim.machine.presets import preset
 from et_sim.sweeps.state import plan_sweep
 from et_sim.sweeps.sweep import carry_out
 from et_sim.views.report.sweep_page import sweep_report
@@ -41,6 +43,8 @@ SYSTEM: dict[str, Any] = {
     "collective-optimization": "localBWAware",
     **{f"{one}-implementation": ["ring"] for one in RING},
 }
+STEP: dict[str, Any] = {"make": "llm", "model": "llama3-8b", "layers": 2}
+PLAN = {"tp": 8, "zero": 1, "micro-batches": 2}
 NETWORK: dict[str, Any] = {"topology": ["Ring"], "npus_count": [8], "bandwidth": [50.0], "latency": [500.0]}
 
 
@@ -77,22 +81,37 @@ def main(points: int) -> None:
         ):
             seconds = _seconds(partial(carry_out, plan, Path(folder, name), workers=workers))
             _tell(what, seconds, points)
-        for axis, least, most in (("network.latency[0]", 100.0, 900.0), (FACTOR, 1.0, 2.0)):
-            other = plan_sweep(_of_other_axis(axis, least, most, points), may_be_large=True)
-            seconds = _seconds(partial(carry_out, other, Path(folder, axis), workers=1))
-            _tell(axis, seconds, points)
+        for what, sweep in _others(points).items():
+            other = plan_sweep(sweep, may_be_large=True)
+            seconds = _seconds(partial(carry_out, other, Path(folder, what), workers=1))
+            _tell(what, seconds, points)
         large = _enlarged(Path(folder, "two"), Path(folder, "large"))
         _tell("inspect", _seconds(lambda: sweep_text(open_sweep(large))), ROWS)
         _tell("report", _seconds(lambda: sweep_report(open_sweep(large), {})), ROWS)
         _tell("picture", _seconds(lambda: sweep_picture(open_sweep(large))), ROWS)
 
 
-def _of_other_axis(axis: str, least: float, most: float, points: int) -> dict[str, Any]:
-    """Return a sweep of all-reduces behind kernels."""
-    system = {**SYSTEM, "time-factors": [{"kernels": 1.0}]}
-    workload = {"make": "all_reduce", "ranks": 8, "bytes": 1 << 20, "compute-us": 100}
-    axes = {axis: {"range": {"from": least, "to": most, "count": points}}}
-    return {"base": {"workload": workload, "system": system, "network": NETWORK}, "axes": axes}
+def _others(points: int) -> dict[str, dict[str, Any]]:
+    """Return sweeps by what differs between their points."""
+    factors = [{"kernels": 1.0}]
+    reduce = {"make": "all_reduce", "ranks": 8, "bytes": 1 << 20, "compute-us": 100}
+    ring = {"workload": reduce, "system": {**SYSTEM, "time-factors": factors}, "network": NETWORK}
+    node = preset("h100-dgx:8")
+    eight = {"workload": {**STEP, "plan": PLAN}, "machine": "h100-dgx:8"}
+    sixteen = {"workload": {**STEP, "plan": {**PLAN, "dp": 2}}, "machine": "h100-dgx:16"}
+    system = {**node.system, "time-factors": factors}
+    slowed = {"workload": eight["workload"], "system": system, "network": node.network}
+    found = (
+        ("ring, latency", ring, "network.latency[0]", 100.0, 900.0),
+        ("ring, kernels", ring, FACTOR, 1.0, 2.0),
+        ("8 H100, kernels", slowed, FACTOR, 1.0, 2.0),
+        ("8 H100, NVLinks", eight, "network.bandwidth[0]", 200.0, 450.0),
+        ("16 H100, rails", sixteen, "network.bandwidth[1]", 20.0, 50.0),
+    )
+    return {
+        what: {"base": base, "axes": {axis: {"range": {"from": least, "to": most, "count": points}}}}
+        for what, base, axis, least, most in found
+    }
 
 
 def _enlarged(swept: Path, large: Path) -> Path:

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from et_sim.basics.errors import InputError
 from et_sim.documents.keys import Remarks, Section, Slot, keys_by_field
 from et_sim.machine.model import LayerSettings, System
+from et_sim.machine.recognise import MachineFile
+from et_sim.machine.sources import Given, Source, load
 from et_sim.machine.system_file import read_system
 
 MOST_KEPT = 4  # the latest first
@@ -26,10 +28,23 @@ class _Read(Struct, frozen=True, eq=False):
 
 
 class KeptSystems:
-    """A reader of systems that keeps the latest ones; it reads the key `time-factors` anew."""
+    """A reader of systems that keeps the latest ones; it reads the key `time-factors` anew.
+
+    A dict that describes a system must not change after it was read.
+    """
 
     def __init__(self) -> None:
         self._kept: list[_Read] = []
+        self._loaded: list[tuple[Given, Source]] = []  # the latest first
+
+    def load(self, given: Given) -> Source:
+        """Return the source of a system; the same one for the same object."""
+        found = next((known for known in self._loaded if known[0] is given), None)
+        if found is None:
+            found = given, load(given, MachineFile.SYSTEM)
+        if isinstance(given, dict):
+            self._loaded = [found, *(known for known in self._loaded if known is not found)][:MOST_KEPT]
+        return found[1]
 
     def read(self, source: Section, remarks: Remarks) -> tuple[System, LayerSettings]:
         """Return what `read_system` returns, with the same remarks."""

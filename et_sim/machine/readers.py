@@ -184,7 +184,7 @@ def read_machine(
     """
     remarks = Remarks()
     network_source = load(network, MachineFile.NETWORK)
-    system_source = load(system, MachineFile.SYSTEM)
+    system_source = load(system, MachineFile.SYSTEM) if systems is None else systems.load(system)
     configuration = {"system": as_given(system_source), "network": as_given(network_source)}
     names_profile = profile is not None or _names_profile(system_source, network_source)
     profile = profile if names_profile else usual_profile

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import cache
 from typing import Any
 
-from msgspec.structs import fields
+from msgspec.structs import FieldInfo, fields
 
 from et_sim.machine.transports import PS_PER_NS
 from et_sim.plan.records import record, table
 
 KINDS: dict[Any, str] = {bool: "u1", int: "i8", float: "f8"}
+
+
+@cache
+def _fields_of(settings: Any) -> tuple[FieldInfo, ...]:
+    return fields(settings)
 
 
 def settings_row(*settings: Any, **others: float) -> Any:
@@ -20,7 +26,8 @@ def settings_row(*settings: Any, **others: float) -> Any:
     """
     kinds_and_values: dict[str, tuple[str, Any]] = {}
     for each in settings:
-        for field in fields(each):
+        of: Any = type(each)
+        for field in _fields_of(of):
             name, value = field.name, getattr(each, field.name)
             if isinstance(value, Enum):
                 kinds_and_values[name] = "u1", list(type(value)).index(value)

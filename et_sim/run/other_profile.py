@@ -32,14 +32,19 @@ def other_profile(
     simulated: Workload,
 ) -> dict[str, Any]:
     """Return the result of the corrected profile as plain values; `outcome` is that of `task`, whose workload
-    may have been `simulated` with moves to remote memory."""
+    may have been `simulated` with moves to remote memory.
+
+    Beside a complete run, it is simulated if that takes a few seconds; else it has to be named. Beside one
+    that stalls, which is no result, it may take as long as that run.
+    """
     again = Variations(task.given, replace(options, model=task.model.name), change)
     trials = _Trials(again, outcome.plan, task, simulated)
     now = ending_of(outcome)
     missing = frozenset(Correction) - task.machine.system.behaviour.corrections
     try:
         corrected = again.task(profile=Profile.CORRECTED.value)
-        tried = ending_if_small(corrected, again.options, max(ALWAYS, min(size_of(outcome.plan), AT_MOST)))
+        affordable = ALWAYS if outcome.is_complete else max(ALWAYS, min(size_of(outcome.plan), AT_MOST))
+        tried = ending_if_small(corrected, again.options, affordable)
         missing &= corrected.machine.system.behaviour.corrections
     except EtSimError as error:
         tried = Ending(REFUSED, reason=str(error))

@@ -52,7 +52,7 @@ def texts_in(content: Any) -> Iterator[str]:
         if isinstance(value, str):
             yield value
         elif isinstance(value, float | int | None):
-            continue  # in most places; whether a value is a mapping takes longer to tell
+            continue  # most values; the check for mappings takes longer
         elif isinstance(value, Mapping):
             left += value.values()
         elif isinstance(value, list | tuple):

@@ -316,19 +316,25 @@ def _placed(error: EtSimError, place: str) -> EtSimError:
     return InputError(error.cause, place=place, remedy=error.remedy)
 
 
+def _recipe_text(text: str, machine: str | None) -> str:
+    """Return the text of a recipe with the fields of its plan that the machine decides."""
+    return json.dumps(for_machine(json.loads(text), machine), sort_keys=True)
+
+
 class Workshop:
     """A cache of the latest workloads, which neighbours in a sweep often share."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._served: dict[str, MachineTimes] = {}
+        self._recipe = functools.lru_cache(_MADE_AT_ONCE)(_recipe_text)
         self._make = functools.lru_cache(_MADE_AT_ONCE)(lambda text: make(json.loads(text), folder))
 
     def workload(self, inputs: Inputs) -> Workload | str:
         """Return the workload of a point, or the path of a file that makes one."""
         if isinstance(inputs.workload, GivenWorkload):
             return inputs.workload.content
-        return self._make(json.dumps(inputs.recipe, sort_keys=True))
+        return self._make(self._recipe(json.dumps(inputs.workload), inputs.machine))
 
     def served_on(self, inputs: Inputs) -> MachineTimes:
         """Return the times of passes that points on the same machine share."""

@@ -148,7 +148,7 @@ def known_as() -> dict[str, tuple[str, ...]]:
 def preset(text: str) -> Preset:
     """Return the machine of a name, `NAME:NPUS`, with options such as `,node=4,cards=2x200Gbps`.
 
-    All callers share its files: nobody changes them.
+    All callers share its files, which must not change.
     """
     match = _NAME.fullmatch(text)
     name = match[1] if match else text.partition(":")[0]

@@ -26,6 +26,7 @@ from et_sim.views.text import share
 
 WORTH_NAMING = 0.05  # share of a time
 MANY_ACTORS = 128  # fewer cost little time
+MOST_NAMED = 3  # corrections that may act
 
 COMPLETE, STALLED, NOT_SIMULATED, OUT_OF_MEMORY = "complete", "stalled", "not simulated", "out of memory"
 MOSTLY_SEEN = 0.9  # share of a step's operations: above it, a figure without masked scores adds nothing
@@ -62,7 +63,8 @@ def _other(summary: Summary, other: OtherProfile) -> str:
     if other["status"] == OUT_OF_MEMORY:
         return f"the {corrected} profile needs more memory than there is"
     if other["status"] == NOT_SIMULATED:
-        which = _names(other["corrections"]) or "its corrections"
+        named = other["corrections"]
+        which = f"{len(named)} corrections" if len(named) > MOST_NAMED else _names(named) or "its corrections"
         return f"{which} may change that: --profile {corrected}"
     after = other["makespan_ns"]
     if after is None:
