@@ -260,6 +260,10 @@ class RooflineDevice(Struct, frozen=True):
                     f'"{level.name}" is not smaller than "{larger.name}" before it',
                     'give the largest level first, and a "capacity" to all later ones',
                 )
+        for name, entry in {} if self.processors else self.kinds.items():
+            if entry.tiles or entry.query_tile or entry.row_tile:
+                cause = f'key "kinds" cuts "{name}" into tiles, and the device has no "processors"'
+                raise section.fault(cause, 'give "processors", or leave the tiles out', key="kinds")
 
     def of_kind(self, operation: str, datatype: str) -> RooflineDevice:
         """Return the device with its constants for kernels of an operation and a datatype."""

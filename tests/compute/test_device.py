@@ -154,6 +154,14 @@ def test_a_kernel_of_attention_reaches_a_part_of_the_rate_of_the_best(backward: 
     assert times[2] == pytest.approx(times[0] / part, abs=1)
 
 
+@pytest.mark.parametrize("cut", [{"tiles": [[64, 64, 32]]}, {"query-tile": 32}, {"row-tile": 8}])
+def test_a_kind_is_cut_into_tiles_only_on_a_device_with_processors(cut: dict[str, Any]) -> None:
+    kinds = {"kinds": {"attention": cut}}
+    assert ns(GEMM, system(**kinds, processors=100)) == ns(GEMM, system())
+    with pytest.raises(EtSimError, match='cuts "attention" into tiles, and the device has no "processors"'):
+        ns(GEMM, system(**kinds))
+
+
 def test_a_part_of_the_best_rate_is_above_0_and_at_most_1() -> None:
     for part in (0, 1.5):
         kernels = {"flash-2": {"forward": part}}
