@@ -181,3 +181,10 @@ def test_files_that_are_stopped_half_way_leave_nothing(
     call = ["make", "compute", "--ranks", "12", "--compute-us", "5", "--files", "-o", str(tmp_path / "c")]
     assert main(call) == 130
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_fewer_ranks_replace_all_of_a_larger_set(tmp_path: Path) -> None:
+    for ranks in ("4", "2"):
+        made = ["make", "all_reduce", "--bytes", "64", "--ranks", ranks, "--files"]
+        assert main([*made, "-o", str(tmp_path / "job")]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["job.0.et", "job.1.et"]

@@ -47,3 +47,8 @@ def test_the_command_line_sets_every_field() -> None:
 def test_options_cannot_be_changed_while_they_are_used() -> None:
     with pytest.raises(AttributeError):
         RunOptions(system="s", network="n").fold = False  # type: ignore[misc]
+
+
+def test_a_seed_is_that_of_samples_only_where_a_command_has_samples() -> None:
+    assert run_options(SimulationOptions({"seed": 7, "samples": 2})).seed == 7
+    assert run_options(SimulationOptions({"seed": 7})).seed == RunOptions().seed

@@ -186,7 +186,9 @@ def test_files_are_written_for_every_rank_and_reported(
     file = tmp_path / "ring.goal.gz"
     file.write_bytes(gzip.compress(ring_all_reduce(4, 4096).encode()))
     prefix = str(tmp_path / "ring")
+    (tmp_path / "ring.4.et").write_bytes(b"")  # of a larger set before
     assert main(["goal", str(file), "-o", prefix, "--json"]) == 0
+    assert not (tmp_path / "ring.4.et").exists()
     report = json.loads(capsys.readouterr().out)["files"][0]
     assert report["format"] == "GOAL"
     assert report["outputs"] == [f"{prefix}.{rank}.et" for rank in range(4)]

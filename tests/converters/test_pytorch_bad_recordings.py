@@ -204,6 +204,20 @@ def test_recorded_inputs_that_make_no_sense_are_left_out_and_counted(tmp_path: P
     assert trace.dropped == {"kinds of recorded inputs that cannot be read": 1}
 
 
+def test_arguments_of_a_node_that_are_no_list_are_refused(tmp_path: Path) -> None:
+    groups = {"name": "## process_group:init ##", "inputs": 7, "input_types": []}
+    for given in (groups, {"inputs": 7, "input_types": ["Tensor(float)"]}, {"inputs": [], "input_types": 7}):
+        node = {"id": 2, "name": "aten::mm", "parent": 1, **given}
+        with pytest.raises(TraceError):
+            read_host(written(tmp_path, {"schema": "1.0.1", "nodes": [node]}))
+
+
+def test_a_node_without_arguments_has_no_tensors(tmp_path: Path) -> None:
+    node = {"id": 2, "name": "aten::mm", "parent": 1, "input_types": ["Tensor(float)"]}
+    trace = read_host(written(tmp_path, {"schema": "1.0.1", "nodes": [node]}))
+    assert len(trace) == 1
+
+
 @pytest.mark.parametrize("name", ["et", "kineto"])
 def test_a_file_with_any_change_is_read_or_refused(tmp_path: Path, name: str) -> None:
     whole = json.loads(gzip.decompress((FOLDER / "simple_add" / f"{name}.json.gz").read_bytes()))

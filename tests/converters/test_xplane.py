@@ -179,6 +179,7 @@ TRANSPOSED = message(3, number(1, 3), number(1, 2), number(2, 1), number(2, 0))
         (axes([], [(0, 0, 0)]), 8, set()),
         (axes([1] * 40, [(0, 0, 0)]), 1, set()),
         (axes([2, 3], [(0, 0, 0)], *(number(2, one) for one in LISTED[1:])), 6, set()),
+        (axes([2, 3], [(0, 0, 0)], *(number(2, one) for one in (*LISTED[:5], -1))), 6, set()),
     ],
 )  # fmt: skip
 def test_groups_along_axes_of_a_mesh_differ_in_these(

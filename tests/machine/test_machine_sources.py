@@ -16,6 +16,7 @@ from et_sim.documents.recognise import SIMULATOR, FileKind, kind_of, refuse_misp
 from et_sim.machine import read_machine
 from et_sim.machine.network_file import NETWORK_KEYS
 from et_sim.machine.remote_memory import MEMORY_KEYS
+from et_sim.machine.sources import MachineFile, as_given, load
 from et_sim.machine.system_file import SYSTEM_KEYS
 
 NETWORK_TEXT = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n"
@@ -174,3 +175,12 @@ def test_a_value_that_is_neither_path_nor_dict_is_refused() -> None:
     looped: dict[str, Any] = {}
     looped["L"] = looped
     assert "contains itself" in refusal(system=looped)
+
+
+def test_a_topology_in_place_within_a_file_is_given_again_link_by_link() -> None:
+    links = [{"source": 0, "target": 1, "bandwidth": "50GB/s", "latency": "500ns"}]
+    nodes = [{"id": number, "type": "npu"} for number in range(2)]
+    source = load({"nodes": nodes, "links": links}, MachineFile.NETWORK, "points.yml: network")
+    again = as_given(source)
+    assert "import" not in again.get("graph", {})
+    assert load(again, MachineFile.NETWORK).content == again

@@ -1,8 +1,9 @@
 """Tests for a change: files whose tests run the function that is changed, the nearest to it first.
 
 `rooms.json` names them by module and function; `choice.py` writes it. A function without an entry takes those
-of its module, and a module without one those of its folder. Rows that few of these run have files of their
-own, by their distance from the function's first row.
+of its module, a module without one those of its folder, and one of a room without any those that import it
+or are named like it. Rows that few of these run have files of their own, by their distance from the
+function's first row.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from mutants import REPOSITORY, Mutant, mutants_of
 
+NOT_NOTED = ("cli", "sweeps", "workloads/training")  # rooms of which `rooms.json` has no lines
 ROOMS = (
     *(
         "calibrate",
@@ -32,6 +34,7 @@ ROOMS = (
         "timeline",
     ),
     *("validation", "views", "workloads/inference"),
+    *NOT_NOTED,
 )
 FOLDER = Path(__file__).parent
 CHOICE = FOLDER / "rooms.json"
@@ -40,13 +43,22 @@ MOST_FILES = 8  # of a function
 BY_NAME = 2  # more, whose names share words with the line
 # Files that compare all results of random cases with kept ones, by room: the last ones of a change.
 OF_RUNS = "tests/views/test_random_tables.py"
-RANDOM_CASES = {
-    "views": "tests/views/test_random_views.py",
-    "goodput": "tests/goodput/test_random_months.py",
-    "serving": "tests/serving/test_random_servings.py",
-    "workloads/inference": "tests/serving/test_random_servings.py",
-    **dict.fromkeys(("compute", "engine", "fold", "memory", "network", "plan", "timeline"), OF_RUNS),
-}
+RANDOM_CASES = (
+    ("views", "tests/views/test_random_views.py"),
+    ("views/sweep", "tests/sweeps/test_random_sweeps.py"),
+    ("goodput", "tests/goodput/test_random_months.py"),
+    ("serving", "tests/serving/test_random_servings.py"),
+    ("workloads", "tests/workloads/test_random_jobs.py"),
+    ("workloads/inference", "tests/serving/test_random_servings.py"),
+    ("cli", "tests/workloads/test_random_jobs.py"),
+    ("cli", "tests/cli/test_random_commands.py"),
+    ("sweeps", "tests/sweeps/test_random_sweeps.py"),
+    ("calibrate", "tests/calibrate/test_random_fits.py"),
+    ("cli/calibrate", "tests/calibrate/test_random_fits.py"),
+    ("validation", "tests/validation/test_random_rows.py"),
+    ("cli/validate", "tests/validation/test_random_rows.py"),
+    *((room, OF_RUNS) for room in ("compute", "engine", "fold", "memory", "network", "plan", "timeline")),
+)
 
 
 def modules() -> list[str]:
@@ -81,7 +93,7 @@ def files_for(mutant: Mutant) -> list[str]:
 
 def _of_random_cases(module: str) -> list[str]:
     """Return the file of random cases which the room of a module has a part in."""
-    return [file for room, file in RANDOM_CASES.items() if module.startswith(f"et_sim/{room}/")]
+    return [file for room, file in RANDOM_CASES if re.match(rf"et_sim/{room}(/|_\w+\.py|\.py)", module)]
 
 
 def _files_that_run(mutant: Mutant) -> list[str]:
@@ -97,6 +109,8 @@ def _files_that_run(mutant: Mutant) -> list[str]:
 def files_of_module(module: str) -> list[str]:
     """Return the test files of a module outside of its functions, or else those of its folder."""
     found = files_by_function().get(module)
+    if not found and module.removeprefix("et_sim/").startswith(NOT_NOTED):
+        return _tests_near(module)
     return found[REST] if found else _tests_of_folder(module.rpartition("/")[0])
 
 
@@ -125,6 +139,23 @@ def _tests_of_folder(folder: str) -> list[str]:
     if counts:
         return [file for file, _ in counts.most_common(MOST_FILES)]
     return _tests_of_folder(folder.rpartition("/")[0])
+
+
+@cache
+def _tests_near(module: str) -> list[str]:
+    """Return test files of a module's room that import it, or have its words in their names and texts."""
+    name, words = module.removesuffix(".py").replace("/", "."), _words(Path(module).stem)
+    found: dict[str, float] = {}
+    folders = [
+        REPOSITORY / "tests" / room for room in (module.split("/")[1], Path(module).stem.split("_")[0])
+    ]
+    for path in sorted(path for folder in folders for path in folder.rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        shared = len(words & _words(path.stem)) + len(words & _words(text)) / 2
+        found[str(path.relative_to(REPOSITORY))] = shared + 2 * bool(re.search(rf"\b{name}\b", text))
+    return heapq.nlargest(
+        MOST_FILES, [file for file in found if found[file] or not any(found.values())], key=found.__getitem__
+    )
 
 
 @cache

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from et_sim.machine.collective_library import Call, LibraryChoice
 from et_sim.machine.collective_library.constants import PROTOCOL_NAMES
 from et_sim.machine.presets import names, preset
 from et_sim.machine.readers import read_machine
+from et_sim.plan.library_phases import LibraryPhases, _WaySteps
 
 MIB = 1 << 20
 WITHIN, BETWEEN = 0, 1  # a port to the node's switch; a network card
@@ -312,3 +314,18 @@ def test_groups_at_once_take_as_long_as_their_bytes_at_every_port(
         for (rank, port), count in of_form.items():
             assert -1 <= at_ports[rank, port] - count <= SHORT * len(calls), (rank, port)
             assert count / (50 if port else 450) <= result.makespan_ns + 1
+
+
+class _CarriedError(Exception):
+    """The bytes of the first message whose time on the wires is taken."""
+
+
+def test_bytes_that_phases_share_go_in_few_rounds_only_if_their_own_messages_take_too_long() -> None:
+    def carried(_: Any, size: int) -> int:
+        raise _CarriedError(size)
+
+    way: Any = None
+    part = _WaySteps(way, steps=2, distance=(1,), size=800, at_the_same_time=4)
+    phases: Any = SimpleNamespace(_carried_ns=carried)
+    with pytest.raises(_CarriedError, match=r"^100$"):
+        LibraryPhases._chunks(phases, ([part], []), 50)

@@ -18,11 +18,15 @@ from machines import sends, simulate, system
 
 from et_sim import TraceBuilder
 from et_sim.basics.errors import MachineError
+from et_sim.engine.containers import NONE
 from et_sim.machine import read_machine, read_network_alone
 from et_sim.machine.congestion import ROCE
 from et_sim.machine.protocol_keys import WITHOUT_PAUSES
 from et_sim.machine.protocol_presets import PRESETS
 from et_sim.network.packet import model as packet_model
+from et_sim.network.packet.closed import gives_up
+from et_sim.network.packet.roce import pairs
+from et_sim.network.packet.roce.records import AGAIN
 from et_sim.run.result import Result
 
 RANKS = 6
@@ -249,6 +253,68 @@ def test_connections_of_tcp_end_their_tries_at_ports_that_stay_paused() -> None:
     stall = run(network({"generator": "ring", "npus": 5}, keys), messages, ranks=5).stall
     assert stall is not None
     assert "paused ports wait for each other" in stall.cause
+
+
+def test_a_sender_whose_way_back_is_closed_tries_once_more_even_if_no_byte_has_arrived() -> None:
+    closed = SimpleNamespace(is_paused=1, is_closed=1)
+    tables: Any = SimpleNamespace(
+        rules=[SimpleNamespace(pauses=1)],
+        state=[SimpleNamespace(searched_ps=0, now_ps=5)],
+        fails=[],
+        flows=[SimpleNamespace(back=1)],
+        stride=[3],
+        ways=[NONE, 0, NONE],
+        ports=[closed],
+    )
+    made = run(network(GENERATORS[1], {"preset": "roce"}), [(0, 1, 5000)]).outcome.run.network
+    sender = SimpleNamespace(tried=made.transport.pairs["tried"][0], expected=0)
+    assert [gives_up(tables, 0, sender) for _ in range(2)] == [False, True]
+    sender.expected = 1000
+    assert [gives_up(tables, 0, sender) for _ in range(2)] == [False, True]
+
+
+def test_connections_have_made_no_try_when_they_begin() -> None:
+    made = run(network(GENERATORS[1], {"preset": "tcp"}), [(0, 1, 5000)]).outcome.run.network.transport
+    assert made.connections["tried"][made.connections["sent"] > 0].tolist() == [NONE]
+
+
+@pytest.mark.parametrize("is_paused", [0, 1])
+def test_a_pair_waits_for_its_acknowledgements_only_if_its_port_sends(
+    is_paused: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = []
+    for name in ("stop", "wait_again", "send_next"):
+        monkeypatch.setattr(pairs, name, lambda *_, name=name: called.append(name))
+    monkeypatch.setattr(pairs, "gives_up", lambda *_: False)
+    monkeypatch.setattr(pairs, "control", SimpleNamespace(timed_out=lambda *_: called.append("slower")))
+    tables = SimpleNamespace(
+        transport=SimpleNamespace(pairs=[SimpleNamespace(sent=9, acknowledged=4, next_ps=0)]),
+        state=[SimpleNamespace(timeouts=0, now_ps=7)],
+        flows=[SimpleNamespace(timeouts=0, port=0)],
+        fails=[],
+        ports=[SimpleNamespace(is_paused=is_paused)],
+    )
+    pairs.timer_rings(tables, AGAIN)
+    assert called == ["stop", "slower", *(["wait_again"] if not is_paused else []), "send_next"]
+    assert (tables.state[0].timeouts, tables.transport.pairs[0].sent) == (1, 4)
+
+
+@pytest.mark.parametrize(("left_ps", "how"), [(0, "first"), (300, "last")])
+def test_packets_of_a_part_of_a_nanosecond_come_after_its_other_events(
+    left_ps: int, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = []
+    monkeypatch.setattr(packet_model, "schedule", lambda *_: called.append("last"))
+    monkeypatch.setattr(packet_model, "schedule_first", lambda *_: called.append("first"))
+    monkeypatch.setattr(packet_model, "observe", SimpleNamespace(next_event_follows=lambda *_: None))
+    monkeypatch.setattr(packet_model, "next_ps", lambda _: 5000 + left_ps)
+    state = SimpleNamespace(moving=1, planned_ns=NONE, plans=0)
+    run: Any = SimpleNamespace(
+        network=SimpleNamespace(state=[state], units=(1, 1000)), clock=[SimpleNamespace(now=5)]
+    )
+    packet_model._plan_next(run)
+    assert called == [how]
+    assert state.planned_ns == 5
 
 
 TORUS = {"generator": "torus", "sizes": [3, 3]}

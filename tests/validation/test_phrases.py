@@ -39,6 +39,7 @@ def test_software_is_read_by_product_and_year(text: str, source: str, name: str 
     ("text", "year"),
     [
         ("NeMo 24.12", 2024),
+        ("NeMo 24.12.1", 2024),
         ("arXiv 2205.05198", 2022),
         ("llama3_h100_202412", 2024),
         ("of 2021", 2021),

@@ -38,6 +38,7 @@ class Drawn(NamedTuple):
     workload: Workload
     options: dict[str, Any]
     is_eager: bool = False  # repeated steps are looked for as often as can be
+    written: tuple[range, ...] = ()  # ranks whose rows are written; none: all
 
 
 def grids(seed: int) -> Drawn:
@@ -261,6 +262,14 @@ def training(seed: int) -> Drawn:
     return Drawn(make_training(make(), Plan(**plan)), options)
 
 
+def parts(seed: int) -> Drawn:
+    """Return a run of which the rows of some ranks are written, as others stand for them or not."""
+    drawn = (memories, training, switches, grids)[seed % 4](seed)
+    draw = Random(seed)
+    first = draw.randrange(drawn.workload.ranks)
+    return drawn._replace(written=(range(first, draw.randint(first + 1, drawn.workload.ranks)),))
+
+
 RANDOM: dict[str, Callable[[int], Drawn]] = {
     "grids": grids,
     "late": late,
@@ -272,4 +281,5 @@ RANDOM: dict[str, Callable[[int], Drawn]] = {
     "memories": memories,
     "turns": turns,
     "training": training,
+    "parts": parts,
 }

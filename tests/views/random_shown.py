@@ -2,7 +2,8 @@
 
 A line of `shown/random-tables.txt` has the end of a run and a digest of each file of its folder, one of
 `shown/random-services.txt` those of a serving or a long job, and one of `shown/random-views.txt` digests of
-the text, JSON and picture of each view, of the whole run and of a part, and of pages and exports.
+the text, JSON and picture of each view, of the whole run and of a part, and of pages and exports. A line of
+`shown/random-commands.txt` has the status of a command, and digests of what it prints and of its files.
 
 Digests leave out all that differs between computers or releases: the version, digests of inputs, the order
 of keys, digits of fractions from the tenth on, and the compression of pictures. Bands are in them.
@@ -28,10 +29,15 @@ from typing import Any, NamedTuple
 
 if __name__ == "__main__":
     tests = Path(__file__).parents[1]
-    sys.path[:0] = [str(tests), *(str(tests / room) for room in ("fold", "golden", "oracle", "workloads"))]
+    sys.path[:0] = [
+        str(tests),
+        *(str(tests / room) for room in ("fold", "golden", "oracle", "sweeps", "workloads")),
+    ]
 
 import pyarrow as pa
 import pytest
+from random_commands import called
+from random_measured import LINES
 from random_runs import EAGER, RANDOM
 from random_services import SERVICES
 
@@ -39,7 +45,7 @@ from et_sim.api import run
 from et_sim.basics.errors import EtSimError
 from et_sim.cli import main as command
 from et_sim.engine.repeats import search
-from et_sim.timeline import write_run
+from et_sim.timeline import OutputFilter, write_run
 from et_sim.views import open_run
 from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.view import ALL, VIEWS
@@ -60,6 +66,7 @@ COMMANDS_OF_SERVICES = {
     "page": "report run --html page.html",
 }
 LEFT_OUT = {"et_sim", "sha256", "accuracy"}
+OF_PROCESSES = {"journal.jsonl", "lock"}  # of a sweep
 _VERSION = re.compile(r"(et[-_]sim[^\d]{1,16})\d+(?:\.\d+)+\w*")
 _PNG = re.compile(r"(?<=data:image/png;base64,)[\w+/=]+")
 _FRACTION = re.compile(r"(?<!\d)\d+(?:\.\d{7,}(?:e[-+]\d+)?|(?:\.\d+)?e-\d+)")
@@ -107,6 +114,29 @@ def files_and_pages(folder: Path) -> Iterator[tuple[str, Any]]:
     yield from _made_by(COMMANDS_OF_SERVICES)
 
 
+def printed_and_written(folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield what a command prints, and the files that it writes, together."""
+    written = {
+        str(path.relative_to(folder)): _content(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in OF_PROCESSES
+    }
+    yield "printed", written.pop("printed.json")
+    yield "files", written
+
+
+def _content(path: Path) -> Any:
+    match path.suffix:
+        case ".arrow":
+            columns = pa.ipc.open_file(path).read_all().to_pydict()
+            return {name: column for name, column in columns.items() if name != "seconds"}
+        case ".json":
+            return json.loads(path.read_text(encoding="utf-8"))
+        case ".et" | ".pftrace":
+            return path.read_bytes().hex()
+    return path.read_text(encoding="utf-8")
+
+
 def _made_by(commands: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     """Yield the output of commands that succeed, and the files that they write."""
     for name, words in commands.items():
@@ -143,7 +173,7 @@ def line(kind: str, seed: int, shown: Callable[[Path], Iterator[tuple[str, Any]]
         Path("random").mkdir()  # pages name the folder around a run
         os.chdir("random")
         try:
-            end = SERVICES[kind](seed, Path("run")) if kind in SERVICES else _written(kind, seed, Path("run"))
+            end = _made(kind, seed, Path("run"))
             if shown is everything:
                 _written(kind, seed + 1, Path("other"))
         except EtSimError as error:
@@ -153,6 +183,14 @@ def line(kind: str, seed: int, shown: Callable[[Path], Iterator[tuple[str, Any]]
         )
 
 
+def _made(kind: str, seed: int, folder: Path) -> str:
+    """Make the results of a seed, and return how they end."""
+    if kind in LINES:
+        draw = Random(f"{kind} {seed}")
+        return called(LINES[kind](draw), draw, folder)
+    return SERVICES[kind](seed, folder) if kind in SERVICES else _written(kind, seed, folder)
+
+
 def _written(kind: str, seed: int, folder: Path) -> str:
     """Simulate and write a run, and return its end."""
     drawn = RANDOM[kind](seed)
@@ -160,7 +198,7 @@ def _written(kind: str, seed: int, folder: Path) -> str:
         for name, value in EAGER.items() if drawn.is_eager else ():
             patch.setattr(search, name, value)
         result = run(drawn.workload, **drawn.options)
-    write_run(result, folder)
+    write_run(result, folder, output_filter=OutputFilter(drawn.written))
     skipped = f"skipped={result.outcome.run.repeats[0].skipped} " if drawn.is_eager else ""
     return skipped + (f"{result.makespan_ns} ns" if result.is_complete else "stalls")
 
@@ -196,17 +234,28 @@ def _pixels(found: re.Match[str]) -> str:
 
 
 class Shown(NamedTuple):
-    """A file of lines: kinds, how many of each, and what a line has digests of."""
+    """A file of lines: how many there are of each kind, and what a line has digests of."""
 
     of: Callable[[Path], Iterator[tuple[str, Any]]]
-    kinds: Mapping[str, Callable[..., Any]]
-    count: int
+    counts: Mapping[str, int]
 
 
 FILES = {
-    "tables": Shown(tables, RANDOM, 24),
-    "views": Shown(everything, RANDOM, 4),
-    "services": Shown(files_and_pages, SERVICES, 48),
+    "tables": Shown(tables, dict.fromkeys(RANDOM, 24)),
+    "views": Shown(everything, dict.fromkeys(RANDOM, 4)),
+    "services": Shown(files_and_pages, dict.fromkeys(SERVICES, 48)),
+    "commands": Shown(
+        printed_and_written,
+        {
+            "steps": 400,
+            "jobs": 300,
+            "uses": 240,
+            "sweeps": 90,
+            "fits": 90,
+            "checks": 100,
+            "conversions": 160,
+        },
+    ),
 }
 
 
@@ -220,7 +269,7 @@ def kept(name: str) -> dict[tuple[str, int], str]:
 def check(name: str, kind: str, count: int = sys.maxsize) -> None:
     """Check that the first lines of a kind are as kept; all if rules are changed one at a time."""
     shown = FILES[name]
-    for seed in range(shown.count if IS_CHANGED else min(count, shown.count)):
+    for seed in range(shown.counts[kind] if IS_CHANGED else min(count, shown.counts[kind])):
         found, known = line(kind, seed, shown.of).split(), kept(name)[kind, seed].split()
         changed = [each for each in found if each not in known]
         remedy = "if the change is meant, renew the files: python tests/views/random_shown.py"
@@ -228,9 +277,10 @@ def check(name: str, kind: str, count: int = sys.maxsize) -> None:
 
 
 def main() -> None:
-    """Write the lines of all runs."""
-    for name, shown in FILES.items():
-        lines = [line(kind, seed, shown.of) for kind in shown.kinds for seed in range(shown.count)]
+    """Write the lines of the named files, or of all."""
+    for name in sys.argv[1:] or FILES:
+        shown = FILES[name]
+        lines = [line(kind, seed, shown.of) for kind, count in shown.counts.items() for seed in range(count)]
         (SHOWN / f"random-{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
@@ -20,7 +22,7 @@ from et_sim.basics.units import format_ns
 from et_sim.run.options import RunOptions
 from et_sim.timeline import write_run
 from et_sim.views import open_run
-from et_sim.views.critical.path import CAUSES, CriticalPath
+from et_sim.views.critical.path import CAUSES, NO_OPERATION, CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.bars import RANK_WIDTH, ranks_picture
 from et_sim.views.drawing.critical import (
@@ -32,6 +34,7 @@ from et_sim.views.drawing.critical import (
     path_picture,
     shares_of,
 )
+from et_sim.views.drawing.network import links
 from et_sim.views.drawing.scene import CUT, MOST_LETTERS, label_of_ranks
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import share
@@ -222,3 +225,26 @@ def test_a_cause_that_fills_the_path_is_drawn_at_full_height(tmp_path: Path) -> 
     run = written(et_sim.Workload.of([build.build()] * 2), tmp_path, detail="path")
     drawn = path_picture(CriticalPath(PathRecord(open_run(run))))
     assert re.search(rf' d="M{BEGIN} [0-9.]+h{COLUMNS}v{BAR_HEIGHT}h-{COLUMNS}z"', drawn)
+
+
+def test_a_path_of_a_run_without_nodes_is_outside_of_them() -> None:
+    none = SimpleNamespace(codes=np.zeros(0, np.int32), texts=[])
+    ends = SimpleNamespace(start_ns=np.array([0]), end_ns=np.array([8]))
+    path: Any = SimpleNamespace(
+        spent_ns=np.array([8]),
+        record=SimpleNamespace(nodes=SimpleNamespace(kind=none, stem=none, group=none)),
+        node=np.array([-1]),
+        chain=ends,
+        queued_ns=np.array([0]),
+        cause=np.array([1]),
+        makespan_ns=8,
+    )
+    shares = shares_of(path, [NO_OPERATION], 1)
+    assert shares[0, 1].tolist() == [1.0] * shares.shape[2]
+
+
+def test_links_that_nothing_used_are_no_picture(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("work", micros=10)
+    run = written(et_sim.Workload.of([build.build()] * 2), tmp_path, detail="links")
+    assert links(open_run(run)) is None

@@ -1,0 +1,15 @@
+"""Random sweeps and searches have the kept points, views and refusals."""
+
+from __future__ import annotations
+
+import pytest
+from random_shown import check
+
+
+def test_random_sweeps_have_the_kept_results() -> None:
+    check("commands", "sweeps", 2)
+
+
+@pytest.mark.deep
+def test_many_random_sweeps_have_the_kept_results() -> None:
+    check("commands", "sweeps")
