@@ -13,6 +13,7 @@ from et_sim.basics.engine_names import BY_CARDS, DEEPEP, SGLANG
 from et_sim.machine import read_machine
 from et_sim.machine.presets import preset
 from et_sim.run.options import RunOptions
+from et_sim.serving.engines.reading import read_engine
 from et_sim.trace.workload import MadeFor
 from et_sim.workloads import Batch, Plan, Segment, make_inference, read_model
 from et_sim.workloads.inference.batch import sights
@@ -41,7 +42,8 @@ def pass_ms(
 
 def tokens_a_second(team: str, machine: str, batch: list[Segment], kernels: str, **fields: Any) -> int:
     """Return the tokens per second of a node."""
-    software = MadeFor(team or "DeepSeek", engine=team, expert_exchange=kernels)
+    separate = read_engine(team).separate if team else ()
+    software = MadeFor(team or "DeepSeek", engine=team, expert_exchange=kernels, separate=separate)
     took = pass_ms(DEEPSEEK_V3, machine, plan_on(machine, **fields), *batch, software=software)
     return round(sum(segment.tokens for segment in batch) * NODE / took * 1e3)
 

@@ -330,6 +330,7 @@ def _inference(options: InferenceOptions) -> DescribedJob:
     from et_sim.cli.needs import OF_PASSES, case_of, check_needs
     from et_sim.serving.images import images_of
     from et_sim.workloads.inference.batch import Batch, Segment, check, sights
+    from et_sim.serving.engines.reading import read_engine
     from et_sim.workloads.inference.forward import Encoded, make_inference, run_by
     from et_sim.workloads.inference.numbers import check_cache_type
 
@@ -365,7 +366,10 @@ def _inference(options: InferenceOptions) -> DescribedJob:
     each = f"{len(batches)} steps, the first of" if len(batches) > 1 else ""
     text = " ".join(filter(None, (f"{model.name}, {plan},", each, str(batches[0]))))
     tokens = {"tokens": [batch.tokens for batch in batches]}
-    engine = run_by(options.exchanges, eager=options.eager) if options.exchanges else None
+    engine = None
+    if options.exchanges:
+        separate = read_engine(options.exchanges).separate
+        engine = run_by(options.exchanges, eager=options.eager, separate=separate)
     encoded = None
     if images is not None:
         images.check(plan)

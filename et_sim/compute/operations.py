@@ -19,6 +19,7 @@ from et_sim.basics.kernel_names import (
     DECODE_ATTENTION,
     FP8_CACHE,
     FULL_SUMS,
+    GEMM_BLOCKS,
     GROUPED_BLOCKS,
     GROUPED_NARROW,
     LATENT_ATTENTION,
@@ -31,8 +32,13 @@ MOST_OPERATIONS = 1 << 62
 CAUSAL = "causal"
 TIMES = "x"  # after a shape, before its count
 INDEX_BYTES = 8
-GROUPED_KERNELS = (FULL_SUMS, BLOCK_SCALES, NARROW_WEIGHTS)
-GROUPED_FORMS = {BLOCK_SCALES: GROUPED_BLOCKS, NARROW_WEIGHTS: GROUPED_NARROW}
+PRODUCT_KERNELS = (FULL_SUMS, BLOCK_SCALES)
+GROUPED_KERNELS = (*PRODUCT_KERNELS, NARROW_WEIGHTS)
+OWN_FORMS = {  # of products, by kind and kernel
+    ("gemm", BLOCK_SCALES): GEMM_BLOCKS,
+    ("grouped_gemm", BLOCK_SCALES): GROUPED_BLOCKS,
+    ("grouped_gemm", NARROW_WEIGHTS): GROUPED_NARROW,
+}
 WIDEST_HEAD = 256  # wider keys with narrower values in one head are a compressed cache (MLA)
 UNQUANTISED_BYTES = 2  # bytes of a number in 16 bits
 
@@ -253,7 +259,7 @@ _CONVOLUTION = (
 )
 FORMS: Mapping[str, ShapeForm] = MappingProxyType(
     {
-        "gemm": ShapeForm(("M", "N", "K"), _gemm, kernels=(FULL_SUMS,)),
+        "gemm": ShapeForm(("M", "N", "K"), _gemm, kernels=PRODUCT_KERNELS),
         "grouped_gemm": ShapeForm(("N", "K", "M"), _grouped_gemm, repeats=True, kernels=GROUPED_KERNELS),
         "conv": ShapeForm(_CONVOLUTION, _convolution),
         "attention": ShapeForm(
@@ -293,7 +299,7 @@ class Shape(Struct, frozen=True):
             batch, _, key_heads, _, keys, *widths = self.numbers
             cached = cached_elements(batch, key_heads, keys, *widths)
             operation = replace(operation, elements=operation.elements - cached, other_bytes=cached)
-        own = GROUPED_FORMS.get(self.kernel, "") if self.kind == "grouped_gemm" else operation.form
+        own = OWN_FORMS.get((self.kind, self.kernel), operation.form)
         return replace(operation.times(self.count), kernel=self.kernel, form=own)
 
 

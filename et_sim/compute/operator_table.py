@@ -16,12 +16,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
-from et_sim.basics.kernel_names import FULL_SUMS
 from et_sim.basics.unique import groups_of
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.device import NEEDED
 from et_sim.compute.model import Durations, Labels, Treatment, Utilisation, datatypes_of, place_of
-from et_sim.compute.operations import FORMS, Operation, read_shape
+from et_sim.compute.operations import FORMS, PRODUCT_KERNELS, Operation, read_shape
 from et_sim.machine.datatypes import BITS
 from et_sim.machine.operator_times import Measure, OperatorTimes, Outside
 from et_sim.trace.columns import BoolColumn, IntColumn, NodeKind, Trace
@@ -115,7 +114,7 @@ class OperatorTable(Struct, frozen=True, eq=False):
         if trace.has("layer_shape", row):
             text = " ".join(trace.layer_shapes[int(trace.layer_shape[row])].split())
             operation = read_shape(text, place_of(trace, row)).operation
-            plain = text.replace(f" {FULL_SUMS}", "")
+            plain = " ".join(word for word in text.split() if word not in PRODUCT_KERNELS)
             for known in product((text, plain), (datatype, "")):
                 if known in self.times.of_shapes:
                     return self.times.of_shapes[known], MEASURED

@@ -71,6 +71,10 @@ _LATENT = {LATENT_ATTENTION: _kind(6.20, 5.92, 1.28, 0.916)}
 _VLLM = {DECODE_ATTENTION: _kind(8.39, 2.94, 0.353, 0.895), FP8: _kind(9.47, 3.09, 0.335, 0.569)}
 _NARROW = {GROUPED_NARROW: _grouped(51.6, 11.5, 0.334, 0.735, exposed=0.0)}
 _TRTLLM = {DECODE_ATTENTION: _kind(4.90, 4.09, 0.718, 0.868), FP8: _kind(6.19, 0.964, 0.827, 0.905)}
+# Engines that multiply tokens which DeepEP brought, in numbers with scales of blocks, by DeepGEMM, whose
+# constants devices have (sgl-project/sglang, moe/ep_moe/layer.py: DeepEPMoE; vllm-project/vllm,
+# fused_moe/deep_gemm_moe.py).
+WITH_DEEPGEMM = (SGLANG, VLLM)
 ENGINE_KERNELS: Mapping[str, Mapping[str, KernelKind]] = MappingProxyType(
     {
         SGLANG: _VLLM | _LATENT | dict.fromkeys(_EXPERTS, _EXPERTS["grouped_gemm"]),
@@ -80,13 +84,24 @@ ENGINE_KERNELS: Mapping[str, Mapping[str, KernelKind]] = MappingProxyType(
 )
 
 
-def with_engine_kernels(system: System, engine: str) -> System:
-    """Return the system with the kernels of an engine on devices that have processors."""
+def with_engine_kernels(system: System, engine: str, expert_exchange: str = "") -> System:
+    """Return the system with the kernels of an engine on devices that have processors.
+
+    `expert_exchange`: the kernels by which tokens reach their experts.
+    """
     rules = []
     for rule in system.compute:
         device = rule.settings
         if isinstance(device, RooflineDevice) and device.processors:
-            kinds = MappingProxyType({**device.kinds, **ENGINE_KERNELS[engine]})
+            own = ENGINE_KERNELS[engine]
+            if expert_exchange and engine in WITH_DEEPGEMM and _has(device, GROUPED_BLOCKS):
+                own = {name: kind for name, kind in own.items() if name != GROUPED_BLOCKS}
+            kinds = MappingProxyType({**device.kinds, **own})
             rule = replace(rule, settings=replace(device, kinds=kinds))
         rules.append(rule)
     return replace(system, compute=tuple(rules))
+
+
+def _has(device: RooflineDevice, kind: str) -> bool:
+    """Return whether a device has constants of a kind, for some datatype."""
+    return any(name.partition(" ")[0] == kind for name in device.kinds)

@@ -13,7 +13,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.kernel_names import DECODE_ATTENTION, GROUPED_BLOCKS, GROUPED_NARROW, LATENT_ATTENTION
+from et_sim.basics.kernel_names import (
+    DECODE_ATTENTION,
+    GEMM_BLOCKS,
+    GROUPED_BLOCKS,
+    GROUPED_NARROW,
+    LATENT_ATTENTION,
+)
 from et_sim.documents.keys import Slot, ValueKind, build, key, keys_of, nearest, read_keys, show
 from et_sim.documents.kinds import count, number, time
 from et_sim.machine.datatypes import BITS
@@ -27,6 +33,7 @@ LEADS: Mapping[str, str] = MappingProxyType(
         "attention_backward": "attention",
         DECODE_ATTENTION: "attention",
         LATENT_ATTENTION: "attention",
+        GEMM_BLOCKS: "gemm",
         GROUPED_BLOCKS: "gemm",
         GROUPED_NARROW: "gemm",
     }

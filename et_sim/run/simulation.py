@@ -206,11 +206,13 @@ def _with_exchanges(machine: Machine, workload: Workload) -> Machine:
 
 def _with_engine(machine: Machine, workload: Workload) -> Machine:
     """Return the machine with the kernels of the workload's inference engine."""
-    if workload.software is None or not workload.software.engine:
+    software = workload.software
+    if software is None or not software.engine:
         return machine
     from et_sim.machine.engine_kernels import with_engine_kernels
 
-    return replace(machine, system=with_engine_kernels(machine.system, workload.software.engine))
+    system = with_engine_kernels(machine.system, software.engine, software.expert_exchange)
+    return replace(machine, system=system)
 
 
 def _with_reserved(machine: Machine, workload: Workload) -> Machine:

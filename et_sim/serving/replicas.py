@@ -320,6 +320,7 @@ class SimulatedTimes(Struct):
     scope: Scope = field(default_factory=lambda: Scope(includes=[], leaves_out=[]))  # of the first pass
     replayed: int = 0  # kernels of the first pass with recorded times
     exchanges: str = ""  # the engine whose own all-reduces run; empty: those of the machine's library
+    separate: tuple[str, ...] = ()  # work that the engine does in kernels of its own
     shared: MachineTimes = field(default_factory=MachineTimes)
     _tasks: dict[MadeFor | None, Task] = field(default_factory=dict)
     _plans: dict[int, PlanTimes] = field(default_factory=dict)  # by the first rank of a pool
@@ -341,7 +342,7 @@ class SimulatedTimes(Struct):
     def _plan_times(self, pool: CachePool) -> PlanTimes:
         if pool.first_rank not in self._plans:
             first = 0 if self._is_like_the_first(pool) else pool.first_rank
-            key = self.model, pool.plan, first, self.exchanges
+            key = self.model, pool.plan, first, self.exchanges, self.separate
             self._plans[pool.first_rank] = self.shared.plans.setdefault(key, PlanTimes())
         return self._plans[pool.first_rank]
 
@@ -361,7 +362,9 @@ class SimulatedTimes(Struct):
     def _software(self, pool: CachePool, batch: GroupBatches) -> MadeFor | None:
         """Return the engine of a pass, which runs from a graph unless it has prompts."""
         groups = (batch,) if isinstance(batch, Batch) else batch
-        engine = run_by(self.exchanges, eager=have_prompts(groups)) if self.exchanges else None
+        engine = None
+        if self.exchanges:
+            engine = run_by(self.exchanges, eager=have_prompts(groups), separate=self.separate)
         return reserving(pool.plan, (batch,), engine)
 
     def _simulated_pass(self, pool: CachePool, batch: GroupBatches) -> int:
@@ -386,7 +389,7 @@ class SimulatedTimes(Struct):
             return None
 
         def program(batch: Batch) -> tuple[Axes, Program]:
-            return replica_program(self.model, pool.plan, batch, pool.first_rank, self.npus)
+            return replica_program(self.model, pool.plan, batch, pool.first_rank, self.npus, software)
 
         known = sights(self.model)
         axes, _ = program(trials(known)[0])
@@ -410,7 +413,7 @@ class SimulatedTimes(Struct):
             return None
 
         def program(batch: GroupBatches) -> tuple[Axes, Program]:
-            return replica_program(self.model, pool.plan, batch, pool.first_rank, self.npus)
+            return replica_program(self.model, pool.plan, batch, pool.first_rank, self.npus, software)
 
         def simulate(workload: Workload) -> Any:
             workload = replace(workload, software=software)

@@ -109,7 +109,8 @@ def serve(
         after = parts[-1].pools[-1].end if parts else 0
         own, pools = pools_of(asked, each, own, machine, options, after)
         _check_caching(own, each, machine)
-        made = partial(times_of, options=options, npus=npus, exchanges=own.engine.exchanges, shared=shared)
+        of_engine = {"exchanges": own.engine.exchanges, "separate": own.engine.separate}
+        made = partial(times_of, options=options, npus=npus, shared=shared, **of_engine)
         parts.append(served_model(each, own, pools, machine, made, course, parts))
     weights_ns = sending_weights(parts[0].times, parts[0].pools, npus) if setup.sends_weights else _no_time
     client = traffic.concurrency, traffic.ends_first, traffic.batch

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 def gemm(rows: int, columns: int, inner: int, *, count: int = 1, kernel: str = "") -> str:
     """Return `count` products of `rows` x `inner` and `inner` x `columns`.
 
-    `kernel` is `full-sums` if sums are kept in fp32 throughout, which is slower on some devices.
+    `kernel` is `full-sums` if sums are kept in fp32 throughout, which is slower on some devices, or
+    `block-scales` if the numbers have scales of blocks.
     """
     return _written("gemm", (rows, columns, inner), count, kernel)
 

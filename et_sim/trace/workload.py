@@ -18,11 +18,11 @@ import numpy.typing as npt
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from et_sim.basics.engine_names import ENGINES, EXPERT_EXCHANGES
+from et_sim.basics.engine_names import ENGINES, EXPERT_EXCHANGES, SEPARATE
 from et_sim.basics.errors import TraceError
 from et_sim.basics.units import ranks_text
 from et_sim.documents.keys import key, keys_of
-from et_sim.documents.kinds import INTEGER, choice, count, flag, number, text, time
+from et_sim.documents.kinds import INTEGER, choice, choices, count, flag, number, text, time
 from et_sim.trace.columns import BoolColumn, RowColumn, Trace
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.stack import Stack, Templates
@@ -97,6 +97,12 @@ class MadeFor(Struct, frozen=True):
     reserved: int = count(
         "The processors that exchanges hold throughout, at most half: no kernel runs on them.", 0
     )
+    separate: tuple[str, ...] = choices(
+        "Work that has kernels of its own in the workload, which others do within other kernels.",
+        (),
+        choices=SEPARATE,
+        may_be_empty=True,
+    )
 
     def as_written(self) -> dict[str, Any]:
         """Return the keys of a manifest that it has values for."""
@@ -104,7 +110,7 @@ class MadeFor(Struct, frozen=True):
         factor = self.kernels if self.kernels != 1 else None
         figures = (self.launch_ns, self.step_ns, self.processors, factor)
         waits = (self.is_assumed, self.host_waits)
-        engine = (self.engine, self.expert_exchange, self.eager, self.reserved)
+        engine = (self.engine, self.expert_exchange, self.eager, self.reserved, list(self.separate))
         values = (self.name, self.about, *figures, *waits, *engine)
         return {key.name: value for key, value in zip(keys, values, strict=True) if value}
 

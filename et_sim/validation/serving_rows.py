@@ -13,6 +13,7 @@ experts: their times are those of such rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ OPEN_CAMPAIGN, CLOSED_CAMPAIGN = "A", "B"
 CLOSED_LENGTHS = ((1024, 1024), (1024, 8192), (8192, 1024))
 SHORTEST = 0.8  # of the lengths of campaign B, as a share of the longest
 _SIDES = ("prefill_", "decode_")
+_QWEN_BLOCKS = re.compile("Qwen/Qwen3-.*-FP8")  # published weights with scales of 128 x 128
 _PRODUCTS = {
     **dict.fromkeys(("", "bf16", "bfloat16", "float16", "fp16"), "values"),
     **dict.fromkeys(("fp8", "fp8_static", "fp8_ootb"), "fp8"),
@@ -198,20 +200,24 @@ def _plan(line: Mapping[str, str], model: str, side: str, *, may_be_square: bool
 def _numbers(line: Mapping[str, str], model: str) -> dict[str, Any]:
     """Return the numbers of products and of the cache of a plan.
 
-    Experts of gpt-oss have four bits however rows name them. Engines cache keys and values in fp8 where a
-    checkpoint has tensors in fp8, but for SGLang.
+    Experts of gpt-oss have four bits however rows name them, and published weights of DeepSeek-V3 and Qwen3
+    in fp8 have scales of blocks. Engines cache keys and values in fp8 where a checkpoint has tensors in fp8,
+    but for SGLang.
     """
     mode = line.get("gemm_quant_mode") or line.get("precision") or ""
+    if mode == "fp8" and _QWEN_BLOCKS.fullmatch(line.get("model_path") or ""):
+        mode = "fp8_block"
     if mode not in _PRODUCTS:
         raise ValueError(f"products in {mode} cannot be expressed")
     if model.startswith("gpt-oss"):
         return {"expert_products": "mxfp4"}
-    of_experts = line.get("moe_quant_mode") or mode
+    is_in_blocks = mode == "fp8_block" or (mode == "fp8" and model == "deepseek-v3")
+    of_experts = "fp8_block" if is_in_blocks else line.get("moe_quant_mode") or mode
     if of_experts not in _PRODUCTS:
         raise ValueError(f"experts in {of_experts} cannot be expressed")
     is_cached = mode.startswith(("fp8", "nvfp4")) and mode != "fp8_block" and line["backend"] != "sglang"
     return {
-        "products": _PRODUCTS[mode],
+        "products": _PRODUCTS["fp8_block" if is_in_blocks else mode],
         "expert_products": _PRODUCTS[of_experts],
         "cache_type": "fp8" if is_cached else "",
     }

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.basics.errors import TraceError
-from et_sim.basics.kernel_names import FULL_SUMS
+from et_sim.basics.kernel_names import STRIDED
 from et_sim.compute.operations import FORMS, causal_pairs, read_shape
 from et_sim.trace import shapes
 
@@ -89,5 +89,6 @@ def test_invalid_shapes_are_refused_in_one_sentence(text: str, sentence: str) ->
 
 
 def test_forms_name_a_kernel_that_is_the_only_one() -> None:
-    assert FORMS["gemm"].text == f"M N K [{FULL_SUMS}]"
+    assert FORMS["elementwise"].text.endswith(f"[{STRIDED}]")
+    assert FORMS["gemm"].text == "M N K [KERNEL]"
     assert FORMS["attention"].text.endswith(" [causal] [KERNEL]")

@@ -128,6 +128,7 @@ def test_a_file_differs_from_the_engine_that_it_is_like(tmp_path: Path) -> None:
         ({"like": "vllm", "host": {"pas": 1}}, "pas"),
         ({"like": "vllm", "errors": {"ttft": [1]}}, "two numbers > 0"),
         ({"like": "vllm", "memory": {"share": 2}}, "share"),
+        ({"like": "vllm", "separate": ["cast"]}, "a list with some of"),
         ({"like": "vllm", "wait-passes": 20}, 'key "wait-passes" has no effect without "wait-share"'),
         ({"like": "vllm", "wait-share": 0.9}, 'key "wait-share" has no effect without "wait-passes"'),
         ({"like": "vllm", "fitted": {str(number): "rows" for number in range(9)}}, "at most 8"),

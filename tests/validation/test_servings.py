@@ -92,6 +92,16 @@ def read(folder: Path, **changes: str) -> ServedRow:
             "h100-dgx:4",
         ),
         (
+            {"model_path": "Qwen/Qwen3-32B-FP8", "gemm_quant_mode": "fp8", "moe_quant_mode": "fp8"},
+            Plan(tensor=2, products="fp8-block", expert_products="fp8-block"),
+            "h100-dgx:2",
+        ),
+        (
+            {"model_path": "deepseek-ai/DeepSeek-V3", "gemm_quant_mode": "fp8", "moe_quant_mode": "fp8"},
+            Plan(tensor=2, products="fp8-block", expert_products="fp8-block", cache_type="fp8"),
+            "h100-dgx:2",
+        ),
+        (
             {"model_path": "openai/gpt-oss-120b", "tp_size": "16", "moe_tp_size": "4", "moe_ep_size": "4"},
             Plan(tensor=4, expert=4, expert_products="mxfp4"),
             "h100-dgx:4",

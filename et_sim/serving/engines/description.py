@@ -13,10 +13,22 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.engine_names import ENGINES
+from et_sim.basics.engine_names import ENGINES, SEPARATE
 from et_sim.documents.descriptions import notes, refuse_many_fitted
 from et_sim.documents.keys import Remarks, Section, Slot, ValueKind, key
-from et_sim.documents.kinds import choice, count, counts, flag, number, section, sections, size, text, time
+from et_sim.documents.kinds import (
+    choice,
+    choices,
+    count,
+    counts,
+    flag,
+    number,
+    section,
+    sections,
+    size,
+    text,
+    time,
+)
 from et_sim.workloads.inference.batch import Batch, Segment
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
@@ -162,6 +174,12 @@ class Engine(Struct, frozen=True):
         "The engine whose own all-reduces run within nodes; without it, those of the machine's library.",
         "",
         choices=ENGINES,
+    )
+    separate: tuple[str, ...] = choices(
+        "Work that it does in kernels of its own, where others do it within other kernels.",
+        (),
+        choices=SEPARATE,
+        may_be_empty=True,
     )
     memory: EngineMemory = section("The rule of the cache's memory.", EngineMemory(), of=EngineMemory)
     host: EngineHost = section("Times of the host.", EngineHost(), of=EngineHost)

@@ -29,9 +29,11 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from et_sim.basics.engine_names import JOINED_SHARED, RESIDUALS
 from et_sim.basics.errors import UsageError
 from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.axes import Axes
+from et_sim.workloads.exchange_names import DEEPEP
 from et_sim.workloads.inference.adapters import with_adapters
 from et_sim.workloads.inference.batch import (
     Batch,
@@ -53,6 +55,7 @@ from et_sim.workloads.inference.ranks import (
     experts_on_rank,
     with_sharers,
 )
+from et_sim.workloads.inference.separate import SeparateKernels
 from et_sim.workloads.kernels import Kernel, element_wise, product
 from et_sim.workloads.models.formats import LayerFormats
 from et_sim.workloads.models.model import (
@@ -72,14 +75,27 @@ from et_sim.workloads.training.work import RankWork
 TOKEN_BYTES = 8  # size of a token's number
 
 
-def run_by(engine: str, *, eager: bool = False, launch_ns: float = 0.0, expert_exchange: str = "") -> MadeFor:
+def run_by(
+    engine: str,
+    *,
+    eager: bool = False,
+    launch_ns: float = 0.0,
+    expert_exchange: str = "",
+    separate: tuple[str, ...] = (),
+) -> MadeFor:
     """Return an engine that runs passes with its own kernels and exchanges.
 
     Kernels of a graph are launched at once. `eager`: they are launched one by one; the host takes `launch_ns`
-    for each, and a kernel begins after its own launch.
+    for each, and a kernel begins after its own launch. `separate`: the engine's kernels that others lack.
     """
-    host_ns = launch_ns if eager else 0.0
-    return MadeFor(engine, launch_ns=host_ns, engine=engine, eager=eager, expert_exchange=expert_exchange)
+    return MadeFor(
+        engine,
+        launch_ns=launch_ns if eager else 0.0,
+        engine=engine,
+        eager=eager,
+        expert_exchange=expert_exchange,
+        separate=separate,
+    )
 
 
 class Encoded(NamedTuple):
@@ -110,7 +126,7 @@ def make_inference(
         work = RankWork(rank, plan)
         if images is not None and not is_expert_rank(work):
             work.at = _encode(RankWork(rank, images.plan), images)
-        run_passes(work, model, batches)
+        run_passes(work, model, batches, software)
 
     software = reserving(plan, batches, software)
     return structs.replace(make_workload(axes, program, source=f"<{model.name}>"), software=software)
@@ -133,12 +149,13 @@ def make_replica(
     software: MadeFor | None = None,
 ) -> Workload:
     """Return a pass of one replica, whose first rank is `first`; the other ones of `ranks` do nothing."""
-    workload = make_workload(*replica_program(model, plan, batch, first, ranks), source=f"<{model.name}>")
+    program = replica_program(model, plan, batch, first, ranks, software)
+    workload = make_workload(*program, source=f"<{model.name}>")
     return structs.replace(workload, software=software)
 
 
 def replica_program(
-    model: Model, plan: Plan, batch: GroupBatches, first: int, ranks: int
+    model: Model, plan: Plan, batch: GroupBatches, first: int, ranks: int, software: MadeFor | None = None
 ) -> tuple[Axes, Callable[[Rank], None]]:
     """Return the axes of all ranks, and the program of a pass of the replica whose first rank is `first`."""
     check(model, plan)
@@ -154,26 +171,29 @@ def replica_program(
 
     def program(rank: Rank) -> None:
         if rank.place(REPLICA) == number:
-            run_passes(RankWork(rank, plan), model, (batch,))
+            run_passes(RankWork(rank, plan), model, (batch,), software)
 
     return axes_of_replicas(plan, ranks // each), program
 
 
-def run_passes(work: RankWork, model: Model, batches: Sequence[GroupBatches]) -> None:
+def run_passes(
+    work: RankWork, model: Model, batches: Sequence[GroupBatches], software: MadeFor | None = None
+) -> None:
     """Run the program of a rank."""
-    place = work.rank.place(PIPELINE)
+    place, separate = work.rank.place(PIPELINE), software.separate if software else ()
     for number, batch in enumerate(batches):
         work.during = f"{Direction.FORWARD} {number}"
         groups = (batch,) * work.plan.data if isinstance(batch, Batch) else batch
         at = _place_of_batch(work, groups)
         may_halve = work.plan.overlap_experts and (len(groups) > 1 or work.plan.experts_apart)
         halves = halves_of_groups(groups) if may_halve else ()
-        kind = {"is_half": True, "has_parts": work.plan.attention_parts and not have_prompts(groups)}
+        has_parts = work.plan.attention_parts and not have_prompts(groups)
+        kind = {"separate": separate, "is_half": True, "has_parts": has_parts}
         of_halves = [
             _Pass(RankWork(work.rank, work.plan), model, half[at], half, place, number, **kind)
             for half in halves
         ]
-        _Pass(work, model, groups[at], groups, place, number).run(of_halves)
+        _Pass(work, model, groups[at], groups, place, number, separate=separate).run(of_halves)
 
 
 def _place_of_batch(work: RankWork, groups: Sequence[Batch]) -> int:
@@ -209,6 +229,7 @@ class _Pass:
         place: int,
         number: int,
         *,
+        separate: tuple[str, ...] = (),
         is_half: bool = False,
         has_parts: bool = False,
     ) -> None:
@@ -216,6 +237,8 @@ class _Pass:
         self.loads = GroupLoads(sum(group.tokens for group in groups), max(group.tokens for group in groups))
         self.place, self.number, self.is_half, self.has_parts = place, number, is_half, has_parts
         self.is_expert_rank = is_expert_rank(work)
+        by_deepep = self.plan.expert_exchange == DEEPEP and have_prompts(groups)
+        self.separate = SeparateKernels(separate, self.plan.value_bytes, casts_experts=by_deepep)
         self.part = self.plan.part(model, place, 0)
         self.known: dict[tuple[str, LayerKind, int, LayerFormats], tuple[Kernel, ...]] = {}
 
@@ -319,7 +342,8 @@ class _Pass:
 
     def _mixer(self, layer: int) -> Iterator[None]:
         """Run attention or what replaces it; yield before attention if it has parts."""
-        kernels = self._known("mixer", layer, lambda: mixer_kernels(self.model, self.plan, self.batch, layer))
+        of, words = (self.model, self.plan, self.batch, layer), self.separate.words
+        kernels = self._known("mixer", layer, lambda: mixer_kernels(*of, words))
         for kernel in kernels:
             if kernel.name == OF_TOKENS and self.has_parts:
                 yield
@@ -334,15 +358,17 @@ class _Pass:
         model = self.model
         key = role, model.kind(layer), model.window(layer), model.formats_of(layer)
         if key not in self.known:
-            self.known[key] = tuple(with_adapters(kernels(), model, self.plan, self.batch, layer))
+            every = self.separate.with_casts(kernels())
+            self.known[key] = tuple(with_adapters(every, model, self.plan, self.batch, layer))
         return self.known[key]
 
-    def _norm(self, name: str) -> None:
-        self._element_wise(name, self.batch.tokens * self.model.hidden, 5, 2)
+    def _norm(self, name: str, *, is_of_outputs: bool = False) -> None:
+        passes = 4 if RESIDUALS in self.separate.words and not is_of_outputs else 2
+        self._element_wise(name, self.batch.tokens * self.model.hidden, 5, passes)
 
     def _output_norm(self, name: str) -> None:
         if self.model.half_norms > 1:
-            self._norm(f"{name} output norm")
+            self._norm(f"{name} output norm", is_of_outputs=True)
 
     def _all(self, kernels: Iterable[Kernel]) -> None:
         for kernel in kernels:
@@ -356,17 +382,30 @@ class _Pass:
     def _all_reduce(self, name: str) -> None:
         self.work.exchange("all_reduce", self._activations, TENSOR, f"{name} all-reduce")
 
-    def _dense(self, layer: int, part: FeedForward, name: str, rows: int, copies: int, shares: int) -> None:
-        """Run two products and the activation between them; `copies`: the number of experts."""
+    def _dense(
+        self,
+        layer: int,
+        part: FeedForward,
+        name: str,
+        rows: int,
+        copies: int,
+        shares: int,
+        shared_rows: int = 0,
+    ) -> None:
+        """Run two products and the activation between them.
+
+        `copies`: the number of experts; `shared_rows`: those of the shared expert among them.
+        """
         numbers, size = LayerNumbers.of(self.model, self.plan, layer), self.plan.value_bytes
+        more = (shared_rows,) if shared_rows else ()
 
         def kernels() -> Iterator[Kernel]:
             up, down = dense_matrices(part, name, self.model.hidden, shares)
             product_of = numbers.experts_product if name == "experts" else numbers.product
-            yield product_of(up.name, rows, up.outputs, up.inputs, copies)
-            values, passes = rows * copies * down.inputs, 3 if part.is_gated else 2
+            yield product_of(up.name, rows, up.outputs, up.inputs, copies, *more)
+            values, passes = (rows * copies + shared_rows) * down.inputs, 3 if part.is_gated else 2
             yield element_wise(f"{name} activation", values, part.operations, passes, size)
-            yield product_of(down.name, rows, down.outputs, down.inputs, copies)
+            yield product_of(down.name, rows, down.outputs, down.inputs, copies, *more)
 
         if rows:
             self._once(name, layer, kernels)
@@ -384,11 +423,14 @@ class _Pass:
         tokens, given = -(-self.batch.tokens // share), self.work.at
         if tokens and not self.is_expert_rank:
             self.work.then(product("router", tokens, experts.count, hidden, plan.value_bytes).cold())
-        if not self.is_half:
+        joins = self._joins_shared_expert(layer, experts)
+        if not self.is_half and not joins:
             self._shared_expert(layer, experts)
         _, sharers = experts_on_rank(experts, plan)
         most = -(-self.loads.most // share)
         exchange = ExpertExchange(plan, experts, hidden, most, rows * local, excess, self.is_expert_rank)
+        if tokens and not self.is_expert_rank:
+            self._all(self.separate.sent(tokens, hidden))
         if self.has_parts:
             yield
             yield from self._send_copies(
@@ -397,7 +439,8 @@ class _Pass:
         elif not is_one_group:
             yield from self._exchange(exchange.there())
         if self.is_expert_rank or not plan.experts_apart:
-            self._dense(layer, experts.expert, "experts", rows, local, sharers)
+            own = self.batch.tokens if joins else 0
+            self._dense(layer, experts.expert, "experts", rows, local, sharers, own)
         if is_one_group:
             self._all_reduce("experts")
             return
@@ -415,6 +458,17 @@ class _Pass:
             self.work.exchange("all_gather", size, TENSOR, "experts all-gather")
         if experts.shared and not self.is_expert_rank:
             self._all_reduce("shared expert")
+            self._all(self.separate.sums(self.batch.tokens, hidden))
+
+    def _joins_shared_expert(self, layer: int, experts: Experts) -> bool:
+        """Return whether the shared expert is one more expert of the grouped products."""
+        if experts.shared != 1 or self.plan.data > 1 or self.plan.expert > 1:
+            return False
+        formats = LayerNumbers.of(self.model, self.plan, layer).formats
+        are_alike = all(
+            formats.of(f"experts {of}") == formats.of(f"shared expert {of}") for of in ("up", "down")
+        )
+        return are_alike and JOINED_SHARED in self.separate.words
 
     def _shared_expert(self, layer: int, experts: Experts) -> None:
         if experts.shared and not self.is_expert_rank:

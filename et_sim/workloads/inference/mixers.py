@@ -12,7 +12,7 @@ tokens see chosen ones only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from et_sim.basics.kernel_names import FP8_CACHE
@@ -20,18 +20,23 @@ from et_sim.trace import shapes
 from et_sim.workloads.inference.batch import AttentionSight, Batch, BatchLoad
 from et_sim.workloads.inference.memory import key_heads_of_rank
 from et_sim.workloads.inference.numbers import LayerNumbers, cache_bits
+from et_sim.workloads.inference.separate import SeparateKernels
 from et_sim.workloads.kernels import RMS_NORM, Kernel, element_wise, passing
 from et_sim.workloads.models.model import RECURRENCE, Attention, Index, Latent, Model, Recurrence, VisionTower
 from et_sim.workloads.recurrence import SequenceChunks
 from et_sim.workloads.training.plan import Plan
 
 KEY_VALUE_UP = "key-value up"
+QUERY_DOWN, KEY_VALUE_DOWN = "query down", "key-value down"
+BOTH_DOWN = "query and key-value down"  # one product, as their inputs are the same
 OF_PROMPTS, OF_TOKENS = "prefill attention", "decode attention"  # names of kernels
 GATE = 6  # operations of a sigmoid times an output
 SCORE_BYTES = 4  # size of a score by which tokens are chosen
 
 
-def mixer_kernels(model: Model, plan: Plan, batch: Batch, layer: int) -> Iterator[Kernel]:
+def mixer_kernels(
+    model: Model, plan: Plan, batch: Batch, layer: int, separate: Collection[str] = ()
+) -> Iterator[Kernel]:
     """Yield the kernels of a layer's attention, or of the recurrence that replaces it."""
     kind, window, numbers = model.kind(layer), model.window(layer), LayerNumbers.of(model, plan, layer)
     if kind.mixer == RECURRENCE and model.recurrence is not None:
@@ -41,7 +46,7 @@ def mixer_kernels(model: Model, plan: Plan, batch: Batch, layer: int) -> Iterato
         sight = AttentionSight(window, bool(window) and model.in_chunks)
         if index is not None:
             sight = AttentionSight(index.chosen, is_chosen=True)
-        core = _AttentionCore(model, plan)
+        core = _AttentionCore(model, plan, separate)
         yield from attention_kernels(model, core, numbers, batch, sight, has_rotary=kind.has_rotary)
 
 
@@ -65,7 +70,9 @@ def _recurrence_kernels(
 class _AttentionCore:
     """Attention between its products on a rank."""
 
-    def __init__(self, model: Model, plan: Plan) -> None:
+    def __init__(self, model: Model, plan: Plan, separate: Collection[str] = ()) -> None:
+        self.separate = SeparateKernels(separate, plan.value_bytes)
+        self.has_adapters = plan.lora_rank > 0
         self.attention = model.attention
         self.heads = self.attention.heads // plan.tensor
         self.key_heads = key_heads_of_rank(self.attention, plan.tensor)
@@ -114,6 +121,8 @@ def attention_kernels(
         if attention.has_query_norm(has_rotary=has_rotary):
             values = batch.tokens * (heads + key_heads) * attention.head_size
             yield element_wise("query norm", values, RMS_NORM, 2, size)
+        rotated = batch.tokens * (heads + key_heads) * attention.head_size if has_rotary else 0
+        yield from core.separate.positions(rotated, batch.tokens * 2 * key_heads * attention.value_size)
         prefill, decode = batch.seen(sight)
         for name, load in ((OF_PROMPTS, prefill), (OF_TOKENS, decode)):
             if load.segments:
@@ -153,10 +162,18 @@ def _latent(
     model: Model, latent: Latent, core: _AttentionCore, numbers: LayerNumbers, batch: Batch
 ) -> Iterator[Kernel]:
     attention, tensor = model.attention, model.attention.heads // core.heads
-    for name, inputs, outputs in attention.projections(model.hidden):
+    matrices = {name: (inputs, outputs) for name, inputs, outputs in attention.projections(model.hidden)}
+    are_joined = QUERY_DOWN in matrices and not core.has_adapters
+    if are_joined and numbers.formats.of(QUERY_DOWN) == numbers.formats.of(KEY_VALUE_DOWN):
+        (inputs, columns), (_, more) = matrices.pop(QUERY_DOWN), matrices.pop(KEY_VALUE_DOWN)
+        yield numbers.product(BOTH_DOWN, batch.tokens, columns + more, inputs, like=QUERY_DOWN)
+        yield from core.separate.latent_norms(batch.tokens, latent)
+    for name, (inputs, outputs) in matrices.items():
         if name != KEY_VALUE_UP:
             columns = outputs if name.endswith("down") else outputs // tensor
             yield numbers.product(name, batch.tokens, columns, inputs)
+    rotated, cached = (core.heads + 1) * latent.rotary_size, latent.value_rank + latent.rotary_size
+    yield from core.separate.positions(batch.tokens * rotated, batch.tokens * cached, is_latent=True)
     index = attention.index
     for name, inputs, outputs in index.projections(model.hidden, latent.query_rank) if index else ():
         yield numbers.product(name, batch.tokens, outputs, inputs)
@@ -169,6 +186,7 @@ def _expanded(
     if load.segments:
         columns = core.heads * (attention.head_size + latent.value_size)
         yield numbers.product(KEY_VALUE_UP, load.keys, columns, latent.value_rank)
+        yield from core.separate.keys(load, core.heads, attention, latent)
         yield core.kernel(OF_PROMPTS, load)
 
 

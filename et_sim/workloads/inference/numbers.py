@@ -50,32 +50,47 @@ class LayerNumbers(Struct, frozen=True):
         form = self.formats.of(name)
         return outputs * inputs * self.value_bytes if form is None else form.bytes(outputs, inputs)
 
-    def experts_product(self, name: str, rows: int, columns: int, inner: int, experts: int) -> Kernel:
+    def experts_product(
+        self, name: str, rows: int, columns: int, inner: int, experts: int, shared_rows: int = 0
+    ) -> Kernel:
         """Return the product of several experts, each with as many rows, in one kernel.
 
+        `shared_rows`: those of one more expert, the shared one.
         Where devices lack the numbers of mxfp4, engines run kernels whose weights cost their bytes alone: by
         default, TensorRT-LLM runs Triton's on Hopper (its guide to gpt-oss, moe_config.backend).
         """
         form, word = self.formats.of(name), ""
         if form is not None and not form.computes:
             word = NARROW_WEIGHTS
-        elif form is not None and form.block[1] and form.is_computed(self.types):
+        elif self._has_block_scales(name):
             word = BLOCK_SCALES
+        kernel = self.product(name, rows, columns, inner, experts)
         shape = shapes.grouped_gemm(columns, inner, [rows], count=experts, kernel=word)
-        return replace(self.product(name, rows, columns, inner, experts), shape=shape)
+        if shared_rows:
+            own = self.product(name, shared_rows, columns, inner)
+            operations, size = kernel.operations + own.operations, kernel.bytes + own.bytes
+            kernel = replace(kernel, operations=operations, bytes=size)
+            shape = shapes.grouped_gemm(columns, inner, [*[rows] * experts, shared_rows], kernel=word)
+        return replace(kernel, shape=shape)
 
     def product(
         self, name: str, rows: int, columns: int, inner: int, copies: int = 1, *, like: str = ""
     ) -> Kernel:
         """Return a product with weights in the largest memory; `like` names the product whose they are."""
-        kernel = product(name, rows, columns, inner, self.value_bytes, copies).cold()
         form = self.formats.of(like or name)
+        word = BLOCK_SCALES if copies == 1 and self._has_block_scales(like or name) else ""
+        kernel = product(name, rows, columns, inner, self.value_bytes, copies, word).cold()
         if form is None:
             return kernel
         is_computed = form.is_computed(self.types)
         inputs = form.input_bytes(rows, inner) if is_computed else rows * inner * self.value_bytes
         size = inputs + form.bytes(columns, inner) + rows * columns * self.value_bytes
         return replace(kernel, bytes=copies * size, dtype=form.computes if is_computed else "")
+
+    def _has_block_scales(self, name: str) -> bool:
+        """Return whether a product multiplies numbers with scales of blocks, in their own datatype."""
+        form = self.formats.of(name)
+        return form is not None and bool(form.block[1]) and form.is_computed(self.types)
 
 
 def cache_type(model: Model, plan: Plan) -> str:

@@ -1,0 +1,191 @@
+"""Kernels that engines run by themselves: their bytes, their places, and the ones that each word adds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from training_jobs import decoder, with_experts, with_latent_attention
+
+from et_sim.basics.engine_names import OF_EXPERTS, OF_LAYERS, OF_LATENT, SEPARATE
+from et_sim.serving.engines.reading import read_engine
+from et_sim.trace.workload import MadeFor
+from et_sim.workloads import Batch, Model, Plan, Segment, make_inference
+from et_sim.workloads.inference.forward import run_by
+from et_sim.workloads.models.model import Experts
+
+TOKENS, PROMPTS = Batch.of([Segment(1, 30)] * 6), Batch.of([Segment(40), Segment(24)])
+HIDDEN, HEADS, LAYERS, VALUE = 64, 8, 4, 2
+LATENT = with_latent_attention()  # queries of 24 and keys of 16 values, 4 of them rotated
+BLOCKS, TENSORS = Plan(products="fp8-block", computes="bf16,fp8"), Plan(products="fp8", computes="bf16,fp8")
+BOTH = Plan(data=2, expert=2, tflops=1)
+
+
+def kernels(
+    model: Model, batch: Batch, words: tuple[str, ...] = (), plan: Plan | None = None
+) -> list[tuple[str, int, int]]:
+    """Return the last part of the name, the operations and the bytes of each kernel of the first rank."""
+    workload = make_inference(model, plan or Plan(), [batch], run_by("sglang", separate=words))
+    trace = workload.templates[0]
+    found = []
+    for row in range(len(trace)):
+        if trace.has("num_ops", row):
+            name = trace.names[int(trace.name[row])].removeprefix("forward 0 ")
+            found.append((name, int(trace.num_ops[row]), int(trace.tensor_bytes[row])))
+    return found
+
+
+def added(model: Model, batch: Batch, word: str, plan: Plan | None = None) -> Counter[tuple[str, int, int]]:
+    """Return the kernels that a word adds; it takes none away."""
+    few, many = (Counter(kernels(model, batch, words, plan)) for words in ((), (word,)))
+    assert not few - many
+    return many - few
+
+
+def by_name(found: Counter[tuple[str, int, int]]) -> dict[str, list[int]]:
+    """Return the bytes of each kernel by its name within a layer."""
+    names: dict[str, list[int]] = {}
+    for (name, _, size), count in found.items():
+        names.setdefault(name.split(" ", 2)[-1], []).extend([size] * count)
+    return names
+
+
+def stored(values: int) -> int:
+    return values + -(-values // 32)
+
+
+@pytest.mark.parametrize(("plan", "word"), [(BLOCKS, "casts"), (TENSORS, "tensor-casts")])
+@pytest.mark.parametrize("batch", [TOKENS, PROMPTS])
+def test_inputs_of_each_product_in_fp8_are_read_and_written_in_8_bits(
+    plan: Plan, word: str, batch: Batch
+) -> None:
+    widths = {"qkv": HIDDEN, "attention output": HIDDEN, "feed-forward up": HIDDEN}
+    widths["feed-forward down"] = 4 * HIDDEN
+    assert by_name(added(decoder(), batch, word, plan)) == {
+        f"{name} cast": [VALUE * batch.tokens * width + stored(batch.tokens * width)] * LAYERS
+        for name, width in widths.items()
+    }
+    other = {"casts": "tensor-casts", "tensor-casts": "casts"}[word]
+    assert not added(decoder(), batch, other, plan)
+    assert not added(decoder(), batch, word)  # values are not cast
+
+
+def test_experts_are_cast_twice_where_deepep_brings_the_tokens_of_prompts() -> None:
+    plan = replace(BOTH, products="fp8-block", computes="bf16,fp8", node_ranks=2)
+    model = with_experts()
+    for exchange, batch, count in (("deepep", PROMPTS, 1), ("deepep", TOKENS, 0), ("all-to-all", PROMPTS, 0)):
+        names = by_name(added(model, batch, "casts", replace(plan, expert_exchange=exchange)))
+        assert [len(names.get(name, [])) for name in ("to experts cast", "experts down cast")] == [
+            3 * count
+        ] * 2
+        if count:
+            values = batch.tokens * HIDDEN
+            assert names["to experts cast"] == [VALUE * values + stored(values)] * 3
+
+
+def test_a_norm_reads_and_writes_the_sum_of_layers_too() -> None:
+    few, many = kernels(decoder(), TOKENS), kernels(decoder(), TOKENS, ("residuals",))
+    assert [name for name, *_ in few] == [name for name, *_ in many]
+    larger = {
+        name.split(" ", 2)[-1]: after - before
+        for (name, _, before), (_, _, after) in zip(few, many, strict=True)
+    }
+    extra = 2 * TOKENS.tokens * HIDDEN * VALUE
+    assert {name: size for name, size in larger.items() if size} == {
+        "attention norm": extra,
+        "feed-forward norm": extra,
+    }
+
+
+def test_heads_are_rotated_and_keys_and_values_written() -> None:
+    rotated = 2 * TOKENS.tokens * 2 * HIDDEN * VALUE  # queries and keys, read and written
+    assert by_name(added(decoder(), TOKENS, "rotary")) == {"rotary": [rotated] * LAYERS}
+    assert by_name(added(decoder(), TOKENS, "cache")) == {"cache": [rotated] * LAYERS}
+    for word in OF_LATENT:
+        assert not added(decoder(), TOKENS, word)
+
+
+def test_compressed_keys_have_few_rotated_values_and_one_cached_row() -> None:
+    latent = LATENT.attention.latent
+    assert latent is not None
+    rotated = 2 * VALUE * TOKENS.tokens * (HEADS + 1) * latent.rotary_size
+    for word in ("rotary", "latent-rotary"):
+        assert by_name(added(LATENT, TOKENS, word)) == {"rotary": [rotated] * LAYERS}
+    cached = 2 * VALUE * TOKENS.tokens * (latent.value_rank + latent.rotary_size)
+    assert by_name(added(LATENT, TOKENS, "cache")) == {"cache": [cached] * LAYERS}
+    norms = 2 * VALUE * TOKENS.tokens * (latent.query_rank + latent.value_rank)
+    assert by_name(added(LATENT, TOKENS, "latent-norms")) == {"latent norms": [norms] * LAYERS}
+
+
+def test_keys_of_prompts_are_put_together_and_those_of_tokens_are_not() -> None:
+    attention, latent = LATENT.attention, LATENT.attention.latent
+    assert latent is not None
+    of_head = 2 * attention.head_size + latent.rotary_size + 2 * latent.rotary_size
+    sizes = by_name(added(LATENT, PROMPTS, "keys"))["keys"]
+    assert len(sizes) == LAYERS
+    assert all(0 <= size - PROMPTS.tokens * HEADS * of_head * VALUE < 2 * VALUE for size in sizes)
+    assert not added(LATENT, TOKENS, "keys")
+
+
+def test_outputs_that_came_back_are_added_to_the_shared_expert() -> None:
+    size = 3 * TOKENS.tokens * HIDDEN * VALUE
+    assert by_name(added(with_experts(), TOKENS, "sums", BOTH)) == {"sum of experts": [size] * 3}
+    assert not added(with_experts(), TOKENS, "sums")  # one all-reduce adds all of them
+    alone = replace(with_experts(), experts=replace(with_experts().experts, shared=0))
+    assert not added(alone, TOKENS, "sums", BOTH)
+
+
+def test_a_shared_expert_that_joins_the_others_computes_and_moves_as_much() -> None:
+    few, many = (Counter(kernels(with_experts(), TOKENS, words)) for words in ((), ("joined-shared",)))
+    assert not any("shared expert" in name for name, *_ in many)
+    for at in (1, 2):
+        assert sum(each[at] * count for each, count in few.items()) == sum(
+            each[at] * count for each, count in many.items()
+        )
+    assert sum(few.values()) - sum(many.values()) == 3 * 3  # two products and the activation, by layer
+
+
+@pytest.mark.parametrize("plan", [BOTH, Plan(tensor=2, expert=2)])
+def test_a_shared_expert_on_other_ranks_than_the_others_does_not_join(plan: Plan) -> None:
+    assert kernels(with_experts(), TOKENS, (), plan) == kernels(
+        with_experts(), TOKENS, ("joined-shared",), plan
+    )
+
+
+def test_a_shared_expert_of_two_widths_or_in_other_numbers_does_not_join() -> None:
+    experts = with_experts().experts
+    assert isinstance(experts, Experts)
+    wide = replace(with_experts(), experts=replace(experts, shared=2))
+    fp8 = Plan(expert_products="fp8", computes="bf16,fp8")
+    for model, plan in ((wide, Plan()), (with_experts(), fp8)):
+        assert kernels(model, TOKENS, (), plan) == kernels(model, TOKENS, ("joined-shared",), plan)
+
+
+@given(words=st.sets(st.sampled_from(SEPARATE)), is_prompt=st.booleans())
+def test_words_do_not_depend_on_each_other(words: set[str], is_prompt: bool) -> None:
+    words -= {"joined-shared", "residuals"}  # these change kernels, the others add some
+    batch = PROMPTS if is_prompt else TOKENS
+    model, plan = LATENT, BLOCKS
+    none = Counter(kernels(model, batch, (), plan))
+    whole = Counter(kernels(model, batch, tuple(sorted(words)), plan)) - none
+    parts: Counter[Any] = Counter()
+    for word in words - {"rotary", "latent-rotary"}:
+        parts += added(model, batch, word, plan)
+    if words & {"rotary", "latent-rotary"}:
+        parts += added(model, batch, "rotary", plan)
+    assert whole == parts
+
+
+def test_engines_have_known_words_with_a_source_and_the_workload_states_them() -> None:
+    assert {*OF_LAYERS, *OF_LATENT, *OF_EXPERTS} == set(SEPARATE)
+    for name in ("sglang", "trtllm", "vllm"):
+        engine = read_engine(name)
+        assert set(engine.separate) <= set(SEPARATE)
+        assert "separate" in engine.sources
+    written = MadeFor("sglang", engine="sglang", separate=("casts", "sums")).as_written()
+    assert written["separate"] == ["casts", "sums"]
+    assert "separate" not in MadeFor("sglang").as_written()
