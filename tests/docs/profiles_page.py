@@ -70,12 +70,13 @@ makespan     15.433 ms (15,433,217 ns)
 
 A correction is named if it makes a difference by itself; if it makes all of it, it alone is. Where that would cost more than
 a few seconds (three million messages and nodes, counted, not timed), the summary names those that *may* act. The corrected
-profile itself is simulated if that takes a few seconds, or no more messages and nodes than the run itself and thirty
-million; else the summary states that it was not. If a profile is named, only that one is simulated. In Python,
+profile itself is simulated only up to that size: a larger run is simulated once, and the summary states that corrections
+may change it. `--profile corrected` shows by how much. If a profile is named, only that one is simulated. In Python,
 `other_profile=True` simulates both; `summary.json` and `run.json` hold it as [`other_profile`](output.md#summaryjson).
 
-If a run in the reference profile stalls, the corrected one is simulated in any case, and if it completes, the report names
-it as a remedy, and the single correction that is enough.
+If a run in the reference profile stalls, the corrected one is simulated whether a profile is named or not; where it has
+more than three million messages and nodes, only if these are no more than those of the run itself, and than thirty million.
+If it completes, the report names it as a remedy, and the single correction that is enough.
 
 ## The corrections
 

