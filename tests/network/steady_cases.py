@@ -57,7 +57,7 @@ def ends(seed: int, steady: float | None) -> tuple[Any, Result]:
         network["routing"] = "ecmp"
     protocol: dict[str, Any] = {
         "congestion-control": draw.choice(("none", "dcqcn")),
-        "window": draw.choice(("none", "pair", "largest")),
+        "window": "none",
     }
     if draw.random() < 0.3:
         protocol["completion"] = "acknowledgement"
