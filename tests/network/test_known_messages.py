@@ -64,7 +64,7 @@ def test_steps_of_a_ring_that_are_like_earlier_ones_take_no_packets_and_are_coun
 def test_known_messages_go_on_with_packets_when_another_one_hinders_them() -> None:
     (exact, _), (near, few) = ring(None, late=5), ring(TOLERANCE, late=5)
     packets = packets_of(few)
-    assert 0.5 * packets["sent"] < packets["steady"]["packets"] < 0.75 * packets["sent"]
+    assert 0.25 * packets["sent"] < packets["steady"]["packets"] < 0.75 * packets["sent"]
     assert np.abs(near / exact - 1).max() <= TOLERANCE
     assert exact.max() > 1.02 * ring(None)[0].max()  # it hinders
 
@@ -81,6 +81,7 @@ def test_every_node_of_random_runs_ends_within_the_tolerance(seeds: range) -> No
     skipped = 0
     for seed in seeds:
         (exact, _), (near, found) = ends(seed, None), ends(seed, TOLERANCE)
+        assert len(near) == len(exact), seed
         assert np.abs(near / exact - 1).max() <= TOLERANCE, seed
         skipped += packets_of(found)["steady"]["packets"] > 0
     assert skipped > 0

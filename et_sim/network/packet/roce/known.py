@@ -29,7 +29,7 @@ from et_sim.network.packet.records import NEVER
 from et_sim.network.packet.repeats import may_repeat
 from et_sim.network.packet.roce.control import rate_stays
 from et_sim.network.packet.roce.records import AGAIN, KINDS, TIMERS
-from et_sim.network.packet.roce.steady import SAFETY, count_packets
+from et_sim.network.packet.roce.steady import SAFETY, count_packets, is_undisturbed
 
 MEASURED = 256  # packets of a message between two measurements; of a shorter one: all
 LEAST = 16  # packets of a message that is measured
@@ -133,13 +133,6 @@ def answers_ps(network: Any, row: int) -> int:
         total += share.answers_ps + share.answers * (now_ps - share.since_ps)
         at += 1
     return int(total)
-
-
-@works_on_tables
-def is_undisturbed(network: Any, since_ps: int) -> bool:
-    """Return whether no port has been overloaded since a time."""
-    steady = network.steady[0]
-    return bool(steady.overloads == 0 and steady.disturbed_ps <= since_ps)
 
 
 @works_on_tables

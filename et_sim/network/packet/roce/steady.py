@@ -6,8 +6,10 @@ of all their acknowledgements, with smooth weights, since these come in bursts. 
 present state is moved to a later time at once: messages advance by what they would have sent at their rates,
 in whole packets; queues, rates and timers stay as they are. Then the windows begin anew.
 
-This is for messages whose rate nothing adjusts: without congestion control, or with DCQCN as long as no
-packet is marked. A control adjusts rates slowly or suddenly, and equal windows do not show it.
+This is for networks without an overloaded port (`known`): elsewhere, an error of a nanosecond may change
+which message waits. And it is for messages whose rate nothing adjusts: without congestion control, or with
+DCQCN as long as no packet is marked. A control adjusts rates slowly or suddenly, and equal windows do not
+show it.
 
 A window is long enough for many acknowledgements of each message and for several round trips. No queue may
 become deeper than ever in the windows, no port paused, and no packet lost or sent again. Otherwise, windows
@@ -165,6 +167,8 @@ def _stays(network: Any, row: int) -> bool:
 def _time_to_skip(network: Any, until_ps: int) -> int:
     """Return how much time is skipped; 0: none."""
     state, steady = network.state[0], network.steady[0]
+    if steady.measures == 0 or not is_undisturbed(network, steady.begin_ps):
+        return 0
     time = min(until_ps, NEVER // 4) - state.now_ps
     time = min(time, GROWTH * (state.now_ps - steady.since_ps))
     for port_row in range(len(network.ports)):
@@ -181,6 +185,13 @@ def _time_to_skip(network: Any, until_ps: int) -> int:
     while time >= least and not _all_fit(network, time):
         time //= 2
     return time // UNIT_PS * UNIT_PS if time >= least else 0
+
+
+@works_on_tables
+def is_undisturbed(network: Any, since_ps: int) -> bool:
+    """Return whether no port has been overloaded since a time."""
+    steady = network.steady[0]
+    return bool(steady.overloads == 0 and steady.disturbed_ps <= since_ps)
 
 
 @works_on_tables
