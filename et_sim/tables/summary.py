@@ -82,7 +82,9 @@ Uncertainty = TypedDict("Uncertainty", {
     "whole": Term, "classes": list[ClassTerm], "parts": list[Share],
     "traits": NotRequired[list[TraitTerm]],
 })
-Steady = TypedDict("Steady", {"tolerance": float, "phases": int, "packets": int, "error": float})
+Steady = TypedDict("Steady", {
+    "tolerance": float, "phases": int, "messages": int, "packets": int, "error": float,
+})
 Packets = TypedDict("Packets", {
     "sent": int, "acknowledgements": int, "sent_again": int, "timeouts": int, "lost": int,
     "marked": int, "pauses": int, "lost_at": str | None, "paused_at": str | None,

@@ -36,9 +36,10 @@ def run(
         builders[target].receive(source, size, tag=tag)
     network: dict[str, Any] = {
         "graph": {**graph, "bandwidth": "100Gbps", "latency": "500ns"},
-        "routing": "ecmp",
     }
-    network["protocol"] = {"preset": "datacenter", **(protocol or {})}
+    if graph is LEAF_SPINE:
+        network["routing"] = "ecmp"
+    network["protocol"] = {"preset": "datacenter", "window": "none", **(protocol or {})}
     return simulate(builders, network, system(), model="packet", steady=steady, **options)
 
 
@@ -79,12 +80,13 @@ def counts(result: Result) -> tuple[dict[str, Any], dict[str, Any]]:
     return ports_counted(result.outcome.run.network)
 
 
-MESSAGES = [(source, 0 if source < 5 else 8, 16 * MIB) for source in (1, 2, 3, 5, 6)]
+FAT_TREE = {"generator": "fat-tree", "k": 4}  # whose links are trunks that messages share
+MESSAGES = [(source, (source + 9) % RANKS, 16 * MIB) for source in range(8)]
 
 
 def test_most_packets_of_long_messages_that_share_links_are_skipped_and_counted() -> None:
     protocol = {"congestion-control": "none", "skip-repeats": False}
-    exact, skipped = (run(MESSAGES, steady, protocol=protocol) for steady in (None, TOLERANCE))
+    exact, skipped = (run(MESSAGES, steady, FAT_TREE, protocol) for steady in (None, TOLERANCE))
     packets = packets_of(skipped)
     steady = packets["steady"]
     assert steady["packets"] > 0.5 * packets["sent"]
@@ -101,14 +103,22 @@ def test_most_packets_of_long_messages_that_share_links_are_skipped_and_counted(
 
 def test_nothing_is_skipped_by_default_nor_where_queues_are_recorded() -> None:
     assert "steady" not in packets_of(run(MESSAGES[:1], None))
-    recorded = run(MESSAGES[:2], detail="ports", protocol={"payload": 4096})
+    recorded = run(MESSAGES[:2], graph=FAT_TREE, detail="ports", protocol={"payload": 4096})
     assert packets_of(recorded)["steady"]["phases"] == 0
+
+
+def test_nothing_is_skipped_while_ports_are_paused() -> None:
+    incast_of_two = [(1, 0, 8 * MIB), (2, 0, 8 * MIB)]
+    protocol = {"congestion-control": "none", "skip-repeats": False, "buffer": "256KiB"}
+    packets = packets_of(run(incast_of_two, protocol=protocol))
+    assert packets["pauses"] > 0
+    assert packets["steady"]["packets"] == 0
 
 
 def test_a_smaller_tolerance_skips_with_a_smaller_error() -> None:
     protocol = {"congestion-control": "none", "skip-repeats": False}
     for tolerance in (0.02, 0.001):
-        steady = packets_of(run(MESSAGES, tolerance, protocol=protocol))["steady"]
+        steady = packets_of(run(MESSAGES, tolerance, FAT_TREE, protocol))["steady"]
         assert steady["error"] <= tolerance
 
 
@@ -123,5 +133,9 @@ def test_other_models_tcp_and_controls_that_adjust_rates_refuse_the_tolerance() 
     network["protocol"] = {"preset": "roce", "congestion-control": "hpcc"}
     with pytest.raises(EtSimError, match="adjusts rates all the time"):
         simulate(builders, network, system(), model="packet", steady=TOLERANCE)
-    with pytest.raises(EtSimError, match="steady"):
-        simulate(builders, {**network, "protocol": {"preset": "roce"}}, system(), model="packet", steady=0.5)
+    network["protocol"] = {"preset": "roce"}
+    with pytest.raises(EtSimError, match="no window limits messages"):
+        simulate(builders, network, system(), model="packet", steady=TOLERANCE)
+    for tolerance in (0.0, 0.051):
+        with pytest.raises(EtSimError, match=r"--steady is .*allowed: above 0, up to 5%"):
+            simulate(builders, network, system(), model="packet", steady=tolerance)

@@ -33,7 +33,7 @@ from et_sim.engine.state.run import LATEST, NONE, Run
 from et_sim.engine.transport.network_seam import Needs, message_leaves_at, new_message, sending_end
 from et_sim.machine.model import GridFabric, Network
 from et_sim.machine.protocol_presets import DEFAULT_PRESET, PRESETS
-from et_sim.machine.transports import PS_PER_NS, PacketProtocol
+from et_sim.machine.transports import PS_PER_NS, PacketProtocol, Window
 from et_sim.network import graph, link
 from et_sim.network.flow.changes import most_links_over_time
 from et_sim.network.flow.model import bytes_with_packets
@@ -173,6 +173,13 @@ def check(network: Network, most_bytes: int = 0) -> None:
             "adjusts rates all the time",
             place=setup.PLACE,
             remedy="leave out --steady or the protocol's steady, or give congestion-control: none or dcqcn",
+        )
+    if protocol.packets.steady > 0 and protocol.packets.window is not Window.NONE:
+        raise MachineError(
+            f"steady phases are skipped where no window limits messages, and the window is "
+            f'"{protocol.packets.window}": their times depend on single acknowledgements',
+            place=setup.PLACE,
+            remedy="leave out --steady or the protocol's steady, or give window: none",
         )
     check_failures(network, protocol)
 
@@ -335,13 +342,16 @@ def ports_counted(tables: PacketTables) -> tuple[dict[str, Any], dict[str, Any]]
     return columns, totals | _steady_phases(tables)
 
 
+STEADY_COUNTS = (("phases", "skips"), ("messages", "messages"), ("packets", "packets"))
+
+
 def _steady_phases(tables: PacketTables) -> dict[str, Any]:
     """Return what was skipped of steady phases, if that is allowed."""
     tolerance, steady = float(tables.rules[0].steady), tables.steady[0]
     if tolerance == 0:
         return {}
-    skipped = {"phases": int(steady.skips), "packets": int(steady.packets), "error": float(steady.bound)}
-    return {"steady": {"tolerance": tolerance, **skipped}}
+    counts = {name: int(steady[field]) for name, field in STEADY_COUNTS}
+    return {"steady": {"tolerance": tolerance, **counts, "error": float(steady.bound)}}
 
 
 def path_keys(_network: Network, **_: bool) -> None:

@@ -61,7 +61,10 @@ STEADY = record(
     ("disturbed_ps", "i8"),  # until when there was one, or messages met
     ("known", "i8"),  # messages without packets (`roce.known`)
     ("known_ps", "i8"),  # when there was one last
+    ("goes_on_ps", "i8"),  # the error by known messages that went on with packets, and when
+    ("went_on_ps", "i8"),
     ("unknown", "i8"),  # messages of other kinds
+    ("messages", "i8"),  # those so far
     ("measures", "u1"),  # messages are measured
     ("skips", "i8"),
     ("skipped_ps", "i8"),

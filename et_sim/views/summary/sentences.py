@@ -283,11 +283,12 @@ def packets_text(summary: Summary) -> str:
 
 def _steady_text(steady: Steady, sent: int) -> str:
     """Return what was skipped of steady phases, and the error that this may cause."""
-    if not steady["phases"]:
+    if not steady["packets"]:
         return f"no steady phase found (--steady {steady['tolerance']:.3%})"
     return (
-        f"{steady['packets'] / sent:.2%} of packets in {plural(steady['phases'], 'steady phase')} skipped: "
-        f"times within {steady['error']:.3%} by estimate ({steady['tolerance']:.3%} allowed)"
+        f"{steady['packets'] / sent:.2%} of packets skipped (--steady {steady['tolerance']:.3%}: "
+        f"{plural(steady['phases'], 'steady phase')}, {plural(steady['messages'], 'known message')}), times "
+        f"within {steady['error']:.3%} by estimate, not a proven bound"
     )
 
 

@@ -4,8 +4,9 @@ No port is overloaded if the messages that cross it could all send at the rates 
 them delays another by more than some packets, and the time of a message depends on its size, on the speeds
 and latencies of the links on its way, and on the acknowledgements that cross them. So messages are measured
 by the kind of their way: the time until a part of their packets is there, and the time of a packet in the
-second half of that. If enough measurements agree, a message of this kind is known. No more packets of it are
-simulated: it leaves and arrives at the times that follow.
+second half of that. If enough measurements agree, the kind is known. If a host then sends
+another message to the same target as several times before, no packet of it is simulated: it leaves and
+arrives at the times that follow.
 
 As soon as a port would be overloaded, the last bytes of a message would meet others, or a message of an
 unknown kind begins, all known messages go on with packets from where they are. So all packets are simulated,
@@ -28,11 +29,12 @@ from et_sim.network.packet.records import NEVER
 from et_sim.network.packet.repeats import may_repeat
 from et_sim.network.packet.roce.control import rate_stays
 from et_sim.network.packet.roce.records import AGAIN, KINDS, TIMERS
-from et_sim.network.packet.roce.steady import SAFETY, count_packets
+from et_sim.network.packet.roce.steady import SAFETY, count_packets, is_undisturbed
 
 MEASURED = 256  # packets of a message between two measurements; of a shorter one: all
 LEAST = 16  # packets of a message that is measured
 AGREE = 16  # measurements that have to agree
+LIKE = 3  # messages that a host has sent to the target before, one after the other
 FACTOR = 1_000_003  # of a key of kinds
 
 
@@ -134,13 +136,6 @@ def answers_ps(network: Any, row: int) -> int:
 
 
 @works_on_tables
-def is_undisturbed(network: Any, since_ps: int) -> bool:
-    """Return whether no port has been overloaded since a time."""
-    steady = network.steady[0]
-    return bool(steady.overloads == 0 and steady.disturbed_ps <= since_ps)
-
-
-@works_on_tables
 def leaves(network: Any, row: int, left_ps: int) -> None:
     """End the load by a message whose last byte is sent; a disturbed one loads ports until it arrives."""
     watch = network.transport.watched[row]
@@ -187,6 +182,7 @@ def _unload(network: Any, row: int, left_ps: int) -> None:
 def note_progress(network: Any, row: int, there: int) -> None:
     """Measure a message of which so many bytes are there, and end its packets if it is known."""
     watch, payload, now_ps = network.transport.watched[row], network.rules[0].payload, network.state[0].now_ps
+    steady = network.steady[0]
     if watch.is_known or watch.mark == NEVER or network.transport.kinds[watch.kind].key != watch.key:
         return
     packets = there // payload
@@ -197,10 +193,9 @@ def note_progress(network: Any, row: int, there: int) -> None:
     if packets < watch.mark:
         return
     is_whole = packets == watch.mark and there > watch.half_bytes  # no packets were skipped meanwhile
-    if is_whole and is_undisturbed(network, watch.since_ps) and rate_stays(network, row):
-        if network.steady[0].known == 0 and network.steady[0].known_ps <= watch.since_ps:
-            _measure(network, row, there, watch.since_ps == network.flows[row].begin_ps)
-        _end_packets(network, row, there)
+    is_real = steady.known == 0 and steady.known_ps <= watch.since_ps  # with packets of all messages
+    if is_whole and is_real and is_undisturbed(network, watch.since_ps) and rate_stays(network, row):
+        _measure(network, row, there, watch.since_ps == network.flows[row].begin_ps)
     watch.mark = packets + MEASURED
     watch.since_ps, watch.half_ps = now_ps, NONE
 
@@ -252,15 +247,36 @@ def needs_packets(network: Any, row: int) -> bool:
     """Return whether packets of a message that begins are simulated; if not, plan when it leaves."""
     watch, flow, steady = network.transport.watched[row], network.flows[row], network.steady[0]
     time_ps, now_ps = foretold_ps(network, row), network.state[0].now_ps
-    if time_ps == 0 or steady.unknown > 0 or not is_undisturbed(network, now_ps):
+    is_like = _is_like_before(network, row)
+    if time_ps == 0 or steady.unknown > 0 or not is_like or not _may_go_on(network, row):
         return True
     kind, packets = network.transport.kinds[watch.kind], flow.size / network.rules[0].payload
-    watch.packet_ps, watch.sent = kind.sum_packet_ps / kind.count, 0
+    watch.packet_ps = kind.sum_packet_ps / kind.count
     watch.arrives_ps = now_ps + int(time_ps)
     watch.left_ps = min(now_ps + int(packets * watch.packet_ps), watch.arrives_ps - 1)
     network.transport.pairs[row].error_ps += watch.error_ps
     _plan(network, row)
     return False
+
+
+@works_on_tables
+def _is_like_before(network: Any, row: int) -> bool:
+    """Return whether a host sends to the same target as several times before, undisturbed since then."""
+    flow, nic = network.flows[row], network.transport.nics[network.flows[row].port]
+    if nic.target == flow.target and nic.size == flow.size and nic.like_ps >= network.steady[0].disturbed_ps:
+        nic.like += 1
+    else:
+        nic.target, nic.size, nic.like, nic.like_ps = flow.target, flow.size, 0, network.state[0].now_ps
+    return bool(nic.like >= LIKE and network.steady[0].overloads == 0)
+
+
+@works_on_tables
+def _may_go_on(network: Any, row: int) -> bool:
+    """Return whether one more time of going on with packets is allowed by those before."""
+    steady = network.steady[0]
+    most_ps = SAFETY * network.rules[0].steady * network.state[0].now_ps
+    error_ps = steady.goes_on_ps + network.transport.pairs[row].base_ps
+    return bool(steady.goes_on_ps == 0 or error_ps <= most_ps)
 
 
 @works_on_tables
@@ -273,39 +289,12 @@ def _is_no_more_unknown(network: Any, row: int) -> None:
 
 
 @works_on_tables
-def _end_packets(network: Any, row: int, there: int) -> None:
-    """End the packets of a message if its kind is known: the others are on their way."""
-    watch, flow, pair = network.transport.watched[row], network.flows[row], network.transport.pairs[row]
-    kind, payload, now_ps = (
-        network.transport.kinds[watch.kind],
-        network.rules[0].payload,
-        network.state[0].now_ps,
-    )
-    if kind.count < AGREE or flow.size - pair.sent < LEAST * payload or flow.retransmitted > 0:
-        return
-    packet_ps, left = kind.sum_packet_ps / kind.count, (flow.size - there) / payload
-    error_ps = left * (kind.most_packet_ps - kind.least_packet_ps)
-    time_ps = now_ps - flow.begin_ps + left * packet_ps
-    if pair.error_ps + error_ps > SAFETY * network.rules[0].steady * time_ps:
-        return
-    _is_no_more_unknown(network, row)
-    if network.steady[0].unknown > 0:
-        return
-    pair.error_ps += error_ps
-    watch.arrives_ps = now_ps + int(left * packet_ps)
-    watch.left_ps = min(now_ps + int((flow.size - pair.sent) / payload * packet_ps), watch.arrives_ps - 1)
-    watch.packet_ps, watch.sent = packet_ps, pair.sent
-    pair.sent = pair.highest = flow.size
-    _plan(network, row)
-
-
-@works_on_tables
 def _plan(network: Any, row: int) -> None:
     """Plan when a known message leaves; until it has arrived, nothing else is skipped."""
     steady, state = network.steady[0], network.state[0]
     network.transport.watched[row].is_known = 1
     steady.known += 1
-    steady.skips += 1
+    steady.messages += 1
     steady.due_ps, state.until_picture, state.anchor = NEVER, 0, NONE
     ring_at(network, row * TIMERS + AGAIN, network.transport.watched[row].left_ps)
 
@@ -332,19 +321,16 @@ def passes_time(network: Any, row: int) -> bool:
 @works_on_tables
 def _count_until(network: Any, row: int, sent: int) -> None:
     """Count the packets of a known message up to a byte, and its error."""
-    watch, steady, flow = network.transport.watched[row], network.steady[0], network.flows[row]
+    watch, steady = network.transport.watched[row], network.steady[0]
     payload = network.rules[0].payload
-    packets = (sent - watch.sent) // payload
-    rest = sent - watch.sent - packets * payload
+    packets = sent // payload
+    rest = sent - packets * payload
     count_packets(network, row, packets, payload)
     if rest > 0:
         count_packets(network, row, 1, rest)
     watch.is_known = 0
     steady.known -= 1
     steady.known_ps = network.state[0].now_ps
-    time_ps = network.state[0].now_ps - flow.begin_ps
-    if time_ps > 0:
-        steady.bound = max(steady.bound, network.transport.pairs[row].error_ps / time_ps)
 
 
 @works_on_tables
@@ -357,7 +343,7 @@ def _check_answers(network: Any, row: int) -> None:
     if kind.key == watch.key:
         unlike = max(answers - kind.most_answers, kind.least_answers - answers, 0.0)
     answer_ps = sending_ps(network, network.ports[flow.port], network.transport.rules[0].acknowledgement)
-    error_ps = unlike * answer_ps * (flow.size - watch.sent) / network.rules[0].payload
+    error_ps = unlike * answer_ps * flow.size / network.rules[0].payload
     if kind.key == watch.key and error_ps > SAFETY * network.rules[0].steady * time_ps:
         kind.count = 0
     error_ps += network.transport.pairs[row].error_ps
@@ -385,11 +371,15 @@ def _go_on(network: Any, row: int) -> None:
     payload, now_ps = network.rules[0].payload, network.state[0].now_ps
     left = int(max(watch.left_ps - now_ps, 0) / watch.packet_ps) + 1
     last = (flow.size - 1) // payload * payload
-    at = max(last + payload - left * payload, watch.sent)
+    at = max(last + payload - left * payload, 0)
     _count_until(network, row, at)
     pair.sent = pair.highest = pair.acknowledged = pair.expected = at
     pair.next_ps = pair.free_ps = now_ps
-    pair.error_ps += pair.base_ps
+    steady = network.steady[0]
+    if steady.went_on_ps != now_ps:
+        steady.went_on_ps = now_ps
+        steady.goes_on_ps += pair.base_ps
+        steady.bound = max(steady.bound, steady.goes_on_ps / now_ps)
     stop(network, row * TIMERS + AGAIN)
     watch.mark = at // payload + MEASURED
     watch.since_ps, watch.half_ps = now_ps, NONE

@@ -37,6 +37,10 @@ NIC = record(
     ("count", "i4"),
     ("last", "i4"),  # the position of the pair that sent last, and its row; NONE: to be searched
     ("last_row", "i4"),
+    ("target", "i4"),  # of its last message, the size, how many were like it before, and since when (`known`)
+    ("size", "i8"),
+    ("like", "i4"),
+    ("like_ps", "i8"),
     ("answers", QUEUE),  # acknowledgements that wait
 )
 KINDS = 4096  # of messages, of which measurements are stored
@@ -92,5 +96,4 @@ WATCH = record(  # a message in windows
     ("left_ps", "i8"),  # when its last byte leaves and arrives
     ("arrives_ps", "i8"),
     ("packet_ps", "f8"),
-    ("sent", "i8"),  # bytes that were sent in packets
 )

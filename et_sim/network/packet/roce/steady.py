@@ -6,12 +6,14 @@ of all their acknowledgements, with smooth weights, since these come in bursts. 
 present state is moved to a later time at once: messages advance by what they would have sent at their rates,
 in whole packets; queues, rates and timers stay as they are. Then the windows begin anew.
 
-This is for messages whose rate nothing adjusts: without congestion control, or with DCQCN as long as no
-packet is marked. A control adjusts rates slowly or suddenly, and equal windows do not show it.
+This is for networks without an overloaded port (`known`): elsewhere, an error of a nanosecond may change
+which message waits. And it is for messages whose rate nothing adjusts: without congestion control, or with
+DCQCN as long as no packet is marked. A control adjusts rates slowly or suddenly, and equal windows do not
+show it.
 
 A window is long enough for many acknowledgements of each message and for several round trips. No queue may
-become deeper than ever in the windows, and no packet may be lost or sent again. Otherwise, windows of twice
-the length follow.
+become deeper than ever in the windows, no port paused, and no packet lost or sent again. Otherwise, windows
+of twice the length follow.
 
 The spread of a message's rates, and that of its bytes in flight, times the time that is skipped, is an
 estimate of the error of its end. The sum of these errors is limited to a part of the message's time so far.
@@ -165,10 +167,12 @@ def _stays(network: Any, row: int) -> bool:
 def _time_to_skip(network: Any, until_ps: int) -> int:
     """Return how much time is skipped; 0: none."""
     state, steady = network.state[0], network.steady[0]
+    if steady.measures == 0 or not is_undisturbed(network, steady.begin_ps):
+        return 0
     time = min(until_ps, NEVER // 4) - state.now_ps
     time = min(time, GROWTH * (state.now_ps - steady.since_ps))
     for port_row in range(len(network.ports)):
-        if network.ports[port_row].deepest > network.tallies[port_row * TALLIES]:
+        if _was_hindered(network, port_row):
             return 0
         row = network.transport.nics[port_row].head if network.ports[port_row].is_host else NONE
         while row != NONE:
@@ -181,6 +185,21 @@ def _time_to_skip(network: Any, until_ps: int) -> int:
     while time >= least and not _all_fit(network, time):
         time //= 2
     return time // UNIT_PS * UNIT_PS if time >= least else 0
+
+
+@works_on_tables
+def is_undisturbed(network: Any, since_ps: int) -> bool:
+    """Return whether no port has been overloaded since a time."""
+    steady = network.steady[0]
+    return bool(steady.overloads == 0 and steady.disturbed_ps <= since_ps)
+
+
+@works_on_tables
+def _was_hindered(network: Any, port_row: int) -> bool:
+    """Return whether a port was paused in the windows, or its queue became deeper than ever."""
+    port, at = network.ports[port_row], port_row * TALLIES
+    is_paused = port.is_paused != 0 or port.paused > network.tallies[at + 2]
+    return bool(is_paused or port.deepest > network.tallies[at])
 
 
 @works_on_tables

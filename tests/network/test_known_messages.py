@@ -1,0 +1,87 @@
+"""Messages of known kinds take no packets, if nothing on the network hinders a message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from machines import simulate, system
+from steady_cases import LINK, MIB, RANKS, TOLERANCE, ends
+
+from et_sim import TraceBuilder
+from et_sim.network.packet.model import ports_counted
+from et_sim.run.result import Result
+
+FAT_TREE = {"generator": "fat-tree", "k": 4}
+
+
+def ring(
+    steady: float | None, size: int = 16 * MIB, late: int | None = None, **protocol: Any
+) -> tuple[Any, Result]:
+    """Return when the nodes of a ring end, and its result; a `late` rank also sends to rank 0 meanwhile."""
+    builders = [TraceBuilder() for _ in range(RANKS)]
+    for rank, builder in enumerate(builders):
+        builder.collective("all_reduce", size)
+        if rank == late:
+            begins = builder.compute(micros=2_000)
+            builder.send(0, MIB, tag=1, after=[begins], concurrent=True)
+    if late is not None:
+        builders[0].receive(late, MIB, tag=1)
+    network = {
+        "graph": {**FAT_TREE, **LINK},
+        "logical-dimensions": [RANKS],
+        "protocol": {
+            "preset": "datacenter",
+            "congestion-control": "none",
+            "window": "none",
+            "skip-repeats": False,
+            **protocol,
+        },
+    }
+    found = simulate(builders, network, system("ring"), model="packet", steady=steady)
+    assert found.is_complete
+    return np.array(found.timeline.column("end_ns").to_pylist(), float), found
+
+
+def packets_of(found: Result) -> Any:
+    """Return the packets of a run's summary."""
+    return found.summary()["packets"]
+
+
+def test_steps_of_a_ring_that_are_like_earlier_ones_take_no_packets_and_are_counted() -> None:
+    (exact, all_packets), (skipped, few) = ring(None), ring(TOLERANCE)
+    steady = packets_of(few)["steady"]
+    assert steady["packets"] > 0.7 * packets_of(few)["sent"]
+    assert np.abs(skipped / exact - 1).max() <= steady["error"] <= TOLERANCE
+    columns, totals = ports_counted(few.outcome.run.network)
+    columns_then, totals_then = ports_counted(all_packets.outcome.run.network)
+    assert totals["sent"] == totals_then["sent"]
+    for name in ("bytes", "packets", "busy_ns"):
+        assert (columns[name] == columns_then[name]).all()
+
+
+def test_known_messages_go_on_with_packets_when_another_one_hinders_them() -> None:
+    (exact, _), (near, few) = ring(None, late=5), ring(TOLERANCE, late=5)
+    packets = packets_of(few)
+    assert 0.25 * packets["sent"] < packets["steady"]["packets"] < 0.75 * packets["sent"]
+    assert np.abs(near / exact - 1).max() <= TOLERANCE
+    assert exact.max() > 1.02 * ring(None)[0].max()  # it hinders
+
+
+def test_the_option_without_a_like_message_changes_nothing() -> None:
+    (exact, _), (same, found) = ring(None, size=MIB // 2), ring(TOLERANCE, size=MIB // 2)
+    assert packets_of(found)["steady"]["packets"] == 0
+    assert (same == exact).all()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seeds", [range(begin, begin + 40) for begin in range(0, 160, 40)])
+def test_every_node_of_random_runs_ends_within_the_tolerance(seeds: range) -> None:
+    skipped = 0
+    for seed in seeds:
+        (exact, _), (near, found) = ends(seed, None), ends(seed, TOLERANCE)
+        assert len(near) == len(exact), seed
+        assert np.abs(near / exact - 1).max() <= TOLERANCE, seed
+        skipped += packets_of(found)["steady"]["packets"] > 0
+    assert skipped > 0
