@@ -67,7 +67,7 @@ def test_ranks_start_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert started[-1] == 5
 
 
-class _Began(Exception):
+class _BeganError(Exception):
     """A run whose tables are made."""
 
 
@@ -81,10 +81,12 @@ def _bytes_of_state(nodes: int, monkeypatch: pytest.MonkeyPatch) -> int:
 
     def began(whole: Run, *_: Any) -> Any:
         names = (name for name in Run.__struct_fields__ if name not in ("plan", "network"))
-        raise _Began(sum(array.nbytes for array in start._arrays([getattr(whole, name) for name in names])))
+        raise _BeganError(
+            sum(array.nbytes for array in start._arrays([getattr(whole, name) for name in names]))
+        )
 
     monkeypatch.setattr(driver, "_run_to_end", lambda begun, *_: began(begun.run))
-    with pytest.raises(_Began) as raised:
+    with pytest.raises(_BeganError) as raised:
         et_sim.simulate(
             Workload.of([build.build()] * 4),
             network=network(["Ring"], [4]),

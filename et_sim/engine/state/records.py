@@ -98,11 +98,11 @@ OCCUPIED = -2  # less a node: it had occupied the lane
 NODE_STATE = record(  # fields that a node needs only before or only after its issue share their place
     ("start_ns", "i8"),  # NONE: never issued
     ("end_ns", "i8"),  # NONE: never completed
-    # Before the issue: when it became ready. Later, of a collective: when a queue first admitted it; of a
-    # held send: when it started.
+    # When it became ready; later, of a collective: when a queue first admitted it; of a held send: when it
+    # started.
     ("admitted_ns", "i8"),
-    # The parent that completed last; of several at once, the first of the trace. If the node had to wait for
-    # its lane: `OCCUPIED` less the node that had occupied it.
+    # The parent that completed last (the first of the trace, of several at once); once it was issued late
+    # for want of a place in its lane: `OCCUPIED` less the node that had occupied it.
     ("caused_by", "i4"),
     ("partner", "i4"),  # parents not yet completed; later the actor whose message completed it
     # Next node in the list this node is waiting in; later, of a receive: the node that sent its message; of
