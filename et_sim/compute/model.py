@@ -260,21 +260,13 @@ class PartialModel(TimingModel, Protocol):
         """Return the kernels that it times; only the entries of kernels are meaningful."""
 
 
-@runtime_checkable
-class PlainTimes(TimingModel, Protocol):
-    """A model that gives the times of kernels alone, which takes less than durations with their causes."""
-
-    def ns(self, trace: Trace, rows: IntColumn, rank: int) -> IntColumn:
-        """Return the nanoseconds of the kernels at these rows, equal to those of `durations`."""
-
-
 def ns_of(model: TimingModel, trace: Trace, rows: IntColumn, rank: int) -> IntColumn:
-    """Return the nanoseconds of kernels, without their causes if the model can leave these out."""
-    return (
-        model.ns(trace, rows, rank)
-        if isinstance(model, PlainTimes)
-        else model.durations(trace, rows, rank).ns
-    )
+    """Return the nanoseconds of kernels.
+
+    A model may have a method `ns` for them, which leaves out their causes and equals those of `durations`.
+    """
+    ns: Callable[[Trace, IntColumn, int], IntColumn] | None = getattr(model, "ns", None)
+    return model.durations(trace, rows, rank).ns if ns is None else ns(trace, rows, rank)
 
 
 class ComputeModel(TimingModel, Protocol):

@@ -437,7 +437,8 @@ def check_requests(
 
 def _segments(shares: Sequence[Share]) -> list[Segment]:
     """Return the segments of a batch; tokens that are more than the pending ones are drafts."""
-    return [
-        Segment(tokens, sequence.cached, tokens >= sequence.pending, max(tokens - sequence.pending, 0))
-        for sequence, tokens in shares
-    ]
+    segments = []
+    for sequence, tokens in shares:
+        over = tokens - sequence.pending
+        segments.append(Segment(tokens, sequence.cached, over >= 0, max(over, 0)))
+    return segments

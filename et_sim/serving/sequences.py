@@ -38,7 +38,7 @@ class ServedSequence(Struct, eq=False):
     @property
     def pending(self) -> int:
         """Return the number of tokens that are not cached."""
-        return self.all_tokens - self.cached
+        return self.request.prompt + self.produced - self.cached
 
     @property
     def is_done(self) -> bool:

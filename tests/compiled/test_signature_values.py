@@ -12,7 +12,7 @@ from engines_ahead import simulate
 from et_sim.compiled.compile_queue import Order
 from et_sim.compiled.entry_points import CompiledEntry
 from et_sim.compiled.interpreted import interpret
-from et_sim.compiled.signature import signature_of
+from et_sim.compiled.signature import address_of, signature_of
 from et_sim.compiled.store import code_path
 
 
@@ -93,3 +93,18 @@ def test_a_value_that_is_no_signature_is_refused(signature: str) -> None:
     text = f'{{"path": "p", "module": "m", "function": "f", "signature": {signature}, "search_paths": []}}'
     with pytest.raises((TypeError, ValueError)):
         Order.from_bytes(text.encode())
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(5),
+        np.zeros(0),
+        np.arange(12).reshape(3, 4)[1:, 2:],
+        np.arange(5)[::-1],
+        np.zeros(3, [("a", "i8"), ("b", "i4")]).view(np.recarray),
+        np.frombuffer(b"read only", np.uint8),
+    ],
+)
+def test_the_address_of_an_array_is_that_of_its_first_item(array: Any) -> None:
+    assert address_of(array) == array.ctypes.data
