@@ -1,8 +1,9 @@
 """Results and views of random runs as digests: `python tests/views/random_shown.py` renews them.
 
-A line of `shown/random-tables.txt` has the end of a run and a digest of each file of its folder, one of
-`shown/random-services.txt` those of a serving or a long job, and one of `shown/random-views.txt` digests of
-the text, JSON and picture of each view, of the whole run and of a part, and of pages and exports.
+A line of `shown/random-tables.txt` or `shown/random-keys.txt` has the end of a run and a digest of each file
+of its folder, one of `shown/random-services.txt` those of a serving or a long job, and one of
+`shown/random-views.txt` digests of the text, JSON and picture of each view, of the whole run and of a part,
+and of pages and exports.
 
 Digests leave out all that differs between computers or releases: the version, digests of inputs, the order
 of keys, digits of fractions from the tenth on, and the compression of pictures. Bands are in them.
@@ -32,13 +33,15 @@ if __name__ == "__main__":
 
 import pyarrow as pa
 import pytest
-from random_runs import EAGER, RANDOM
+from random_keys import KEYED
+from random_runs import EAGER, RANDOM, SMALL
 from random_services import SERVICES
 
-from et_sim.api import run
 from et_sim.basics.errors import EtSimError
 from et_sim.cli import main as command
 from et_sim.engine.repeats import search
+from et_sim.machine import read_network_alone
+from et_sim.network.description import as_text, describe
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.run.selection import EVERYTHING, selection
@@ -46,7 +49,9 @@ from et_sim.views.view import ALL, VIEWS
 
 SHOWN = Path(__file__).with_name("shown")
 WIDTH, NARROW = 100, 56
-IS_CHANGED = "ET_SIM_TESTS_ONE_IN" in os.environ  # rules are, one at a time, and all cases are tried
+# Rules are changed one at a time: cases that run the changed module, or all of a kind, are tried.
+IS_CHANGED = "ET_SIM_TESTS_ONE_IN" in os.environ
+CHOSEN = "ET_SIM_TESTS_RUNS"  # runs of a changed module, as "kind:seed" with spaces between
 COMMANDS_OF_RUNS = {
     "page": "report run --html page.html",
     "chrome": "export run --chrome trace.json",
@@ -73,6 +78,17 @@ def tables(folder: Path) -> Iterator[tuple[str, Any]]:
             yield path.stem, pa.ipc.open_file(path).read_all().to_pydict()
         else:
             yield path.stem, json.loads(path.read_text(encoding="utf-8"))
+
+
+def tables_with_metadata(folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the content of each file of a run, and what the metadata of its tables add."""
+    yield from tables(folder)
+    schemas = {path.stem: pa.ipc.open_file(path).schema for path in sorted(folder.glob("*.arrow"))}
+    metadata = {
+        name: {key.decode(): text.decode() for key, text in schema.metadata.items() if b"et-sim" not in key}
+        for name, schema in schemas.items()
+    }
+    yield "metadata", {name: about for name, about in metadata.items() if about}
 
 
 def views(folder: Path) -> Iterator[tuple[str, Any]]:
@@ -155,12 +171,22 @@ def line(kind: str, seed: int, shown: Callable[[Path], Iterator[tuple[str, Any]]
 
 def _written(kind: str, seed: int, folder: Path) -> str:
     """Simulate and write a run, and return its end."""
-    drawn = RANDOM[kind](seed)
+    drawn = (KEYED if kind in KEYED else RANDOM)[kind](seed)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in EAGER.items() if drawn.is_eager else ():
             patch.setattr(search, name, value)
-        result = run(drawn.workload, **drawn.options)
-    write_run(result, folder)
+        for name, value in SMALL.items() if seed % 2 else ():
+            patch.setattr(name, value)
+        result = drawn.run()
+        if kind in KEYED:
+            result.save(folder)
+        else:
+            write_run(result, folder)
+    if kind == "devices":
+        network = read_network_alone(drawn.options["network"])
+        about = describe(network, [(0, network.ranks - 1)])
+        lines = as_text(about, "network")
+        (folder / "described.json").write_text(json.dumps([about, lines]), encoding="utf-8")
     skipped = f"skipped={result.outcome.run.repeats[0].skipped} " if drawn.is_eager else ""
     return skipped + (f"{result.makespan_ns} ns" if result.is_complete else "stalls")
 
@@ -205,6 +231,7 @@ class Shown(NamedTuple):
 
 FILES = {
     "tables": Shown(tables, RANDOM, 24),
+    "keys": Shown(tables_with_metadata, KEYED, 48),
     "views": Shown(everything, RANDOM, 4),
     "services": Shown(files_and_pages, SERVICES, 48),
 }
@@ -218,9 +245,11 @@ def kept(name: str) -> dict[tuple[str, int], str]:
 
 
 def check(name: str, kind: str, count: int = sys.maxsize) -> None:
-    """Check that the first lines of a kind are as kept; all if rules are changed one at a time."""
-    shown = FILES[name]
+    """Check that the first lines of a kind are as kept; all or the chosen ones if rules are changed."""
+    shown, chosen = FILES[name], os.environ.get(CHOSEN, "").split()
     for seed in range(shown.count if IS_CHANGED else min(count, shown.count)):
+        if chosen and f"{kind}:{seed}" not in chosen:
+            continue
         found, known = line(kind, seed, shown.of).split(), kept(name)[kind, seed].split()
         changed = [each for each in found if each not in known]
         remedy = "if the change is meant, renew the files: python tests/views/random_shown.py"
@@ -228,8 +257,10 @@ def check(name: str, kind: str, count: int = sys.maxsize) -> None:
 
 
 def main() -> None:
-    """Write the lines of all runs."""
+    """Write the lines of all runs, or of the named files alone."""
     for name, shown in FILES.items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         lines = [line(kind, seed, shown.of) for kind in shown.kinds for seed in range(shown.count)]
         (SHOWN / f"random-{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
