@@ -172,13 +172,12 @@ def _dropped(branch: list[ast.stmt]) -> Change:
 
 def _instead(node: ast.expr) -> Iterator[str]:
     """Yield the replacements of an expression."""
-    changed: Any = copy.deepcopy(node)
+    changed: Any = copy.copy(node)
     match changed:
         case ast.Compare(ops=operators):
-            for index, operator in enumerate(list(operators)):
-                operators[index] = COMPARISONS[type(operator)]()
+            for index, operator in enumerate(operators):
+                changed.ops = [*operators[:index], COMPARISONS[type(operator)](), *operators[index + 1 :]]
                 yield f"({ast.unparse(changed)})"
-                operators[index] = operator
         case ast.BinOp(op=operator) if type(operator) in OPERATORS and not _is_text(changed):
             changed.op = OPERATORS[type(operator)]()
             yield f"({ast.unparse(changed)})"
@@ -186,10 +185,10 @@ def _instead(node: ast.expr) -> Iterator[str]:
             changed.op = ast.Or() if isinstance(operator, ast.And) else ast.And()
             yield f"({ast.unparse(changed)})"
         case ast.Call(func=ast.Name(id=name)) if name in NAMES:
-            changed.func.id = NAMES[name]
+            changed.func = ast.Name(NAMES[name])
             yield ast.unparse(changed)
-        case ast.Call(func=ast.Attribute(attr=name)) if name in NAMES:
-            changed.func.attr = NAMES[name]
+        case ast.Call(func=ast.Attribute(value=of, attr=name)) if name in NAMES:
+            changed.func = ast.Attribute(of, NAMES[name])
             yield ast.unparse(changed)
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
             yield from (f"({number + 1})", f"({number - 1})")
