@@ -260,8 +260,8 @@ class RooflineDevice(Struct, frozen=True):
                     f'"{level.name}" is not smaller than "{larger.name}" before it',
                     'give the largest level first, and a "capacity" to all later ones',
                 )
-        for name, entry in {} if self.processors else self.kinds.items():
-            if entry.tiles or entry.query_tile or entry.row_tile:
+        for name, entry in self.kinds.items():
+            if not self.processors and (entry.tiles or entry.query_tile or entry.row_tile):
                 cause = f'key "kinds" cuts "{name}" into tiles, and the device has no "processors"'
                 raise section.fault(cause, 'give "processors", or leave the tiles out', key="kinds")
 

@@ -2,7 +2,8 @@
 
 `pip install coverage`, then `python tests/mutation/choice.py FOLDER`: it runs the short suite in one process
 without machine code, for about half an hour, keeps the lines of each test file in the folder, and writes the
-choice. Files that the folder holds already are not run again.
+choice. Files that the folder holds already are not run again. With `--runs` before the folder, it does the
+same for the random runs whose tables are kept, and writes `runs.json`: those that run the lines of a module.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import NamedTuple
 
 import pytest
 from mutants import REPOSITORY
-from rooms import CHOICE, MOST_FILES, REST, ROOMS, functions_of, modules
+from rooms import CHOICE, MOST_FILES, REST, ROOMS, RUNS, functions_of, modules
 
 TESTS = REPOSITORY / "tests"
 PACKAGE = f"{REPOSITORY / 'et_sim'}/"
@@ -39,6 +40,9 @@ FEW_LINES, FALLS = 50, 0.3
 ONE_TEST = 0.002 / 4
 WHOLE_OUTPUTS = {"views/test_views_shown.py"}  # files that compare all that comes out of the lines they run
 OWN = 4  # times nearer to a module is a test file that imports it
+# Random runs of a module: those that run a row, and the seconds of all.
+RUNS_OF_ROW, SECONDS_OF_RUNS = 24, 20.0
+RUNS_OF_KIND = 3  # for modules without functions
 OUTSIDE = 0  # the row of a module that stands for all outside of its functions: importing it runs them
 
 
@@ -235,10 +239,79 @@ def text_of(chosen: Mapping[str, Mapping[str, list[str]]]) -> str:
     return f'{{\n "files": [\n{listed}\n ],\n "functions": {{\n' + ",\n".join(lines) + "\n }\n}\n"
 
 
+def measure_runs(folder: Path) -> dict[str, Ran]:
+    """Return the lines of each random run whose tables are kept, by its kind and seed."""
+    path = folder / "runs.pickle"
+    if not path.is_file():
+        os.environ["ET_SIM_COMPILE"] = "never"
+        sys.path[:0] = [str(TESTS / "views")]
+        shown = importlib.import_module("random_shown")
+        coverage = importlib.import_module("coverage").Coverage(
+            data_file=None, source=[PACKAGE], config_file=False
+        )
+        found = {}
+        for of in (shown.FILES["tables"], shown.FILES["keys"]):
+            for kind, seed in ((kind, seed) for kind, count in of.counts.items() for seed in range(count)):
+                coverage.erase()
+                coverage.start()
+                begin = time.process_time()
+                shown.line(kind, seed, of.of)
+                seconds = time.process_time() - begin
+                coverage.stop()
+                data = coverage.get_data()
+                lines = {
+                    f"et_sim/{file.removeprefix(PACKAGE)}": sum(1 << line for line in data.lines(file))
+                    for file in data.measured_files()
+                }
+                found[f"{kind}:{seed}"] = Ran(seconds, lines, 0)
+        path.write_bytes(pickle.dumps({name: tuple(ran) for name, ran in found.items()}))
+    return {name: Ran(*ran) for name, ran in pickle.loads(path.read_bytes()).items()}
+
+
+def chosen_runs(runs: Mapping[str, Ran], module: str, rows: int) -> list[str]:
+    """Return runs, the quickest first, until enough of them run each of these rows of a module."""
+    ran: dict[int, int] = defaultdict(int)
+    chosen, left = [], SECONDS_OF_RUNS
+    for name in sorted(runs, key=lambda name: (runs[name].seconds, name)):
+        mine = [row for row in _bits(runs[name].lines.get(module, 0) & rows) if ran[row] < RUNS_OF_ROW]
+        if mine and runs[name].seconds <= left:
+            chosen.append(name)
+            left -= runs[name].seconds
+            for row in mine:
+                ran[row] += 1
+    return chosen
+
+
+def choice_of_runs(runs: Mapping[str, Ran]) -> str:
+    """Return the runs of each module as JSON, a module on a line; `*`: of those without functions."""
+    by_kind = _by_kind(sorted(runs, key=lambda name: (runs[name].seconds, name)))
+    found = {REST: {kind: seeds[:RUNS_OF_KIND] for kind, seeds in by_kind.items()}}
+    for module in modules():
+        rows = sum((1 << last + 1) - (1 << first + 1) for _, first, last in functions_of(module))
+        found[module] = _by_kind(chosen_runs(runs, module, rows))
+    lines = [
+        f" {json.dumps(module)}: {json.dumps({kind: ' '.join(seeds) for kind, seeds in of.items()})}"
+        for module, of in found.items()
+        if of
+    ]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _by_kind(names: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        kind, seed = name.split(":")
+        found[kind].append(seed)
+    return found
+
+
 def main() -> None:
     """Measure what the folder lacks, and write the choice."""
-    [folder] = map(Path, sys.argv[1:])
+    [*options, folder] = [*sys.argv[1:-1], Path(sys.argv[-1])]
     folder.mkdir(parents=True, exist_ok=True)
+    if options:
+        RUNS.write_text(choice_of_runs(measure_runs(folder)))
+        return
     measure(folder)
     CHOICE.write_text(text_of(choice(folder)))
 

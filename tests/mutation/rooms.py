@@ -38,10 +38,11 @@ ROOMS = (
 )
 FOLDER = Path(__file__).parent
 CHOICE = FOLDER / "rooms.json"
+RUNS = FOLDER / "runs.json"
 REST = "*"  # of a module: all but its functions
 MOST_FILES = 8  # of a function
 BY_NAME = 2  # more, whose names share words with the line
-# Files that compare all results of random cases with kept ones, by room: the last ones of a change.
+# Files that compare all results of random cases with kept ones, by room.
 OF_RUNS = "tests/views/test_random_tables.py"
 RANDOM_CASES = (
     ("views", "tests/views/test_random_views.py"),
@@ -83,12 +84,23 @@ def files_by_function() -> dict[str, dict[str, list[str]]]:
 
 
 def files_for(mutant: Mutant) -> list[str]:
-    """Return paths of test files for a change: those that run it, two by name, and one of random cases."""
+    """Return paths of test files for a change: those that run it, one of random cases, and two by name."""
     found = _files_that_run(mutant)
-    by_name = files_by_name(mutant.line)
-    return list(
-        dict.fromkeys([*found[:BY_NAME], *by_name, *found[BY_NAME:], *_of_random_cases(mutant.module)])
-    )
+    others = [*_of_random_cases(mutant.module), *files_by_name(mutant.line)]
+    return list(dict.fromkeys([*found[:BY_NAME], *others, *found[BY_NAME:]]))
+
+
+@cache
+def runs_by_module() -> dict[str, dict[str, str]]:
+    """Return seeds of random runs by module and kind."""
+    written: dict[str, dict[str, str]] = json.loads(RUNS.read_text())
+    return written
+
+
+def runs_for(mutant: Mutant) -> str:
+    """Return random runs whose tables are compared: the quickest that run the lines of the module."""
+    found = runs_by_module().get(mutant.module) or runs_by_module()[REST]
+    return " ".join(f"{kind}:{seed}" for kind, seeds in found.items() for seed in seeds.split())
 
 
 def _of_random_cases(module: str) -> list[str]:

@@ -14,11 +14,14 @@ from pathlib import Path
 
 import pytest
 import rooms
-from choice import Runs, chosen_files, text_of
-from mutants import REPOSITORY, Mutant, changes_of, mutants_of
+from choice import RUNS_OF_KIND, RUNS_OF_ROW, Ran, Runs, chosen_files, chosen_runs, text_of
+from mutants import FETCHES, REPOSITORY, Mutant, changes_of, mutants_of
+from random_keys import KEYED
+from random_runs import RANDOM
 from rooms import (
     FOLDER,
     MOST_FILES,
+    REST,
     changes_to_try,
     equivalents,
     files_by_function,
@@ -29,6 +32,8 @@ from rooms import (
     listed,
     modules,
     mutant_of,
+    runs_by_module,
+    runs_for,
 )
 from trial import drawn
 
@@ -200,6 +205,39 @@ def test_the_row_of_a_table_with_one_row_is_not_changed_to_the_last() -> None:
     found = changes_of("rule.py", "a = run.clock[0].now + rows[0]\n")
     assert [mutant.change for mutant in found if mutant.text == "(-1)"] == ["0 -> (-1)"]
     assert found[-1].start == len("a = run.clock[0].now + rows[")
+
+
+def test_sizes_of_blocks_and_fetches_into_caches_are_not_changed() -> None:
+    sources = {"ROWS_AT_ONCE = 1 << 16\n": 0, "AT_A_TIME = 3\n": 0, "ISSUE_AT_ONCE = 3\n": 2}
+    assert {source: len(changes_of("rule.py", source)) for source in sources} == sources
+    assert mutants_of(FETCHES) == []
+
+
+def test_runs_of_a_module_run_it_and_are_kept() -> None:
+    lines = {
+        line.split()[0] + ":" + line.split()[1]
+        for name in ("tables", "keys")
+        for line in (REPOSITORY / f"tests/views/shown/random-{name}.txt").read_text().splitlines()
+    }
+    chosen = {
+        module: [f"{kind}:{seed}" for kind, seeds in found.items() for seed in seeds.split()]
+        for module, found in runs_by_module().items()
+    }
+    assert {run for runs in chosen.values() for run in runs} <= lines
+    assert {*chosen} - {REST} <= {*modules()}
+    assert len(chosen["et_sim/engine/loop.py"]) > 8
+    assert len(chosen[REST]) == RUNS_OF_KIND * (len(RANDOM) + len(KEYED))
+    module = "et_sim/network/loggops/model.py"
+    assert {run.partition(":")[0] for run in runs_for(mutants_of(module)[0]).split()} == {"uneven"}
+
+
+def test_random_runs_are_chosen_until_enough_run_each_row() -> None:
+    runs = {f"slow:{seed}": Ran(9.0, {"a.py": 0b110}, 0) for seed in range(3)}
+    runs |= {f"quick:{seed}": Ran(0.05, {"a.py": 0b010}, 0) for seed in range(30)}
+    chosen = chosen_runs(runs, "a.py", 0b110)
+    assert sorted(chosen) == sorted([*sorted(runs)[:RUNS_OF_ROW], "slow:0", "slow:1"])
+    assert chosen_runs(runs, "a.py", 0b010)[0].startswith("quick")
+    assert chosen_runs(runs, "b.py", 0b110) == []
 
 
 def test_a_field_that_no_event_of_the_kind_has_is_not_changed() -> None:

@@ -26,7 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from mutants import REPOSITORY, Mutant
-from rooms import changes_to_try, files_for, modules
+from rooms import changes_to_try, files_for, modules, runs_for
 
 HEAVY = (
     *(
@@ -78,6 +78,7 @@ def trial(mutant: Mutant | None, tests: Sequence[str]) -> tuple[str, str]:
         log = folder / "log"
         child = os.fork()
         if not child:
+            os.environ["ET_SIM_TESTS_RUNS"] = runs_for(mutant) if mutant else ""
             _run_tests(folder, tests, log)
         code = _exit_code(child)
         found = re.findall(r"^(?:FAILED|ERROR) (\S+)", log.read_text(errors="replace"), re.MULTILINE)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import failing_parts
@@ -15,7 +16,10 @@ from machines import KINDS, SHAPES, network, ring, system
 from straddling_cases import straddling_case
 from training_jobs import decoder, with_experts, with_latent_attention
 
+from et_sim.api import run
+from et_sim.basics.errors import EtSimError
 from et_sim.machine.congestion import ROCE, TCP
+from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.workloads import Plan, make_training
 
@@ -27,18 +31,40 @@ EAGER = {  # repeated steps are looked for as often as can be
     "QUEUES_PER_MESSAGE": 1 << 40,
     "ENTRIES_PER_MESSAGE": 1 << 40,
 }
+SMALL = {  # blocks of rows, which change no result
+    "et_sim.timeline.rows.ROWS_AT_ONCE": 3,
+    "et_sim.timeline.waiting.arrivals.ROWS_AT_ONCE": 3,
+    "et_sim.timeline.contents.network.ROWS_AT_ONCE": 3,
+    "et_sim.timeline.spool.AT_A_TIME": 2,
+    "et_sim.trace.stack.ROWS_AT_ONCE": 3,
+}
 BUS = {"model-shared-bus": 1, "L": 1, "o": 1, "g": 1, "G": 0.1}
 VARYING = [{"ranks": "0-1", "compute": 1.5, "delay": 10, "jitter": 0.1, "seed": 1}]
 SHORTER = [{"ranks": "0-1", "kernels": 0.5, "gaps": 0}]
 
 
 class Drawn(NamedTuple):
-    """A workload and the options of its run."""
+    """A workload, the options of its run, and keys that are left out where they are refused."""
 
     workload: Workload
     options: dict[str, Any]
     is_eager: bool = False  # repeated steps are looked for as often as can be
     written: tuple[range, ...] = ()  # ranks whose rows are written; none: all
+    keys: Mapping[str, Any] = MappingProxyType({})
+    with_keys: Callable[[dict[str, Any]], dict[str, Any]] = dict  # the options with these keys
+
+    def run(self) -> Result:
+        """Return the result of the run, with as many keys as are not refused."""
+        keys = dict(self.keys)
+        while True:
+            try:
+                return run(self.workload, **self.options | self.with_keys(keys))
+            except EtSimError as error:
+                if not keys:
+                    raise
+                named = [name for name in keys if f'"{name.split()[-1]}"' in str(error)]
+                dropped = [*keys, *named][-1]
+            keys = {name: value for name, value in keys.items() if name != dropped}
 
 
 def grids(seed: int) -> Drawn:

@@ -1,9 +1,10 @@
 """Results and views of random runs as digests: `python tests/views/random_shown.py` renews them.
 
-A line of `shown/random-tables.txt` has the end of a run and a digest of each file of its folder, one of
-`shown/random-services.txt` those of a serving or a long job, and one of `shown/random-views.txt` digests of
-the text, JSON and picture of each view, of the whole run and of a part, and of pages and exports. A line of
-`shown/random-commands.txt` has the status of a command, and digests of what it prints and of its files.
+A line of `shown/random-tables.txt` or `shown/random-keys.txt` has the end of a run and a digest of each file
+of its folder, one of `shown/random-services.txt` those of a serving or a long job, and one of
+`shown/random-views.txt` digests of the text, JSON and picture of each view, of the whole run and of a part,
+and of pages and exports. A line of `shown/random-commands.txt` has the status of a command, and digests of
+what it prints and of its files.
 
 Digests leave out all that differs between computers or releases: the version, digests of inputs, the order
 of keys, digits of fractions from the tenth on, and the compression of pictures. Bands are in them.
@@ -37,14 +38,16 @@ if __name__ == "__main__":
 import pyarrow as pa
 import pytest
 from random_commands import called
+from random_keys import KEYED
 from random_measured import LINES
-from random_runs import EAGER, RANDOM
+from random_runs import EAGER, RANDOM, SMALL
 from random_services import SERVICES
 
-from et_sim.api import run
 from et_sim.basics.errors import EtSimError
 from et_sim.cli import main as command
 from et_sim.engine.repeats import search
+from et_sim.machine import read_network_alone
+from et_sim.network.description import as_text, describe
 from et_sim.timeline import OutputFilter, write_run
 from et_sim.views import open_run
 from et_sim.views.run.selection import EVERYTHING, selection
@@ -52,7 +55,9 @@ from et_sim.views.view import ALL, VIEWS
 
 SHOWN = Path(__file__).with_name("shown")
 WIDTH, NARROW = 100, 56
-IS_CHANGED = "ET_SIM_TESTS_ONE_IN" in os.environ  # rules are, one at a time, and all cases are tried
+# Rules are changed one at a time: cases that run the changed module, or all of a kind, are tried.
+IS_CHANGED = "ET_SIM_TESTS_ONE_IN" in os.environ
+CHOSEN = "ET_SIM_TESTS_RUNS"  # runs of a changed module, as "kind:seed" with spaces between
 COMMANDS_OF_RUNS = {
     "page": "report run --html page.html",
     "chrome": "export run --chrome trace.json",
@@ -80,6 +85,17 @@ def tables(folder: Path) -> Iterator[tuple[str, Any]]:
             yield path.stem, pa.ipc.open_file(path).read_all().to_pydict()
         else:
             yield path.stem, json.loads(path.read_text(encoding="utf-8"))
+
+
+def tables_with_metadata(folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the content of each file of a run, and what the metadata of its tables add."""
+    yield from tables(folder)
+    schemas = {path.stem: pa.ipc.open_file(path).schema for path in sorted(folder.glob("*.arrow"))}
+    metadata = {
+        name: {key.decode(): text.decode() for key, text in schema.metadata.items() if b"et-sim" not in key}
+        for name, schema in schemas.items()
+    }
+    yield "metadata", {name: about for name, about in metadata.items() if about}
 
 
 def views(folder: Path) -> Iterator[tuple[str, Any]]:
@@ -193,12 +209,22 @@ def _made(kind: str, seed: int, folder: Path) -> str:
 
 def _written(kind: str, seed: int, folder: Path) -> str:
     """Simulate and write a run, and return its end."""
-    drawn = RANDOM[kind](seed)
+    drawn = (KEYED if kind in KEYED else RANDOM)[kind](seed)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in EAGER.items() if drawn.is_eager else ():
             patch.setattr(search, name, value)
-        result = run(drawn.workload, **drawn.options)
-    write_run(result, folder, output_filter=OutputFilter(drawn.written))
+        for name, value in SMALL.items() if seed % 2 else ():
+            patch.setattr(name, value)
+        result = drawn.run()
+        if kind in KEYED:
+            result.save(folder)
+        else:
+            write_run(result, folder, output_filter=OutputFilter(drawn.written))
+    if kind == "devices":
+        network = read_network_alone(drawn.options["network"])
+        about = describe(network, [(0, network.ranks - 1)])
+        lines = as_text(about, "network")
+        (folder / "described.json").write_text(json.dumps([about, lines]), encoding="utf-8")
     skipped = f"skipped={result.outcome.run.repeats[0].skipped} " if drawn.is_eager else ""
     return skipped + (f"{result.makespan_ns} ns" if result.is_complete else "stalls")
 
@@ -242,6 +268,7 @@ class Shown(NamedTuple):
 
 FILES = {
     "tables": Shown(tables, dict.fromkeys(RANDOM, 24)),
+    "keys": Shown(tables_with_metadata, dict.fromkeys(KEYED, 48)),
     "views": Shown(everything, dict.fromkeys(RANDOM, 4)),
     "services": Shown(files_and_pages, dict.fromkeys(SERVICES, 48)),
     "commands": Shown(
@@ -267,9 +294,11 @@ def kept(name: str) -> dict[tuple[str, int], str]:
 
 
 def check(name: str, kind: str, count: int = sys.maxsize) -> None:
-    """Check that the first lines of a kind are as kept; all if rules are changed one at a time."""
-    shown = FILES[name]
+    """Check that the first lines of a kind are as kept; all or the chosen ones if rules are changed."""
+    shown, chosen = FILES[name], os.environ.get(CHOSEN, "").split()
     for seed in range(shown.counts[kind] if IS_CHANGED else min(count, shown.counts[kind])):
+        if chosen and f"{kind}:{seed}" not in chosen:
+            continue
         found, known = line(kind, seed, shown.of).split(), kept(name)[kind, seed].split()
         changed = [each for each in found if each not in known]
         remedy = "if the change is meant, renew the files: python tests/views/random_shown.py"
