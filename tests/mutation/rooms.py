@@ -43,6 +43,7 @@ MOST_FILES = 8  # of a function
 BY_NAME = 2  # more, whose names share words with the line
 # Files that compare all results of random cases with kept ones, by room: the last ones of a change.
 OF_RUNS = "tests/views/test_random_tables.py"
+DECLARED = "tests/docs/test_generated_pages.py"  # defaults and limits of all declared keys
 RANDOM_CASES = (
     ("views", "tests/views/test_random_views.py"),
     ("views/sweep", "tests/sweeps/test_random_sweeps.py"),
@@ -83,11 +84,13 @@ def files_by_function() -> dict[str, dict[str, list[str]]]:
 
 
 def files_for(mutant: Mutant) -> list[str]:
-    """Return paths of test files for a change: those that run it, two by name, and one of random cases."""
+    """Return paths of test files for a change: those that run it, two by name, and those of all results."""
     found = _files_that_run(mutant)
     by_name = files_by_name(mutant.line)
     return list(
-        dict.fromkeys([*found[:BY_NAME], *by_name, *found[BY_NAME:], *_of_random_cases(mutant.module)])
+        dict.fromkeys(
+            [*found[:BY_NAME], *by_name, *found[BY_NAME:], DECLARED, *_of_random_cases(mutant.module)]
+        )
     )
 
 
