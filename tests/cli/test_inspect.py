@@ -7,10 +7,11 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from et_sim.cli import main
+from et_sim.cli import _wrong_figures_refused, main
 from et_sim.views.view import VIEWS
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
@@ -193,3 +194,11 @@ def test_texts_that_lie_outside_of_their_dictionary_are_refused(
     refusal = capsys.readouterr().err
     assert "timeline.arrow: cannot be read" in refusal
     assert "simulate again" in refusal
+
+
+def test_figures_of_runs_that_overflow_or_mean_nothing_are_errors() -> None:
+    largest = np.array([1.7e308])
+    with _wrong_figures_refused():
+        for wrong in (lambda: largest * 2, lambda: np.array([np.inf]) - np.inf):
+            with pytest.raises(FloatingPointError):
+                wrong()

@@ -44,6 +44,7 @@ MOST_FILES = 8  # of a function
 BY_NAME = 2  # more, whose names share words with the line
 # Files that compare all results of random cases with kept ones, by room.
 OF_RUNS = "tests/views/test_random_tables.py"
+DECLARED = "tests/docs/test_generated_pages.py"  # defaults and limits of all declared keys
 RANDOM_CASES = (
     ("views", "tests/views/test_random_views.py"),
     ("views/sweep", "tests/sweeps/test_random_sweeps.py"),
@@ -84,10 +85,10 @@ def files_by_function() -> dict[str, dict[str, list[str]]]:
 
 
 def files_for(mutant: Mutant) -> list[str]:
-    """Return paths of test files for a change: those that run it, one of random cases, and two by name."""
+    """Return paths of test files for a change: those that run it, one of random cases, two by name, and that of keys."""
     found = _files_that_run(mutant)
     others = [*_of_random_cases(mutant.module), *files_by_name(mutant.line)]
-    return list(dict.fromkeys([*found[:BY_NAME], *others, *found[BY_NAME:]]))
+    return list(dict.fromkeys([*found[:BY_NAME], *others, *found[BY_NAME:], DECLARED]))
 
 
 @cache

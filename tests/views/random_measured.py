@@ -196,7 +196,7 @@ def servings(draw: Random, count: int) -> str:
             system,
             mode,
             20 + 9 * number,
-            3,
+            draw.choice((1, 3, 3)),
             draw.choice((1, 2)),
             draw.choice((1, 2)),
             1,

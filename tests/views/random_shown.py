@@ -37,7 +37,7 @@ if __name__ == "__main__":
 
 import pyarrow as pa
 import pytest
-from random_commands import called
+from random_commands import DIGEST, called, without_digests
 from random_keys import KEYED
 from random_measured import LINES
 from random_runs import EAGER, RANDOM, SMALL
@@ -71,7 +71,7 @@ COMMANDS_OF_SERVICES = {
     "page": "report run --html page.html",
 }
 LEFT_OUT = {"et_sim", "sha256", "accuracy"}
-OF_PROCESSES = {"journal.jsonl", "lock"}  # of a sweep
+OF_PROCESSES = {"journal.jsonl", "lock", "times.arrow"}  # of a sweep
 _VERSION = re.compile(r"(et[-_]sim[^\d]{1,16})\d+(?:\.\d+)+\w*")
 _PNG = re.compile(r"(?<=data:image/png;base64,)[\w+/=]+")
 _FRACTION = re.compile(r"(?<!\d)\d+(?:\.\d{7,}(?:e[-+]\d+)?|(?:\.\d+)?e-\d+)")
@@ -135,7 +135,7 @@ def printed_and_written(folder: Path) -> Iterator[tuple[str, Any]]:
     written = {
         str(path.relative_to(folder)): _content(path)
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in OF_PROCESSES
+        if path.is_file() and path.name not in OF_PROCESSES and not DIGEST.search(str(path))
     }
     yield "printed", written.pop("printed.json")
     yield "files", written
@@ -145,12 +145,12 @@ def _content(path: Path) -> Any:
     match path.suffix:
         case ".arrow":
             columns = pa.ipc.open_file(path).read_all().to_pydict()
-            return {name: column for name, column in columns.items() if name != "seconds"}
+            return {name: column for name, column in columns.items() if name not in ("seconds", "digest")}
         case ".json":
             return json.loads(path.read_text(encoding="utf-8"))
         case ".et" | ".pftrace":
             return path.read_bytes().hex()
-    return path.read_text(encoding="utf-8")
+    return without_digests(path.read_text(encoding="utf-8"))
 
 
 def _made_by(commands: Mapping[str, str]) -> Iterator[tuple[str, Any]]:

@@ -233,7 +233,7 @@ def _replicas(slices: Sequence[Slice]) -> list[int]:
 
 def load_picture(slices: Sequence[Slice]) -> str:
     """Return arrived, completed and active requests as bars over time."""
-    whole = max(slices[-1].end_ns, 1)
+    whole = slices[-1].end_ns
     lanes = (
         ("came", CAME, [piece.arrived for piece in slices]),
         ("done", DONE, [piece.done for piece in slices]),

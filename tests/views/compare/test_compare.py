@@ -21,6 +21,7 @@ from et_sim.timeline import write_run
 from et_sim.trace import write_workload
 from et_sim.views import open_run
 from et_sim.views.compare.changes import compare
+from et_sim.views.compare.text import comparison_lines
 from et_sim.views.summary.operations import operations
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
@@ -167,6 +168,17 @@ def test_json_holds_everything_and_top_cuts_text_only(
     assert [operation["name"] for operation in content["operations"]] == ["sum #", "work #"]
     assert content["makespan_ns"] == {n: open_run(r).summary["makespan_ns"] for n, r in (("a", a), ("b", b))}
     assert content["ranks"][0]["ranks"] == "0-1"
+
+
+def test_names_in_a_narrow_table_keep_some_letters(tmp_path: Path) -> None:
+    a, b = (
+        open_run(_run(tmp_path / n, [_trace(m, name="w" * 30)] * 2, bandwidth=w))
+        for n, m, w in (("a", 10, 50), ("b", 9, 25))
+    )
+    lines = comparison_lines(compare(a, b), 24, 10)
+    kinds = [line.split()[0] for line in lines if "#" in line and line.endswith("µs")]
+    assert kinds == ["all_red…", "compute"]  # eight letters, and twelve of an operation
+    assert any("  wwwwww…www #  " in line for line in lines)
 
 
 @pytest.mark.parametrize("width", [60, 80])
