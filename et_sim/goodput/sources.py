@@ -13,13 +13,10 @@ from msgspec.structs import replace
 
 from et_sim import api
 from et_sim.basics.units import NS_PER_SECOND
-from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.goodput.copies import with_copies
 from et_sim.goodput.storage import ends_of_step_and_writes, with_writes
-from et_sim.machine.model import Machine
 from et_sim.run.options import RunOptions
-from et_sim.run.planning import Plan, Planner
-from et_sim.run.small_run import size_of
+from et_sim.run.small_run import PlannerUpTo
 from et_sim.trace import Workload
 from et_sim.version import __version__
 
@@ -71,26 +68,6 @@ class Source(Struct, frozen=True):
         return replace(options, machine=None, model=self.model, **parts)
 
 
-class TooLargeError(Exception):
-    """A step has more messages and nodes than are to be simulated."""
-
-
-class _UpTo(Planner):
-    """A planner that gives up plans of more messages and nodes than a limit."""
-
-    def __init__(self, most: int | None) -> None:
-        self._most = most
-
-    def plan(
-        self, workload: Workload, machine: Machine, model: NetworkModel, *, may_fold: bool, by_link: bool
-    ) -> Plan:
-        """Return the checked plan of a workload on a machine; `by_link`: the run records links."""
-        plan = super().plan(workload, machine, model, may_fold=may_fold, by_link=by_link)
-        if self._most is not None and size_of(plan.lowered) > self._most:
-            raise TooLargeError
-        return plan
-
-
 class Simulator(Struct):
     """Simulates steps that are not known yet."""
 
@@ -117,7 +94,9 @@ class Simulator(Struct):
         if keys[0] not in self.known:
             workload = source.workload()
             made = workload if beside is None else beside.added(workload)
-            result = api.execute(made, source.options_of(changed), planner=_UpTo(most))
+            result = api.execute(
+                made, source.options_of(changed), planner=None if most is None else PlannerUpTo(most)
+            )
             if not result.is_complete:
                 stall = result.stall
                 raise stall.as_error() if stall else result.why_stopped()

@@ -15,9 +15,10 @@ from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.goodput.job_file import ASYNCHRONOUS, HALVES, SLOWS, JobSpec
 from et_sim.goodput.job_step import JobStep
 from et_sim.goodput.resolving import parts_of
-from et_sim.goodput.sources import Beside, Simulator, Source, TooLargeError
+from et_sim.goodput.sources import Beside, Simulator, Source
 from et_sim.goodput.storage import has_ports, port_bytes_per_s, ports_of_graph, with_storage
 from et_sim.machine.failure_effects import LEAST_SHARE
+from et_sim.run.small_run import TooLargeError
 from et_sim.trace import Workload
 
 MOST_APART = 100_000_000  # messages and nodes of a step with one slow part: about a minute and 5 GB
