@@ -94,7 +94,9 @@ class Simulator(Struct):
         if keys[0] not in self.known:
             workload = source.workload()
             made = workload if beside is None else beside.added(workload)
-            result = api.execute(made, source.options_of(changed), planner=PlannerUpTo(most))
+            result = api.execute(
+                made, source.options_of(changed), planner=None if most is None else PlannerUpTo(most)
+            )
             if not result.is_complete:
                 stall = result.stall
                 raise stall.as_error() if stall else result.why_stopped()

@@ -1,6 +1,6 @@
-"""Simulations that are made only if they cost little.
+"""A further simulation beside a run, if it costs little.
 
-The number of messages and nodes alone decides whether one is simulated, and never a measured time: the same
+The number of messages and nodes alone decides whether it is simulated, and never a measured time: the same
 inputs give the same result.
 """
 
@@ -62,13 +62,13 @@ def size_of(plan: LoweredPlan) -> int:
 
 
 class TooLargeError(Exception):
-    """A step has more messages and nodes than are to be simulated."""
+    """A run has more messages and nodes than are to be simulated."""
 
 
 class PlannerUpTo(Planner):
     """A planner that gives up plans of more messages and nodes than a limit."""
 
-    def __init__(self, most: int | None) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
 
     def plan(
@@ -76,6 +76,6 @@ class PlannerUpTo(Planner):
     ) -> Plan:
         """Return the checked plan of a workload on a machine; `by_link`: the run records links."""
         plan = super().plan(workload, machine, model, may_fold=may_fold, by_link=by_link)
-        if self._most is not None and size_of(plan.lowered) > self._most:
+        if size_of(plan.lowered) > self._most:
             raise TooLargeError
         return plan

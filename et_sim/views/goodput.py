@@ -115,7 +115,9 @@ def _degraded_facts(step: Mapping[str, Any]) -> list[tuple[str, str]]:
     }
     texts = [f"{seconds:.4g} s with {what}" for what, seconds in times.items() if seconds is not None]
     texts += [
-        f"{seconds:.4g} s with {share:.3g} of the replicas" for seconds, share in step["replicas_less"][:1]
+        f"{seconds:.4g} s with {share:.3g} of the replicas"
+        for seconds, share in step["replicas_less"][:1]
+        if seconds != step["seconds"]  # it was simulated
     ]
     if step["write_stall_seconds"]:
         texts.append(f"{step['write_stall_seconds']:.3g} s more in all beside the writing of a checkpoint")

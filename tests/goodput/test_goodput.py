@@ -237,7 +237,10 @@ def test_a_failed_node_takes_all_of_its_replicas_with_it(
     [
         ({"elastic": 1}, 'a failed node takes 2 of 4 replicas with it (give "elastic: 2")'),
         ({"elastic": 9, "gpus-of-node": 16}, "a failed node takes 4 of 4 replicas with it (leave it out)"),
-        ({"elastic": 1, "machine": "tpu-v4-pod:64"}, "64 NPUs, and 60 NPUs are not a multiple"),
+        (
+            {"elastic": 1, "machine": "tpu-v4-pod:64", "gpus-of-node": 4},
+            "64 NPUs, and 60 NPUs are not a multiple",
+        ),
     ],
 )
 def test_an_elastic_job_that_cannot_go_on_is_refused(keys: dict[str, Any], words: str) -> None:

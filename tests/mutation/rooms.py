@@ -85,7 +85,7 @@ def files_by_function() -> dict[str, dict[str, list[str]]]:
 
 
 def files_for(mutant: Mutant) -> list[str]:
-    """Return paths of test files for a change: those that run it, one of random cases, two by name, and that of keys."""
+    """Return paths of test files for a change: those that run it, of random cases, by name, and of keys."""
     found = _files_that_run(mutant)
     others = [*_of_random_cases(mutant.module), *files_by_name(mutant.line)]
     return list(dict.fromkeys([*found[:BY_NAME], *others, *found[BY_NAME:], DECLARED]))

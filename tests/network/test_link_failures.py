@@ -152,6 +152,19 @@ def test_retries_and_the_watchdog_bound_the_wait() -> None:
             on_link(RING, flap, detection="10ms", **recovery)
 
 
+def test_a_run_that_a_dead_part_ends_has_no_remedies_for_other_waits() -> None:
+    """Check a ring whose ranks wait for one that turns the other way, because a message to it was lost."""
+    nic, figures = {"bandwidth": "64GB/s", "latency": "250ns"}, {"bandwidth": "50GB/s", "latency": "500ns"}
+    graph = {"generator": "leaf-spine", "leaves": 2, "spines": 2, "npus-per-leaf": 4, "nic": nic, **figures}
+    described = {"graph": graph, "failures": [{"gpu": "npu3", "at": "2ms"}]}
+    rings = {"profile": "corrected", "all-reduce-implementation": ["ring", "ring"]}
+    result = run(collective(8, "all_reduce", 64 << 20), network=described, system=rings, model="link")
+    assert result.stall is not None
+    assert "member-turned" in {wait.kind for wait in result.stall.waits}
+    assert "gpu npu3 failed at 2 ms" in result.stall.cause
+    assert [text[:21] for text in result.stall.remedies] == ["describe a second way"]
+
+
 def test_hashed_messages_take_the_other_way_around_a_dead_link() -> None:
     hashed = {**spines(2), "routing": "ecmp"}
     usual = on_link(hashed)

@@ -51,12 +51,15 @@ def _explained(stall: Stall, outcome: Outcome, workload: Workload) -> Stall:
     mistakes = find_mistakes(outcome.plan, workload)
     certain = [mistake.text for mistake in mistakes if mistake.severity == "error"]
     lost = graph.still.undelivered
+    of_waits = not lost.cause  # else messages that never arrive explain all waits
     hints = remedies(
-        {wait.kind for wait in waits},
+        {wait.kind for wait in waits if of_waits},
         mistakes,
-        hops,
-        queue_in_knot=any(_is_queued(graph, vertex) for cycle in cycles for vertex in cycle),
-        misplaced=outcome.plan.misplaced_programs and any(wait.is_within_collective for wait in waits),
+        hops if of_waits else (),
+        queue_in_knot=of_waits and any(_is_queued(graph, vertex) for cycle in cycles for vertex in cycle),
+        misplaced=of_waits
+        and outcome.plan.misplaced_programs
+        and any(wait.is_within_collective for wait in waits),
     )
     reasons = [*filter(None, [lost.cause]), *certain]
     reason = f": {reasons[0]}" if reasons else _reason(waits, hops, workload.jobs)
