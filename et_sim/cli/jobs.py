@@ -328,9 +328,9 @@ def _inference(options: InferenceOptions) -> DescribedJob:
     from msgspec import to_builtins
 
     from et_sim.cli.needs import OF_PASSES, case_of, check_needs
+    from et_sim.serving.engines.reading import read_engine
     from et_sim.serving.images import images_of
     from et_sim.workloads.inference.batch import Batch, Segment, check, sights
-    from et_sim.serving.engines.reading import read_engine
     from et_sim.workloads.inference.forward import Encoded, make_inference, run_by
     from et_sim.workloads.inference.numbers import check_cache_type
 
