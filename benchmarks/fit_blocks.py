@@ -1,8 +1,8 @@
-"""Fit constants of products whose numbers have scales of blocks to DeepGEMM's table: `benchmarks/fit_blocks.py`.
+"""Fit constants of products in blocks to DeepGEMM's table: `benchmarks/fit_blocks.py`.
 
-The table is that of deepseek-ai/DeepGEMM's README before its rewrite (MIT licence): products of DeepSeek-V3 in
-fp8 on H800, of prompts and of tokens, dense, and of experts in one kernel. Its times are those of kernels
-alone, so that a launch is not among the constants. Each pair of N and K is left out in turn.
+The table is that of deepseek-ai/DeepGEMM's README of March 2025 (MIT licence): products of DeepSeek-V3 in fp8
+with scales of blocks on H800, of prompts and of tokens, dense, and of experts in one kernel. Its times are
+those of kernels alone, so that a launch is not among the constants. Each pair of N and K is left out in turn.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from scipy.optimize import least_squares
 
 from et_sim.basics.kernel_names import BLOCK_SCALES, GEMM_BLOCKS, GROUPED_BLOCKS
 from et_sim.compute.registry import at_full_clock, compute_model, kernel_times
+from et_sim.machine.compute_rules import ComputeRule
 from et_sim.machine.efficiencies import Curve, Tile
 from et_sim.machine.kernel_kinds import KernelKind
 from et_sim.machine.presets import preset
@@ -100,14 +101,15 @@ def simulated() -> Callable[[Values], Values]:
     trace = build.build()
 
     def ns(constants: Values) -> Values:
-        kind, rules = kind_of(constants), []
+        kind, rules = kind_of(constants), list[ComputeRule]()
         for rule in system.compute:
             device = rule.settings
             assert isinstance(device, RooflineDevice)
             kinds = {**device.kinds, **{f"{name} fp8": kind for name in (GEMM_BLOCKS, GROUPED_BLOCKS)}}
             rules.append(replace(rule, settings=replace(device, kinds=kinds)))
         times = kernel_times(compute_model(replace(system, compute=tuple(rules))))
-        return times(trace, np.arange(len(trace)), 0).astype(float)
+        found: Values = times(trace, np.arange(len(trace)), 0).astype(float)
+        return found
 
     return ns
 
@@ -150,8 +152,8 @@ def main() -> None:
         print(f"{label:24} {rate.measured_ns / 1e3:8.1f} us  {error:+.1%}  left out {out:+.1%}")
     is_dense = np.array([not rate.experts for rate in RATES])
     for name, rows in (("dense", is_dense), ("experts", ~is_dense), ("all", is_dense | ~is_dense)):
-        e, out = (float(np.sqrt(np.mean(values[rows] ** 2))) for values in (of_all, left_out))
-        print(f"{name}: E {e:.1%}, left out {out:.1%}")
+        inside, outside = (float(np.sqrt(np.mean(values[rows] ** 2))) for values in (of_all, left_out))
+        print(f"{name}: E {inside:.1%}, left out {outside:.1%}")
 
 
 if __name__ == "__main__":

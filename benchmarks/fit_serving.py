@@ -4,10 +4,11 @@
     python benchmarks/fit_serving.py --table FOLDS.json
 
 A cell is a model on a GPU. At most `--most` rows of each cell count, evenly in the order of lengths, requests
-under way and ranks, so that all loads are in the sample; rows whose cache is full do not count. Figures are
-fitted to times per token of both campaigns and to times to the first token of campaign B, each cell with the
-same weight; factors of kernels, which were measured, stay near 1 unless rows oppose. Only SGLang, which has
-one cell in campaign B, is fitted to rows of campaign A, too; for the others, these are left out.
+under way and ranks, so that all loads are in the sample; rows whose cache is full do not count. `--held` is
+the same of a campaign that no figure is fitted to. Figures are fitted to times per token of both campaigns
+and to times to the first token of campaign B, each cell with the same weight; factors of kernels, which were
+measured, stay near 1 unless rows oppose. Only SGLang, which has one cell in campaign B, is fitted to rows of
+campaign A, too; for the others, these are left out.
 
 Then each fold, a fifth of the cells or a whole cell, is predicted with figures that are fitted to the others;
 of an engine with one cell, rows are left out in place of cells. Passes are simulated as `et-sim validate`
@@ -309,6 +310,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--engine", choices=FITTED, default="vllm")
     parser.add_argument("--most", type=int, default=16)
+    parser.add_argument("--held", type=int, help="as --most, of a campaign that no figure is fitted to")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--keep", type=Path)
     given = parser.parse_args()
@@ -318,7 +320,7 @@ def main() -> None:
     engine, names, begin = read_engine(given.engine), FITTED[given.engine], time.process_time()
     every, campaigns, figures = read_servings(given.file), CAMPAIGNS[given.engine], figures_of(engine)
     rows = sample(every, given.engine, campaigns, given.most)
-    others = sample(every, given.engine, "A" if campaigns == "B" else "", given.most)
+    others = sample(every, given.engine, "A" if campaigns == "B" else "", given.held or given.most)
     shared: dict[str, MachineTimes] = {}
 
     def courses_of(rows: Sequence[ServedRow]) -> list[Course]:

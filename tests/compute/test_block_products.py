@@ -1,4 +1,4 @@
-"""Products whose numbers have scales of blocks: their kinds, and the published rates that they are fitted to."""
+"""Products whose numbers have scales of blocks: their kinds, and the rates that they are fitted to."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_product_takes_waves_of_tiles_of_64_or_128_rows(rows: int, columns: in
     assert ns(shape, machine("h100-dgx")) != ns(shapes.gemm(rows, columns, inner), machine("h100-dgx"))
 
 
-# deepseek-ai/DeepGEMM, README of March 2025, H800: TFLOP/s of products of 4,096 rows, and of eight experts of as many
+# TFLOP/s of products of 4,096 rows on H800 (deepseek-ai/DeepGEMM, README of March 2025)
 DENSE = [
     (2112, 7168, 1058),
     (24576, 1536, 990),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from training_jobs import decoder, with_experts, with_latent_attention
 
-from et_sim.basics.engine_names import OF_EXPERTS, OF_LAYERS, OF_LATENT, SEPARATE
+from et_sim.basics.engine_names import OF_EXPERTS, OF_LATENT, OF_LAYERS, SEPARATE
 from et_sim.serving.engines.reading import read_engine
 from et_sim.trace.workload import MadeFor
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from msgspec import structs
@@ -188,10 +189,9 @@ def run_passes(
         may_halve = work.plan.overlap_experts and (len(groups) > 1 or work.plan.experts_apart)
         halves = halves_of_groups(groups) if may_halve else ()
         has_parts = work.plan.attention_parts and not have_prompts(groups)
-        kind = {"separate": separate, "is_half": True, "has_parts": has_parts}
+        of_half = partial(_Pass, separate=separate, is_half=True, has_parts=has_parts)
         of_halves = [
-            _Pass(RankWork(work.rank, work.plan), model, half[at], half, place, number, **kind)
-            for half in halves
+            of_half(RankWork(work.rank, work.plan), model, half[at], half, place, number) for half in halves
         ]
         _Pass(work, model, groups[at], groups, place, number, separate=separate).run(of_halves)
 
