@@ -17,9 +17,12 @@ from collections.abc import Iterable, Iterator
 from et_sim.trace import shapes
 from et_sim.workloads.inference.batch import Batch
 from et_sim.workloads.inference.memory import Matrix, adapted_matrices, parts_of
+from et_sim.workloads.inference.mixers import BOTH_DOWN, KEY_VALUE_DOWN, QUERY_DOWN
 from et_sim.workloads.kernels import Kernel
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
+
+JOINED = {BOTH_DOWN: (QUERY_DOWN, KEY_VALUE_DOWN)}  # matrices of one product, each with its adapter
 
 
 def adapters_in_use(plan: Plan, sequences: int) -> int:
@@ -36,9 +39,9 @@ def with_adapters(
     used = adapters_in_use(plan, batch.prefill.segments + batch.decode.segments)
     for kernel in kernels:
         yield kernel
-        if kernel.name in known:
-            matrix = known[kernel.name]
-            yield from _kernels(matrix, plan, batch.tokens, used, parts_of(matrix, model))
+        for name in JOINED.get(kernel.name, (kernel.name,)):
+            if name in known:
+                yield from _kernels(known[name], plan, batch.tokens, used, parts_of(known[name], model))
 
 
 def _kernels(matrix: Matrix, plan: Plan, tokens: int, used: int, parts: int) -> Iterator[Kernel]:

@@ -72,7 +72,6 @@ class _AttentionCore:
 
     def __init__(self, model: Model, plan: Plan, separate: Collection[str] = ()) -> None:
         self.separate = SeparateKernels(separate, plan.value_bytes)
-        self.has_adapters = plan.lora_rank > 0
         self.attention = model.attention
         self.heads = self.attention.heads // plan.tensor
         self.key_heads = key_heads_of_rank(self.attention, plan.tensor)
@@ -163,8 +162,8 @@ def _latent(
 ) -> Iterator[Kernel]:
     attention, tensor = model.attention, model.attention.heads // core.heads
     matrices = {name: (inputs, outputs) for name, inputs, outputs in attention.projections(model.hidden)}
-    are_joined = QUERY_DOWN in matrices and not core.has_adapters
-    if are_joined and numbers.formats.of(QUERY_DOWN) == numbers.formats.of(KEY_VALUE_DOWN):
+    has_both = QUERY_DOWN in matrices
+    if has_both and numbers.formats.of(QUERY_DOWN) == numbers.formats.of(KEY_VALUE_DOWN):
         (inputs, columns), (_, more) = matrices.pop(QUERY_DOWN), matrices.pop(KEY_VALUE_DOWN)
         yield numbers.product(BOTH_DOWN, batch.tokens, columns + more, inputs, like=QUERY_DOWN)
         yield from core.separate.latent_norms(batch.tokens, latent)
