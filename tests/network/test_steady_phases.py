@@ -13,6 +13,7 @@ from et_sim import TraceBuilder
 from et_sim.basics.errors import EtSimError
 from et_sim.network.packet.model import ports_counted
 from et_sim.run.result import Result
+from et_sim.views.summary.sentences import packets_text
 
 FAT_TREE = {"generator": "fat-tree", "k": 4}
 PROTOCOL = {"preset": "datacenter", "congestion-control": "none", "window": "none"}
@@ -51,6 +52,8 @@ def test_steps_of_a_ring_that_are_like_earlier_ones_take_no_packets_and_are_coun
     steady = packets_of(few)["steady"]
     assert steady["packets"] > 0.7 * packets_of(few)["sent"]
     assert np.abs(skipped / exact - 1).max() <= steady["error"] <= TOLERANCE
+    told = f"{steady['messages']} messages like earlier ones), times within {steady['error']:.3%} by estimate"
+    assert told in packets_text(few.summary())
     columns, totals = ports_counted(few.outcome.run.network)
     columns_then, totals_then = ports_counted(all_packets.outcome.run.network)
     assert totals["sent"] == totals_then["sent"]
