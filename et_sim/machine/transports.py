@@ -220,7 +220,7 @@ class Packets(Struct, frozen=True):
         name="skip-repeats",
     )
     steady: float = number(
-        "Largest part by which times may differ: steady phases, in which the rates of all messages stay, are "
+        "Largest part by which times may differ by estimate: messages that are like earlier ones are "
         "skipped; 0: none is.",
         0.0,
         maximum=0.05,

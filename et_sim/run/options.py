@@ -51,8 +51,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     ] = None
     steady: Annotated[
         float | None,
-        "with packets, skip phases in which the rates of all messages stay: the largest part by which times "
-        "may differ by estimate, such as 0.5%",
+        "with packets, skip messages that are like earlier ones: the largest part by which times may differ "
+        "by estimate, such as 0.5%",
     ] = None
     other_profile: Annotated[bool, "if no profile is named, also simulate the corrected one"] = False
     fold: Annotated[bool, "simulate ranks that behave identically as one, with the same result"] = True

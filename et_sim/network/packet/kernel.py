@@ -20,7 +20,6 @@ from et_sim.compiled.decorators import prefetch
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
 from et_sim.engine.containers import NONE, leave
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.repeats.description import not_described
 from et_sim.network.packet.broken import lose
 from et_sim.network.packet.calendar import first_source, order_of, time_of
 from et_sim.network.packet.ports import (
@@ -315,8 +314,6 @@ PACKETS_PER_EVENT = 8  # limit of packets that an event makes or sends
 
 # (network, timer): handle a timer of a transport.
 timer_rings = chosen_by_tables("timer_rings", "transport")
-# (network, time): end a window of a steady phase, and skip time before the next other event.
-skip_steady = chosen_by_tables("skip_steady", "transport", not_described)
 
 
 @works_on_tables
@@ -347,8 +344,6 @@ def go_on(network: Any, until_ps: int) -> None:
             return
         if state.until_picture > 0:
             look(network, source, until_ps)
-        if network.steady[0].due_ps <= state.now_ps:
-            skip_steady(network, until_ps)
 
 
 @works_on_tables

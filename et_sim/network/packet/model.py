@@ -50,8 +50,8 @@ from et_sim.network.packet.controls import keeps_rates, new_control
 from et_sim.network.packet.flows import flow_begins, flow_ends, new_flow, until_arrived, until_left
 from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
 from et_sim.network.packet.randomness import streams_of_ns3
-from et_sim.network.packet.records import FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
-from et_sim.network.packet.repeats import pictures, restart_search, windows
+from et_sim.network.packet.records import FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE, STEADY
+from et_sim.network.packet.repeats import pictures, restart_search
 from et_sim.network.packet.roce import transport as roce
 from et_sim.network.packet.roce.transport import RoceTables
 from et_sim.network.packet.setup import check_protocol
@@ -149,8 +149,7 @@ class PacketTables(Tables, Struct, frozen=True):
     repeats: Any  # one row: the search for repeats, the last snapshot, and the counts then
     picture: Any
     counted: Any
-    steady: Any  # one row: windows of steady phases
-    tallies: Any  # by port: figures when the windows began
+    steady: Any  # one row: messages that are known
     log: Any  # what ports sent since the engine read it, if links are recorded
     spare: Any  # the most packets that one event of the engine may make
     queues: Queues  # events at ports over time, if recorded
@@ -223,7 +222,7 @@ def tables(network: Network, _plan: LoweredPlan) -> PacketTables:
         calendar=new_calendar(len(ports), setup.longest_crossing(ports, protocol)),
         units=_units(1 << network.fraction_bits),
         **pictures(len(ports)),
-        **windows(len(ports), setup.longest_crossing(ports, protocol)),
+        steady=table(STEADY, 1),
         log=table(SENDING, spare),
         spare=np.array([spare]),
         queues=no_queues(),
@@ -342,16 +341,13 @@ def ports_counted(tables: PacketTables) -> tuple[dict[str, Any], dict[str, Any]]
     return columns, totals | _steady_phases(tables)
 
 
-STEADY_COUNTS = (("phases", "skips"), ("messages", "messages"), ("packets", "packets"))
-
-
 def _steady_phases(tables: PacketTables) -> dict[str, Any]:
     """Return what was skipped of steady phases, if that is allowed."""
     tolerance, steady = float(tables.rules[0].steady), tables.steady[0]
     if tolerance == 0:
         return {}
-    counts = {name: int(steady[field]) for name, field in STEADY_COUNTS}
-    return {"steady": {"tolerance": tolerance, **counts, "error": float(steady.bound)}}
+    skipped = {"messages": int(steady.messages), "packets": int(steady.packets)}
+    return {"steady": {"tolerance": tolerance, **skipped, "error": float(steady.bound)}}
 
 
 def path_keys(_network: Network, **_: bool) -> None:

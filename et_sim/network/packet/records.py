@@ -49,26 +49,17 @@ STATE = record(
     ("lost", "i8"),
     ("returned", "i8"),  # acknowledgements
 )
-STEADY = record(
-    ("due_ps", "i8"),  # when a window ends; NEVER: there is none
-    ("length_ps", "i8"),  # of a window
-    ("least_ps", "i8"),  # the length of the first one
-    ("window", "i4"),  # windows that have ended; NONE: the first one has not begun
-    ("begin_ps", "i8"),  # when the first one began
-    ("since_ps", "i8"),  # when a message began or ended
-    ("trouble", "i8"),  # packets lost or sent again, and timeouts, before the first one
+STEADY = record(  # messages that are known (`roce.known`)
+    ("measures", "u1"),  # messages are measured
     ("overloads", "i8"),  # ports whose messages could send more than they carry
     ("disturbed_ps", "i8"),  # until when there was one, or messages met
-    ("known", "i8"),  # messages without packets (`roce.known`)
+    ("known", "i8"),  # messages without packets
     ("known_ps", "i8"),  # when there was one last
+    ("unknown", "i8"),  # messages of other kinds
+    ("messages", "i8"),  # those without packets so far, and the packets that they would have had
+    ("packets", "i8"),
     ("goes_on_ps", "i8"),  # the error by known messages that went on with packets, and when
     ("went_on_ps", "i8"),
-    ("unknown", "i8"),  # messages of other kinds
-    ("messages", "i8"),  # those so far
-    ("measures", "u1"),  # messages are measured
-    ("skips", "i8"),
-    ("skipped_ps", "i8"),
-    ("packets", "i8"),  # that were skipped
     ("bound", "f8"),  # the largest error, as a part of a message's time
 )
 PACKET = lines(

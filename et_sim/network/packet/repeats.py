@@ -23,14 +23,12 @@ from et_sim.engine.state.run import NONE
 from et_sim.network.packet.calendar import delay_all, planned
 from et_sim.network.packet.flows import has_figures
 from et_sim.network.packet.ports import is_sending
-from et_sim.network.packet.records import NEVER, STEADY
+from et_sim.network.packet.records import NEVER
 from et_sim.plan.records import record, table
 
 LEAST_ENTRIES, MOST_ENTRIES, ENTRIES_PER_PORT = 1 << 15, 1 << 17, 64  # of a snapshot
 LEAST_EVENTS = 512  # before the first snapshot
 COUNTED = 6
-LEAST_CROSSINGS = 16  # the least window of a steady phase, in longest crossings of a link by a packet
-TALLIES = 4  # of a port in windows
 SEARCH = record(("entries", "i8"), ("compares", "i4"))  # of a comparison
 
 
@@ -57,13 +55,6 @@ def pictures(ports: int) -> dict[str, Any]:
     return {"repeats": table(SEARCH, 1)} | {name: np.zeros(size, np.int64) for name, size in sizes.items()}
 
 
-def windows(ports: int, crossing_ps: int) -> dict[str, Any]:
-    """Return arrays for windows of steady phases, before any message."""
-    steady = table(STEADY, 1)
-    steady["due_ps"], steady["least_ps"] = NEVER, LEAST_CROSSINGS * crossing_ps
-    return {"steady": steady, "tallies": np.zeros(ports * TALLIES, np.int64)}
-
-
 @works_on_tables
 def restart_search(network: Any) -> None:
     """Start to search for a period after a begin or an end."""
@@ -71,17 +62,8 @@ def restart_search(network: Any) -> None:
     state.anchor = NONE
     state.patience = max(LEAST_EVENTS, 8 * len(network.ports))
     state.until_picture = state.patience if may_repeat(network) and network.rules[0].skips_repeats else 0
-    _restart_windows(network)
     if state.logs or has_figures(network) or network.steady[0].known > 0:
-        state.until_picture, network.steady[0].due_ps = 0, NEVER
-
-
-@works_on_tables
-def _restart_windows(network: Any) -> None:
-    """Wait for the first window of a steady phase."""
-    steady, now_ps = network.steady[0], network.state[0].now_ps
-    steady.window, steady.length_ps, steady.since_ps = NONE, steady.least_ps, now_ps
-    steady.due_ps = now_ps + steady.least_ps if network.rules[0].steady > 0 else NEVER
+        state.until_picture = 0
 
 
 @works_on_tables
@@ -207,7 +189,6 @@ def _pass_periods(network: Any, until_ps: int) -> None:
     packets = count * (state.sent - state.picture_sent)
     state.sent += packets
     state.skipped += packets
-    _restart_windows(network)
     state.returned += count * (state.returned - state.picture_returned)
 
 
@@ -215,19 +196,6 @@ def _pass_periods(network: Any, until_ps: int) -> None:
 def _pass_port(network: Any, row: int, count: int, time: int, events: int) -> None:
     """Advance a port by periods."""
     port, counted, at = network.ports[row], network.counted, row * COUNTED
-    port.bytes += count * (port.bytes - counted[at])
-    port.busy_ps += count * (port.busy_ps - counted[at + 1])
-    port.carried_packets += count * (port.carried_packets - counted[at + 2])
-    port.marks += count * (port.marks - counted[at + 3])
-    port.paused += count * (port.paused - counted[at + 4])
-    port.paused_ps += count * (port.paused_ps - counted[at + 5])
-    delay_port(network, row, count, time, events)
-
-
-@works_on_tables
-def delay_port(network: Any, row: int, count: int, time: int, events: int) -> None:
-    """Delay a port and its packets, which advance by periods."""
-    port = network.ports[row]
     if port.free_ps != NONE:
         port.free_ps += time
         port.free_order += events
@@ -236,6 +204,12 @@ def delay_port(network: Any, row: int, count: int, time: int, events: int) -> No
     port.lands_ps += time
     port.lands_order += events
     port.paused_since_ps += time
+    port.bytes += count * (port.bytes - counted[at])
+    port.busy_ps += count * (port.busy_ps - counted[at + 1])
+    port.carried_packets += count * (port.carried_packets - counted[at + 2])
+    port.marks += count * (port.marks - counted[at + 3])
+    port.paused += count * (port.paused - counted[at + 4])
+    port.paused_ps += count * (port.paused_ps - counted[at + 5])
     for first in (port.flying.head, port.head, port.urgent.head):
         pass_packets(network, first, count, time, events)
 

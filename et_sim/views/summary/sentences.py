@@ -287,7 +287,7 @@ def _steady_text(steady: Steady, sent: int) -> str:
         return f"no steady phase found (--steady {steady['tolerance']:.3%})"
     return (
         f"{steady['packets'] / sent:.2%} of packets skipped (--steady {steady['tolerance']:.3%}: "
-        f"{plural(steady['phases'], 'steady phase')}, {plural(steady['messages'], 'known message')}), times "
+        f"{plural(steady['messages'], 'message')} like earlier ones), times "
         f"within {steady['error']:.3%} by estimate, not a proven bound"
     )
 

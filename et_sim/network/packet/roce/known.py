@@ -29,12 +29,12 @@ from et_sim.network.packet.records import NEVER
 from et_sim.network.packet.repeats import may_repeat
 from et_sim.network.packet.roce.control import rate_stays
 from et_sim.network.packet.roce.records import AGAIN, KINDS, TIMERS
-from et_sim.network.packet.roce.steady import SAFETY, count_packets, is_undisturbed
 
 MEASURED = 256  # packets of a message between two measurements; of a shorter one: all
 LEAST = 16  # packets of a message that is measured
 AGREE = 16  # measurements that have to agree
 LIKE = 3  # messages that a host has sent to the target before, one after the other
+SAFETY = 0.5  # part of the tolerance that estimates may use
 FACTOR = 1_000_003  # of a key of kinds
 
 
@@ -295,7 +295,7 @@ def _plan(network: Any, row: int) -> None:
     network.transport.watched[row].is_known = 1
     steady.known += 1
     steady.messages += 1
-    steady.due_ps, state.until_picture, state.anchor = NEVER, 0, NONE
+    state.until_picture, state.anchor = 0, NONE
     ring_at(network, row * TIMERS + AGAIN, network.transport.watched[row].left_ps)
 
 
@@ -325,9 +325,9 @@ def _count_until(network: Any, row: int, sent: int) -> None:
     payload = network.rules[0].payload
     packets = sent // payload
     rest = sent - packets * payload
-    count_packets(network, row, packets, payload)
+    _count_packets(network, row, packets, payload)
     if rest > 0:
-        count_packets(network, row, 1, rest)
+        _count_packets(network, row, 1, rest)
     watch.is_known = 0
     steady.known -= 1
     steady.known_ps = network.state[0].now_ps
@@ -383,3 +383,29 @@ def _go_on(network: Any, row: int) -> None:
     stop(network, row * TIMERS + AGAIN)
     watch.mark = at // payload + MEASURED
     watch.since_ps, watch.half_ps = now_ps, NONE
+
+
+@works_on_tables
+def is_undisturbed(network: Any, since_ps: int) -> bool:
+    """Return whether no port has been overloaded since a time."""
+    steady = network.steady[0]
+    return bool(steady.overloads == 0 and steady.disturbed_ps <= since_ps)
+
+
+@works_on_tables
+def _count_packets(network: Any, row: int, packets: int, payload: int) -> None:
+    """Count packets that a message sends, and their acknowledgements."""
+    state, flow, rules = network.state[0], network.flows[row], network.transport.rules[0]
+    state.sent += packets
+    state.returned += packets
+    network.steady[0].packets += packets
+    at = row * network.stride[0]
+    for way in range(2):
+        size = rules.acknowledgement if way else payload + rules.header
+        while network.ways[at] != NONE:
+            port = network.ports[network.ways[at]]
+            port.carried_packets += packets
+            port.bytes += packets * size
+            port.busy_ps += packets * sending_ps(network, port, size)
+            at += 1
+        at = row * network.stride[0] + flow.back

@@ -48,7 +48,6 @@ from et_sim.network.packet.roce.known import (
     passes_time,
 )
 from et_sim.network.packet.roce.records import AGAIN, TIMERS
-from et_sim.network.packet.roce.steady import note_acknowledgement
 
 
 @works_on_tables
@@ -384,7 +383,6 @@ def _measure_arrival(network: Any, row: int) -> None:
 def _measure_answer(network: Any, row: int) -> None:
     """Measure a message of which another packet is acknowledged."""
     pair = network.transport.pairs[row]
-    note_acknowledgement(network, row)
     if network.steady[0].measures:
         if network.transport.rules[0].completion:
             note_progress(network, row, pair.acknowledged)

@@ -12,7 +12,7 @@ PAIR = record(
     ("sent", "i8"),  # bytes; reset when some are sent again
     ("highest", "i8"),  # bytes ever sent
     ("acknowledged", "i8"),
-    ("error_ps", "f8"),  # of its end, by steady phases that were skipped
+    ("error_ps", "f8"),  # of its end, if its packets were skipped
     ("expected", "i8"),  # the receiver's next byte
     ("refused_ps", "i8"),  # until when it does not report missing bytes again
     ("refused", "i8"),  # the missing byte that it reported
@@ -64,22 +64,7 @@ SHARE = record(  # a port, for the messages that cross it (`known`)
     ("answers_ps", "i8"),
     ("since_ps", "i8"),  # of that number
 )
-WATCH = record(  # a message in windows
-    ("begin_bytes", "i8"),  # acknowledged when the first one began
-    ("count", "i8"),  # of acknowledgements in the present one
-    ("weights", "f8"),  # their sum, and the weighted sums of bytes and times since the first window
-    ("sum_bytes", "f8"),
-    ("sum_ps", "f8"),
-    ("bytes", "f8"),  # the means in the last one
-    ("ps", "f8"),
-    ("first_bytes", "f8"),  # and in the first one
-    ("first_ps", "f8"),
-    ("sum_flight", "f8"),  # that of bytes in flight, and their least and largest mean in a window
-    ("least_flight", "f8"),
-    ("most_flight", "f8"),
-    ("slowest", "f8"),  # rates from one to the next, in bytes per picosecond
-    ("fastest", "f8"),
-    # Until it is known, and then (`known`)
+WATCH = record(  # a message, until it is known and then (`known`)
     ("kind", "i4"),
     ("key", "i8"),  # of its kind, which another one may have replaced
     ("is_known", "u1"),

@@ -29,7 +29,6 @@ from et_sim.network.packet.roce.control import rate_stays
 from et_sim.network.packet.roce.pairs import timer_of
 from et_sim.network.packet.roce.records import KIND, KINDS, NIC, PAIR, SHARE, WATCH
 from et_sim.network.packet.roce.records import TIMERS as TIMERS
-from et_sim.network.packet.roce.steady import skip_steady as skip_steady
 from et_sim.network.settings import settings_row
 from et_sim.plan.records import table
 
