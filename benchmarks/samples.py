@@ -22,7 +22,7 @@ from et_sim.run.options import RunOptions
 from et_sim.run.simulation import prepare
 from et_sim.samples.study import Sampler
 
-SAMPLES = {"machine": 20, "node": 3, "rank": 1}
+SAMPLES = {"machine": 20, "node": 3, "rank": 3}
 LEVEL = {"machine": "step", "node": "step", "rank": "event"}
 
 
@@ -44,7 +44,7 @@ def measure(shared: str) -> None:
         given = f"{job}.workload.json"
         sampler = Sampler(given, options, prepare(given, options))
         planned = time.process_time()
-        first = sampler.sample(0)  # makes tables that later samples keep
+        first = sampler.sample(0)  # compiles, unless machine code is kept
         kept = time.process_time()
         for step in range(1, SAMPLES[shared] + 1):
             sampler.sample(step)
