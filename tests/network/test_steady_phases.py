@@ -106,7 +106,6 @@ def test_every_node_of_random_runs_ends_within_the_tolerance(seeds: range) -> No
     skipped = 0
     for seed in seeds:
         (exact, _), (near, found) = ends(seed, None), ends(seed, TOLERANCE)
-        assert len(near) == len(exact), seed
-        assert np.abs(near / exact - 1).max() <= TOLERANCE, seed
+        assert np.allclose(near, exact, rtol=TOLERANCE, atol=0, equal_nan=True), seed  # nan: a stall
         skipped += packets_of(found)["steady"]["packets"] > 0
     assert skipped > 0
