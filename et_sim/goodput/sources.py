@@ -54,6 +54,7 @@ class Source(Struct, frozen=True):
     identity: Mapping[str, Any]  # of the workload and the options
     replicas: int = 1
     fewer: Callable[[int], Source] | None = None  # with so many replicas less; None: not known
+    lost_with_node: Callable[[int], int] | None = None  # replicas that a node of so many GPUs has a part of
     has_messages: bool = True  # else only the time of the step is known
 
     def __post_init__(self) -> None:
