@@ -75,8 +75,8 @@ class Simulator(Struct):
     known: Known = field(default_factory=dict)
     simulated: int = 0
 
-    def knows(self, source: Source, changed: Mapping[str, Any]) -> bool:
-        """Return whether a step is known."""
+    def has(self, source: Source, changed: Mapping[str, Any]) -> bool:
+        """Return whether a step was simulated, or read."""
         return _key(source, None, changed) in self.known
 
     def seconds(

@@ -140,7 +140,7 @@ def _with_one(change: Change, node: int, source: Source, simulator: Simulator) -
     """
     alike = like_the_first(source.workload(), node)
     together = change(alike)
-    if len(alike) == 1 or not simulator.knows(source, together):  # else, one was too large before
+    if len(alike) == 1 or not simulator.has(source, together):  # else, one was too large before
         with suppress(TooLargeError):
             return simulator.seconds(source, changed=change([0]), most=MOST_APART)[0], 1
     if len(alike) > 1:

@@ -211,8 +211,9 @@ def _with_engine(machine: Machine, workload: Workload) -> Machine:
         return machine
     from et_sim.machine.engine_kernels import with_engine_kernels
 
-    system = with_engine_kernels(machine.system, software.engine, software.expert_exchange)
-    return replace(machine, system=system)
+    library = machine.system.library
+    exchange = library.expert_exchange if library else software.expert_exchange
+    return replace(machine, system=with_engine_kernels(machine.system, software.engine, exchange))
 
 
 def _with_reserved(machine: Machine, workload: Workload) -> Machine:

@@ -126,6 +126,14 @@ def test_compressed_keys_have_few_rotated_values_and_one_cached_row() -> None:
     assert by_name(added(LATENT, TOKENS, "latent-norms")) == {"latent norms": [norms] * LAYERS}
 
 
+@pytest.mark.parametrize(("query_rank", "plan"), [(24, Plan(lora_rank=8)), (0, Plan())])
+def test_norms_of_compressed_values_do_not_depend_on_joined_products(query_rank: int, plan: Plan) -> None:
+    latent = replace(LATENT.attention.latent, query_rank=query_rank)
+    model = replace(LATENT, attention=replace(LATENT.attention, latent=latent))
+    size = 2 * VALUE * TOKENS.tokens * (query_rank + latent.value_rank)
+    assert by_name(added(model, TOKENS, "latent-norms", plan)) == {"latent norms": [size] * LAYERS}
+
+
 def test_keys_of_prompts_are_put_together_and_those_of_tokens_are_not() -> None:
     attention, latent = LATENT.attention, LATENT.attention.latent
     assert latent is not None
