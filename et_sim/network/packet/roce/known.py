@@ -10,7 +10,8 @@ arrives at the times that follow.
 
 As soon as a port would be overloaded, the last bytes of a message would meet others, or a message of an
 unknown kind begins, all known messages go on with packets from where they are. So all packets are simulated,
-or none. Nothing is measured until the network is undisturbed.
+or none. Nothing is measured until the network is undisturbed. Messages that contend may turn an error of a
+nanosecond into any other: a run in which a port is overloaded later is made again, with all packets.
 
 The error of a known message is estimated as the spread of the measurements, and a wait at each port that its
 end is spared: behind it, fewer packets cross the other way. Acknowledgements that cross its way are counted
@@ -111,6 +112,7 @@ def _add_load(network: Any, port_row: int, rate: int) -> None:
     share.load += rate
     if before <= most < share.load:
         steady.overloads += 1
+        steady.contends |= steady.messages > 0
     elif share.load <= most < before:
         steady.overloads -= 1
         steady.disturbed_ps = max(steady.disturbed_ps, network.state[0].now_ps)
