@@ -185,7 +185,7 @@ def _choice(slot: Slot, value: Any) -> str:
 
 
 def _choices(slot: Slot, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value:
+    if not isinstance(value, list) or not (value or slot.key.may_be_empty):
         raise slot.refusal(value)
     words = slot.key.words
     for index, word in enumerate(value):

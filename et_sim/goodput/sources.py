@@ -54,6 +54,7 @@ class Source(Struct, frozen=True):
     identity: Mapping[str, Any]  # of the workload and the options
     replicas: int = 1
     fewer: Callable[[int], Source] | None = None  # with so many replicas less; None: not known
+    lost_with_node: Callable[[int], int] | None = None  # replicas that a node of so many GPUs has a part of
     has_messages: bool = True  # else only the time of the step is known
 
     def __post_init__(self) -> None:
@@ -74,8 +75,8 @@ class Simulator(Struct):
     known: Known = field(default_factory=dict)
     simulated: int = 0
 
-    def knows(self, source: Source, changed: Mapping[str, Any]) -> bool:
-        """Return whether a step is known."""
+    def has(self, source: Source, changed: Mapping[str, Any]) -> bool:
+        """Return whether a step was simulated, or read."""
         return _key(source, None, changed) in self.known
 
     def seconds(

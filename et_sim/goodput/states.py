@@ -76,8 +76,9 @@ def _shares(seconds: list[float], replicas: int, of_node: int = 1) -> tuple[tupl
 def _simulated(job: JobSpec, step: JobStep, source: Source, simulator: Simulator) -> dict[str, Any]:
     """Return the states that can be simulated."""
     found = _degraded(job, step, source, simulator) if source.has_messages else {}
-    if job.elastic and source.fewer is not None:
-        found["fewer"] = _with_fewer_replicas(job.elastic, step, source.fewer, simulator)
+    if job.elastic and source.fewer is not None and source.lost_with_node is not None:
+        of_node = source.lost_with_node(step.gpus_of_node)
+        found["fewer"] = _with_fewer_replicas(job.elastic, of_node, step, source.fewer, simulator)
     if copies := _copies(job, step):
         found["copy_stall"] = max(simulator.seconds(source, copies)[0] - step.seconds, 0.0)
     found |= _written(job, step, source, simulator)
@@ -88,16 +89,17 @@ def _simulated(job: JobSpec, step: JobStep, source: Source, simulator: Simulator
 
 
 def _with_fewer_replicas(
-    elastic: int, step: JobStep, fewer: Callable[[int], Source], simulator: Simulator
+    elastic: int, of_node: int, step: JobStep, fewer: Callable[[int], Source], simulator: Simulator
 ) -> tuple[tuple[float, float], ...]:
     """Return the steps without the replicas of 1, 2, … failed nodes, with the share of their tokens."""
-    of_node = -(-step.gpus_of_node * step.replicas // step.gpus)
     numbers = range(of_node, min(elastic, step.replicas - 1) + 1, of_node)
     if not numbers:
         raise UsageError(
             f'"elastic" is {elastic}, and a failed node takes {of_node:,} of {step.replicas:,} replicas with'
             " it",
-            remedy=f'give "elastic: {of_node}"' if of_node < step.replicas else "leave it out",
+            remedy=f'give "elastic: {of_node}"'
+            if of_node < step.replicas
+            else 'leave it out, or give the plan an "order" in which a node has parts of fewer replicas',
         )
     try:
         seconds = [simulator.seconds(fewer(number))[0] for number in numbers]
@@ -138,11 +140,12 @@ def _with_one(change: Change, node: int, source: Source, simulator: Simulator) -
     """
     alike = like_the_first(source.workload(), node)
     together = change(alike)
-    if len(alike) == 1 or not simulator.knows(source, together):  # else, one was too large before
+    if len(alike) == 1 or not simulator.has(source, together):  # else, one was too large before
         with suppress(TooLargeError):
             return simulator.seconds(source, changed=change([0]), most=MOST_APART)[0], 1
-    with suppress(TooLargeError):
-        return simulator.seconds(source, changed=together, most=MOST_APART)[0], len(alike)
+    if len(alike) > 1:
+        with suppress(TooLargeError):
+            return simulator.seconds(source, changed=together, most=MOST_APART)[0], len(alike)
     return None, 0
 
 

@@ -25,7 +25,7 @@ from et_sim.trace import TraceBuilder, Workload, read_workload
 from et_sim.views import open_run
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.operations import tokens_of
-from et_sim.workloads.training.plan import Plan
+from et_sim.workloads.training.plan import DATA, Plan
 
 GPUS_OF_NODE = 8  # without a machine by name
 
@@ -165,7 +165,15 @@ def source_of_recipe(
     def fewer(missing: int) -> Source:
         return on(_with_fewer(recipe, plan, missing), plan.data - missing)
 
-    return replace(on(recipe, plan.data), fewer=fewer, replicas=plan.data)
+    lost = partial(_replicas_of_node, plan)
+    return replace(on(recipe, plan.data), fewer=fewer, lost_with_node=lost, replicas=plan.data)
+
+
+def _replicas_of_node(plan: Plan, gpus: int) -> int:
+    """Return the most replicas that a node has a part of."""
+    ranks = np.arange(plan.ranks)
+    parts = np.unique(ranks // gpus * plan.data + plan.axes.place(DATA, ranks))  # of a node and a replica
+    return int(np.bincount(parts // plan.data).max())
 
 
 def checkpoint_bytes(model: Model, plan: Plan) -> int:

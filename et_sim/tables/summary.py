@@ -83,7 +83,7 @@ Uncertainty = TypedDict("Uncertainty", {
     "traits": NotRequired[list[TraitTerm]],
 })
 Steady = TypedDict("Steady", {
-    "tolerance": float, "messages": int, "packets": int, "error": float,
+    "tolerance": float, "messages": int, "packets": int, "error": float, "contends": bool,
 })
 Packets = TypedDict("Packets", {
     "sent": int, "acknowledgements": int, "sent_again": int, "timeouts": int, "lost": int,

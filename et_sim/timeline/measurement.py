@@ -161,7 +161,7 @@ class Measurement:
         self._outcome, self._workload, self._until_end = outcome, workload, until_end
         self._accuracy = accuracy
         self._figures: tuple[Statistics, CoverageCounter, PowerUse] | None = None
-        self._only: Rows | None = None  # those of a short run of one actor
+        self._few: list[Rows] = []  # those of a short run of one actor
 
     @property
     def statistics(self) -> Statistics:
@@ -189,7 +189,7 @@ class Measurement:
         return composition(self._outcome.plan, self._workload, self._accuracy, statistics, self._rows_of)
 
     def _rows_of(self, actor: int) -> Iterable[Rows]:
-        return self._pieces(actor, actor + 1) if self._only is None else (self._only,)
+        return self._few or self._pieces(actor, actor + 1)
 
     @property
     def has_rules(self) -> bool:
@@ -250,7 +250,7 @@ class Measurement:
         counter = CoverageCounter(self.ranks_per_actor, self._names_tensors)
         kernels, occupation = KernelFigures.of(actors), Occupation(actors, self._outcome.end_ns)
         power = PowerUse.of(actors)
-        is_new = self._figures is None
+        few, is_new = list[Rows](), self._figures is None
         for first, until in self.source.spans():
             for rows in self._pieces(first, until):
                 if is_new:
@@ -259,11 +259,11 @@ class Measurement:
                     kernels.add(rows)
                     power.add(rows)
                     if until == actors == 1 and len(self._outcome.nodes) <= FEW_ROWS:
-                        self._only = rows
+                        few.append(rows)
                 yield rows
         if is_new:
             statistics = combine(self._outcome, occupation.figures(), kernels, self._peaks())
-            self._figures = statistics, counter, power
+            self._figures, self._few = (statistics, counter, power), few
 
     def changes_of_memory(self) -> Iterator[Changes]:
         """Yield the changes of tracked local memory; their nodes are rows of the plan's table of nodes."""

@@ -6,14 +6,17 @@ import math
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
+import et_sim
 from et_sim.basics.kernel_names import BLOCK_SCALES
 from et_sim.compute.registry import at_full_clock, compute_model
 from et_sim.machine.engine_kernels import with_engine_kernels
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.machine.system import System
-from et_sim.trace import TraceBuilder, shapes
+from et_sim.trace import TraceBuilder, Workload, shapes
+from et_sim.trace.workload import MadeFor
 
 SMS, MEMORY, PEAK, LAUNCH = 132, 3350, 1978.9e3, 2430  # GB/s, operations in a ns with fp8, and ns
 PART, PROLOGUE, BANDWIDTH = 0.727, 5.856, 0.689
@@ -80,6 +83,22 @@ def test_experts_whose_tokens_deepep_brings_reach_the_published_rates(
     took = ns(shape, machine("h800-node", engine, "deepep"), size) - LAUNCH
     assert abs(took * tflops * 1e3 / (2 * 8 * 4096 * columns * inner) - 1) < 0.1
     assert ns(shape, machine("h800-node", engine), size) != took + LAUNCH
+
+
+def test_deepep_is_that_of_the_machine_or_of_the_workload() -> None:
+    known = preset("h100-dgx:8")
+    trace = TraceBuilder()
+    shape = shapes.grouped_gemm(4096, 7168, [4096], count=8, kernel=BLOCK_SCALES)
+    trace.compute("experts", layer_shape=shape, dtype="fp8", tensor_bytes=1)
+    workload = Workload.of([trace.build()] * 8)
+
+    def took(exchange: str = "", **of_machine: str) -> int:
+        system = {**known.system, "library": {**known.system["library"], **of_machine}}
+        software = MadeFor("sglang", engine="sglang", expert_exchange=exchange)
+        made = replace(workload, software=software)
+        return et_sim.simulate(made, system=system, network=known.network).makespan_ns
+
+    assert took("deepep") == took(**{"expert-exchange": "deepep"}) != took()
 
 
 def test_other_experts_and_engines_keep_the_constants_of_the_engine() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from machines import ring, simulate, system
 
@@ -13,6 +16,7 @@ from et_sim.engine.containers import spare
 from et_sim.engine.observe import causes
 from et_sim.engine.state.cause_tables import MOST_RECEIVES, STEP_KEYS_OF_A_TREE, CauseKind
 from et_sim.engine.state.run import NONE, RUNNING_LIMIT
+from et_sim.machine.presets import preset
 from et_sim.trace import TraceBuilder
 
 
@@ -74,3 +78,19 @@ def test_a_chunk_starts_after_the_one_that_left_its_place_in_the_queue(
         causes.chunk_starts(run, 0)
         causes.chunk_leaves(run, 0)
     assert found == list(range(100, 108))
+
+
+def receives_with_a_place(kind: str, size: int, folder: Path) -> bool:
+    """Return whether receives of a library's collective keep their chunk, as if their order mattered."""
+    machine, build = preset("h100-dgx:16"), TraceBuilder()
+    build.collective(kind, size)
+    simulate([build] * 16, machine.network, machine.system, detail="path").save(folder)
+    events = pa.ipc.open_file(folder / "path.arrow").read_all()
+    places = events.filter(pc.equal(events["kind"], "receive"))["resource"]
+    return bool(places.null_count < len(places))
+
+
+def test_the_order_of_messages_matters_only_where_the_pauses_of_a_library_differ(tmp_path: Path) -> None:
+    assert not receives_with_a_place("all_reduce", 1 << 20, tmp_path / "even")
+    assert not receives_with_a_place("broadcast", 8, tmp_path / "rooted")
+    assert receives_with_a_place("all_to_all", 1 << 20, tmp_path / "uneven")

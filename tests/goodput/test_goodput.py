@@ -221,14 +221,21 @@ def test_each_degraded_state_is_simulated_once_and_kept(monkeypatch: pytest.Monk
     assert again.step == step
 
 
-@pytest.mark.parametrize(("elastic", "shares"), [(2, [0.5]), (3, [0.5])])
+@pytest.mark.parametrize(
+    ("elastic", "plan"),
+    [
+        (2, {"tp": 4, "dp": 4}),
+        (3, {"tp": 4, "dp": 4}),
+        (2, {"tp": 2, "pp": 2, "dp": 4, "order": "tp-pp-dp"}),
+    ],
+)
 def test_a_failed_node_takes_all_of_its_replicas_with_it(
-    elastic: int, shares: list[float], monkeypatch: pytest.MonkeyPatch
+    elastic: int, plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
-    recipe = {**SMALL, "plan": {"tp": 4, "dp": 4, "micro-batches": 1}}
+    recipe = {**SMALL, "plan": {**plan, "micro-batches": 1}}
     found = months_of({"workload": recipe, "machine": "h100-dgx:16", "elastic": elastic}, days=1, runs=2)
-    assert [share for _, share in found.step.fewer] == shares
+    assert [share for _, share in found.step.fewer] == [0.5]
     assert "s with 0.5 of the replicas" in "\n".join(summary_lines(found.summary(), 200))
 
 
@@ -236,7 +243,8 @@ def test_a_failed_node_takes_all_of_its_replicas_with_it(
     ("keys", "words"),
     [
         ({"elastic": 1}, 'a failed node takes 2 of 4 replicas with it (give "elastic: 2")'),
-        ({"elastic": 9, "gpus-of-node": 16}, "a failed node takes 4 of 4 replicas with it (leave it out)"),
+        ({"elastic": 9, "gpus-of-node": 16}, "a failed node takes 4 of 4 replicas with it (leave it out"),
+        ({"elastic": 3, "tp": 2, "pp": 2}, "a failed node takes 4 of 4 replicas with it (leave it out"),
         (
             {"elastic": 1, "machine": "tpu-v4-pod:64", "gpus-of-node": 4},
             "64 NPUs, and 60 NPUs are not a multiple",
@@ -244,9 +252,12 @@ def test_a_failed_node_takes_all_of_its_replicas_with_it(
     ],
 )
 def test_an_elastic_job_that_cannot_go_on_is_refused(keys: dict[str, Any], words: str) -> None:
-    recipe = {**SMALL, "plan": {"tp": 4, "dp": 16 if "machine" in keys else 4, "micro-batches": 1}}
+    plan = {"tp": 4, "dp": 16 if "machine" in keys else 4, "micro-batches": 1}
+    plan |= {name: keys[name] for name in ("tp", "pp") if name in keys}
+    recipe = {**SMALL, "plan": plan}
+    given = {name: value for name, value in keys.items() if name not in plan}
     with pytest.raises(EtSimError) as error:
-        months_of({"workload": recipe, "machine": "h100-dgx:16", **keys}, days=1, runs=2)
+        months_of({"workload": recipe, "machine": "h100-dgx:16", **given}, days=1, runs=2)
     assert words in str(error.value)
     assert '"elastic" is' in str(error.value)
 

@@ -17,6 +17,7 @@ import pickle
 import signal
 import sys
 import time
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -244,7 +245,9 @@ def measure_runs(folder: Path) -> dict[str, Ran]:
     path = folder / "runs.pickle"
     if not path.is_file():
         os.environ["ET_SIM_COMPILE"] = "never"
-        sys.path[:0] = [str(TESTS / "views")]
+        project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+        rooms = project["tool"]["pytest"]["ini_options"]["pythonpath"]
+        sys.path[:0] = [str(REPOSITORY / room) for room in rooms]
         shown = importlib.import_module("random_shown")
         coverage = importlib.import_module("coverage").Coverage(
             data_file=None, source=[PACKAGE], config_file=False

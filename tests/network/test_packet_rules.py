@@ -288,7 +288,9 @@ def test_a_pair_waits_for_its_acknowledgements_only_if_its_port_sends(
     monkeypatch.setattr(pairs, "gives_up", lambda *_: False)
     monkeypatch.setattr(pairs, "control", SimpleNamespace(timed_out=lambda *_: called.append("slower")))
     tables = SimpleNamespace(
-        transport=SimpleNamespace(pairs=[SimpleNamespace(sent=9, acknowledged=4, next_ps=0)]),
+        transport=SimpleNamespace(
+            pairs=[SimpleNamespace(sent=9, acknowledged=4, next_ps=0)], watched=[SimpleNamespace(is_known=0)]
+        ),
         state=[SimpleNamespace(timeouts=0, now_ps=7)],
         flows=[SimpleNamespace(timeouts=0, port=0)],
         fails=[],

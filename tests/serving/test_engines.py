@@ -118,6 +118,8 @@ def test_a_file_differs_from_the_engine_that_it_is_like(tmp_path: Path) -> None:
     base = read_engine("sglang")
     assert engine.host == replace(base.host, pass_ns=1e6)
     assert (engine.policy, engine.name) == (base.policy, "mine")
+    assert engine.separate == base.separate != ()
+    assert described(tmp_path, {"like": "sglang", "separate": []}).separate == ()
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ from random_shown import check
 
 
 def test_random_sweeps_have_the_kept_results() -> None:
+    pytest.importorskip("optuna")
     check("commands", "sweeps", 2)
 
 
 @pytest.mark.deep
 def test_many_random_sweeps_have_the_kept_results() -> None:
+    pytest.importorskip("optuna")
     check("commands", "sweeps")

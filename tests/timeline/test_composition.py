@@ -329,3 +329,9 @@ def test_the_sentence_of_a_band_explains_its_width() -> None:
     assert uncertainty_text(within | bare).endswith("100 % of the time is assumed; software not stated")
     above = uncertainty_text({"makespan_ns": 0} | bare)
     assert "1 ns to 2 ns, above the makespan, as such runs took longer than predicted; 100 %" in above
+
+
+def test_the_composition_of_a_short_run_is_the_same_in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = simulated(workload()).summary()["uncertainty"]
+    monkeypatch.setattr("et_sim.timeline.rows.ROWS_AT_ONCE", 2)
+    assert simulated(workload()).summary()["uncertainty"] == whole

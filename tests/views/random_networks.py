@@ -54,6 +54,8 @@ def transports(seed: int) -> Drawn:
         Path("ns3.txt").write_text(NS3)
         usual = {"file": "ns3.txt"}
     keys.pop("preset", None)
+    if kind == "roce" and keys.get("steady"):  # rates must be constant, and no window may limit messages
+        keys |= {"congestion-control": "none", "window": "none"}
     if kind == "tcp":
         keys = {"tcp": given("tcp of the protocol", seed, 0.3, OF_TCP) | control, **keys}
     return drawn._replace(keys=keys, with_keys=lambda keys: {"network": {**graph, "protocol": usual | keys}})

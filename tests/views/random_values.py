@@ -23,6 +23,7 @@ PROTOCOL: Values = {
     "acknowledgement": (0, 64),
     "retransmission-timeout": ("50us", "1ms"),
     "seed": (1, 7),
+    "steady": (0, 0.01, 0.3),
     "least-rate": ("100Mbps", "2Gbps"),
     "rate-step": ("50Mbps", "1Gbps"),
     "large-rate-step": ("500Mbps", "5Gbps"),

@@ -59,7 +59,7 @@ def test_every_key_of_a_machine_is_given_in_a_kept_run(
     monkeypatch.setattr(api, "prepare", begin)
     monkeypatch.setattr(api, "carry_out", end)
     for name, kind in OF_TABLES:
-        for seed in range(FILES[name].count):
+        for seed in range(FILES[name].counts[kind]):
             with pytest.raises((ReadError, EtSimError)):
                 (RANDOM | KEYED)[kind](seed).run()
     missing = {

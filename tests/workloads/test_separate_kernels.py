@@ -74,17 +74,22 @@ def test_inputs_of_each_product_in_fp8_are_read_and_written_in_8_bits(
     assert not added(decoder(), batch, word)  # values are not cast
 
 
-def test_experts_are_cast_twice_where_deepep_brings_the_tokens_of_prompts() -> None:
-    plan = replace(BOTH, products="fp8-block", computes="bf16,fp8", node_ranks=2)
+@pytest.mark.parametrize(("dispatch", "first"), [("fp8", "to experts cast"), ("values", "experts up cast")])
+def test_experts_are_cast_twice_where_deepep_brings_the_tokens_of_prompts(dispatch: str, first: str) -> None:
+    plan = replace(BOTH, products="fp8-block", computes="bf16,fp8", node_ranks=2, dispatch=dispatch)
     model = with_experts()
     for exchange, batch, count in (("deepep", PROMPTS, 1), ("deepep", TOKENS, 0), ("all-to-all", PROMPTS, 0)):
         names = by_name(added(model, batch, "casts", replace(plan, expert_exchange=exchange)))
-        assert [len(names.get(name, [])) for name in ("to experts cast", "experts down cast")] == [
-            3 * count
-        ] * 2
-        if count:
+        of_experts = {name: len(sizes) for name, sizes in names.items() if "experts" in name}
+        assert of_experts == (dict.fromkeys((first, "experts down cast"), 3) if count else {})
+        if count and dispatch == "fp8":
             values = batch.tokens * HIDDEN
             assert names["to experts cast"] == [VALUE * values + stored(values)] * 3
+
+
+def test_tokens_are_not_cast_for_experts_that_get_and_multiply_values() -> None:
+    plan = replace(BOTH, expert_exchange="deepep", node_ranks=2)
+    assert not added(with_experts(), PROMPTS, "casts", plan)
 
 
 def test_a_norm_reads_and_writes_the_sum_of_layers_too() -> None:
@@ -119,6 +124,14 @@ def test_compressed_keys_have_few_rotated_values_and_one_cached_row() -> None:
     assert by_name(added(LATENT, TOKENS, "cache")) == {"cache": [cached] * LAYERS}
     norms = 2 * VALUE * TOKENS.tokens * (latent.query_rank + latent.value_rank)
     assert by_name(added(LATENT, TOKENS, "latent-norms")) == {"latent norms": [norms] * LAYERS}
+
+
+@pytest.mark.parametrize(("query_rank", "plan"), [(24, Plan(lora_rank=8)), (0, Plan())])
+def test_norms_of_compressed_values_do_not_depend_on_joined_products(query_rank: int, plan: Plan) -> None:
+    latent = replace(LATENT.attention.latent, query_rank=query_rank)
+    model = replace(LATENT, attention=replace(LATENT.attention, latent=latent))
+    size = 2 * VALUE * TOKENS.tokens * (query_rank + latent.value_rank)
+    assert by_name(added(model, TOKENS, "latent-norms", plan)) == {"latent norms": [size] * LAYERS}
 
 
 def test_keys_of_prompts_are_put_together_and_those_of_tokens_are_not() -> None:

@@ -15,6 +15,8 @@ All of this is idle unless causes are recorded.
 
 from __future__ import annotations
 
+from typing import Any
+
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe.observers import observes
 from et_sim.engine.state import kinds
@@ -357,7 +359,22 @@ def _place_of_receives(run: Run, chunk_row: int) -> int:
     program = run.plan.programs[run.chunks[chunk_row].program]
     has_one_peer = program.step_period == 1 and program.own_steps == 0
     is_by_order = program.tree_first == NONE and program.transfer_period > 1 and not has_one_peer
-    return chunk_row if is_by_order else NONE
+    return chunk_row if is_by_order and not _has_equal_pauses(run, program) else NONE
+
+
+@works_on_tables
+def _has_equal_pauses(run: Run, program: Any) -> bool:
+    """Return whether the transfers of a program are equal pauses.
+
+    Where all members send alike, the longer pauses come first, or one last.
+    """
+    first, count = program.transfer_first, program.transfer_period
+    each = 1 if program.own_steps > 0 else count - 1
+    for row in range(first, first + count, each):
+        transfer = run.plan.transfers[row]
+        if transfer.bytes > 0 or transfer.reduction_ns != run.plan.transfers[first].reduction_ns:
+            return False
+    return True
 
 
 @when_recorded

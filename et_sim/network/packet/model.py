@@ -347,7 +347,8 @@ def _steady_phases(tables: PacketTables) -> dict[str, Any]:
     if tolerance == 0:
         return {}
     skipped = {"messages": int(steady.messages), "packets": int(steady.packets)}
-    return {"steady": {"tolerance": tolerance, **skipped, "error": float(steady.bound)}}
+    found = {"tolerance": tolerance, **skipped, "error": float(steady.bound)}
+    return {"steady": {**found, "contends": bool(steady.contends)}}
 
 
 def path_keys(_network: Network, **_: bool) -> None:

@@ -60,6 +60,7 @@ STEADY = record(  # messages that are known (`roce.known`)
     ("packets", "i8"),
     ("goes_on_ps", "i8"),  # the error by known messages that went on with packets, and when
     ("went_on_ps", "i8"),
+    ("contends", "u1"),  # a port was overloaded after messages without packets
     ("bound", "f8"),  # the largest error, as a part of a message's time
 )
 PACKET = lines(

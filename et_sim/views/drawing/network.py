@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from et_sim.basics.intervals import filled, union
+from et_sim.basics.intervals import Intervals, filled, together, union
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bytes, plural
 from et_sim.views.drawing.devices import Devices, Line, Places, draw_network, joined_lines, placed
@@ -180,7 +180,7 @@ def dimensions(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
     if not run.holds("phases"):
         return None
     ranks, (first, last) = part.weights(run), part.window_of(run)
-    sums: dict[int, Any] = {}
+    in_batches: dict[int, list[Intervals]] = {}
     for rows in run.batches("phases", ("actor", "dimension", "start_ns", "end_ns")):
         columns = (
             integers(rows[name], missing=NONE) for name in ("actor", "dimension", "start_ns", "end_ns")
@@ -190,15 +190,18 @@ def dimensions(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
         for number in unique(dimension[start >= 0]).tolist():
             in_dimension = (dimension == number) & (start >= 0)
             busy = union(actor[in_dimension], start[in_dimension], end[in_dimension])
-            where, weight = np.zeros(len(busy.owner), np.int64), ranks[busy.owner] / max(ranks.sum(), 1)
-            times = busy.start - first, busy.end - first
-            [shares] = filled(where, *times, weight, (1, COLUMNS), last - first)
-            sums[number] = sums.get(number, 0) + shares
-    if not any(shares.any() for shares in sums.values()):
+            in_batches.setdefault(number, []).append(busy)
+    order = sorted(in_batches, key=lambda number: (number == NONE, number))
+    shares = []
+    for number in order:
+        busy = together(in_batches[number])
+        where, weight = np.zeros(len(busy), np.int64), ranks[busy.owner] / max(ranks.sum(), 1)
+        times = busy.start - first, busy.end - first
+        shares += [*filled(where, *times, weight, (1, COLUMNS), last - first)]
+    if not np.any(shares):
         return None
-    order = sorted(sums, key=lambda number: (number == NONE, number))
     names = tuple(SEVERAL if number == NONE else f"dimension {number}" for number in order)
-    return Heat(names, np.array([sums[number] for number in order]), IN_PHASES)
+    return Heat(names, np.array(shares), IN_PHASES)
 
 
 def tiers(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:

@@ -283,6 +283,8 @@ def packets_text(summary: Summary) -> str:
 
 def _steady_text(steady: Steady, sent: int) -> str:
     """Return what was skipped of steady phases, and the error that this may cause."""
+    if steady["contends"]:
+        return f"all packets simulated, as messages contend (--steady {steady['tolerance']:.3%})"
     if not steady["packets"]:
         return f"no steady phase found (--steady {steady['tolerance']:.3%})"
     return (

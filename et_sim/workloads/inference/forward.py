@@ -71,6 +71,7 @@ from et_sim.workloads.pipeline import Direction
 from et_sim.workloads.rank import Rank, make_workload
 from et_sim.workloads.training.parts import ModelPart, Shared, ToExperts
 from et_sim.workloads.training.plan import DATA, PIPELINE, TENSOR, Plan
+from et_sim.workloads.training.plan_options import AS_VALUES
 from et_sim.workloads.training.work import RankWork
 
 TOKEN_BYTES = 8  # size of a token's number
@@ -238,7 +239,8 @@ class _Pass:
         self.place, self.number, self.is_half, self.has_parts = place, number, is_half, has_parts
         self.is_expert_rank = is_expert_rank(work)
         by_deepep = self.plan.expert_exchange == DEEPEP and have_prompts(groups)
-        self.separate = SeparateKernels(separate, self.plan.value_bytes, casts_experts=by_deepep)
+        casts = {"casts_experts": by_deepep, "casts_sent": self.plan.dispatch != AS_VALUES}
+        self.separate = SeparateKernels(separate, self.plan.value_bytes, **casts)
         self.part = self.plan.part(model, place, 0)
         self.known: dict[tuple[str, LayerKind, int, LayerFormats], tuple[Kernel, ...]] = {}
 

@@ -166,11 +166,14 @@ def _latent(
     if has_both and numbers.formats.of(QUERY_DOWN) == numbers.formats.of(KEY_VALUE_DOWN):
         (inputs, columns), (_, more) = matrices.pop(QUERY_DOWN), matrices.pop(KEY_VALUE_DOWN)
         yield numbers.product(BOTH_DOWN, batch.tokens, columns + more, inputs, like=QUERY_DOWN)
-        yield from core.separate.latent_norms(batch.tokens, latent)
+    for name in (QUERY_DOWN, KEY_VALUE_DOWN):
+        if name in matrices:
+            inputs, outputs = matrices.pop(name)
+            yield numbers.product(name, batch.tokens, outputs, inputs)
+    yield from core.separate.latent_norms(batch.tokens, latent)
     for name, (inputs, outputs) in matrices.items():
         if name != KEY_VALUE_UP:
-            columns = outputs if name.endswith("down") else outputs // tensor
-            yield numbers.product(name, batch.tokens, columns, inputs)
+            yield numbers.product(name, batch.tokens, outputs // tensor, inputs)
     rotated, cached = (core.heads + 1) * latent.rotary_size, latent.value_rank + latent.rotary_size
     yield from core.separate.positions(batch.tokens * rotated, batch.tokens * cached, is_latent=True)
     index = attention.index

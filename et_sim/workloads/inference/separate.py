@@ -13,8 +13,9 @@
 | sums | a kernel adds the outputs of routed experts, which came back, to those of the shared one |
 
 Memory moves what a kernel reads and writes, each once. Measured experts of engines include their casts. Where
-DeepEP brings the tokens of prompts, they are cast before they are sent, and again between the products of
-experts; its kernels of low latency, and activations beside them, cast what they write.
+DeepEP brings the tokens of prompts, they are cast before they are sent in fp8, or else before experts' first
+product, and again between the products; its kernels of low latency, and activations beside them, cast what
+they write.
 """
 
 from __future__ import annotations
@@ -43,8 +44,16 @@ ROTATE = 3  # operations of a rotated number: two products, and a sum
 class SeparateKernels:
     """The kernels that an engine has by themselves, made for one layer of a pass."""
 
-    def __init__(self, words: Collection[str], value_bytes: int, *, casts_experts: bool = False) -> None:
-        self.words, self.value_bytes, self.casts_experts = words, value_bytes, casts_experts
+    def __init__(
+        self,
+        words: Collection[str],
+        value_bytes: int,
+        *,
+        casts_experts: bool = False,
+        casts_sent: bool = False,
+    ) -> None:
+        self.words, self.value_bytes = words, value_bytes
+        self.casts_experts, self.casts_sent = casts_experts, casts_experts and casts_sent
 
     def with_casts(self, kernels: Iterable[Kernel]) -> Iterator[Kernel]:
         """Yield kernels, and before products in fp8 the casts of their inputs."""
@@ -56,10 +65,11 @@ class SeparateKernels:
             yield kernel
 
     def _cast(self, kernel: Kernel, words: list[str]) -> Iterator[Kernel]:
+        is_first = kernel.name == "experts up"
         if words[0] != GROUPED and TIMES not in words:
             rows, inner = int(words[1]), int(words[3])
             yield self.cast(f"{kernel.name} cast", rows * inner)
-        elif words[0] == GROUPED and self.casts_experts and kernel.name == "experts down":
+        elif words[0] == GROUPED and self.casts_experts and not (self.casts_sent and is_first):
             inner, rows = int(words[2]), int(words[3])
             yield self.cast(f"{kernel.name} cast", rows * inner * int(words[-1] if TIMES in words else 1))
 
@@ -68,8 +78,8 @@ class SeparateKernels:
         return cast(name, values, self.value_bytes, FP8, 1)
 
     def sent(self, tokens: int, hidden: int) -> Iterator[Kernel]:
-        """Yield the cast of tokens that are sent to experts."""
-        if CASTS in self.words and self.casts_experts:
+        """Yield the cast of tokens that are sent to experts in fp8."""
+        if CASTS in self.words and self.casts_sent:
             yield self.cast("to experts cast", tokens * hidden)
 
     def latent_norms(self, tokens: int, latent: Latent) -> Iterator[Kernel]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ from machines import network
 
 import et_sim
 from et_sim.cli import main
+from et_sim.run.result import Result
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.compare.changes import compare
+from et_sim.views.drawing.network import dimensions
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection, selection
 from et_sim.views.summary.groups import group_totals
@@ -23,15 +26,13 @@ SYSTEM = {
     "scheduling-policy": "LIFO",
     "all-reduce-implementation": ["ring", "direct"],
     "preferred-dataset-splits": 3,
-    "active-chunks-per-dimension": 1,
     "local-mem-bw": 50,
 }
 NETWORK = network(["Ring", "FullyConnected"], [3, 2], ["50GB/s", "25GB/s"], [500, 900])
 GROUPS = {"1": [0, 1, 2], "2": [3, 4, 5]}
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+def _simulated(chunks_at_once: int) -> Result:
     """Return two groups side by side, and all ranks together, with a slow rank 4."""
     traces = []
     for rank in range(6):
@@ -41,9 +42,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
             build.collective("all_reduce", 1 << 19, after=[work])
             build.collective("all_reduce", 1 << 18, after=[work], group="1" if rank < 3 else "2")
         traces.append(build.build())
+    machine: dict[str, Any] = {
+        "system": {**SYSTEM, "active-chunks-per-dimension": chunks_at_once},
+        "network": NETWORK,
+        "groups": GROUPS,
+    }
+    return et_sim.simulate(et_sim.Workload.of(traces), detail="phases", **machine)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     path = tmp_path_factory.mktemp("phases") / "run"
-    machine: dict[str, Any] = {"system": SYSTEM, "network": NETWORK, "groups": GROUPS}
-    write_run(et_sim.simulate(et_sim.Workload.of(traces), detail="phases", **machine), path)
+    write_run(_simulated(1), path)
     return open_run(path)
 
 
@@ -91,6 +101,21 @@ def test_runs_with_phases_are_compared_by_dimension(run: RunDirectory) -> None:
     assert comparison.is_identical
     assert comparison.dimensions is not None
     assert [change.name for change in comparison.dimensions] == [("0",), ("1",)]
+
+
+def test_ranks_in_phases_are_counted_once_however_rows_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = _simulated(3)
+    write_run(result, tmp_path / "whole")
+    for block in ("rows.ROWS_AT_ONCE", "spool.AT_A_TIME"):
+        monkeypatch.setattr(f"et_sim.timeline.{block}", 3)
+    write_run(result, tmp_path / "blocks")
+    in_blocks, whole = (dimensions(open_run(tmp_path / name)) for name in ("blocks", "whole"))
+    assert in_blocks is not None
+    assert whole is not None
+    assert in_blocks.names == whole.names
+    assert in_blocks.shares == pytest.approx(whole.shares)
 
 
 @pytest.mark.parametrize("view", ["phases", "groups"])

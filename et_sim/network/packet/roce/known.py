@@ -10,11 +10,13 @@ arrives at the times that follow.
 
 As soon as a port would be overloaded, the last bytes of a message would meet others, or a message of an
 unknown kind begins, all known messages go on with packets from where they are. So all packets are simulated,
-or none. Nothing is measured until the network is undisturbed.
+or none. Nothing is measured until the network is undisturbed. Messages that contend may turn an error of a
+nanosecond into any other: a run in which a port is overloaded later is made again, with all packets.
 
-The error of a known message is estimated as the spread of the measurements. Acknowledgements that cross its
-way are counted while it is under way; as far as they are more or fewer than those in the measurements, the
-time that they take is added. If that is too much, its kind is forgotten, and measured anew.
+The error of a known message is estimated as the spread of the measurements, and a wait at each port that its
+end is spared: behind it, fewer packets cross the other way. Acknowledgements that cross its way are counted
+while it is under way; as far as they are more or fewer than those in the measurements, the time that they
+take is added. If that is too much, its kind is forgotten, and measured anew.
 """
 
 from __future__ import annotations
@@ -110,6 +112,7 @@ def _add_load(network: Any, port_row: int, rate: int) -> None:
     share.load += rate
     if before <= most < share.load:
         steady.overloads += 1
+        steady.contends |= steady.messages > 0
     elif share.load <= most < before:
         steady.overloads -= 1
         steady.disturbed_ps = max(steady.disturbed_ps, network.state[0].now_ps)
@@ -238,8 +241,23 @@ def foretold_ps(network: Any, row: int) -> float:
     beyond = flow.size / rules.payload - watch.mark
     time_ps = kind.sum_ps / kind.firsts + beyond * kind.sum_packet_ps / kind.count
     error_ps = kind.most_ps - kind.least_ps + beyond * (kind.most_packet_ps - kind.least_packet_ps)
-    watch.error_ps = error_ps + watch.met_ps
+    watch.error_ps = error_ps + watch.met_ps + _end_ps(network, row)
     return float(time_ps) if watch.error_ps <= SAFETY * rules.steady * time_ps else 0.0
+
+
+@works_on_tables
+def _end_ps(network: Any, row: int) -> int:
+    """Return how long packets may have waited where the end of a message does not: for an acknowledgement at
+    each port, or, if acknowledgements end messages, for a packet at each of their ports.
+    """
+    rules, at, total = network.transport.rules[0], row * network.stride[0], 0
+    size = rules.acknowledgement
+    if rules.completion:
+        at, size = at + network.flows[row].back, rules.payload + rules.header
+    while network.ways[at] != NONE:
+        total += sending_ps(network, network.ports[network.ways[at]], size)
+        at += 1
+    return int(total)
 
 
 @works_on_tables
