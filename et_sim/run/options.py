@@ -52,7 +52,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     steady: Annotated[
         float | None,
         "with packets, skip messages that are like earlier ones: the largest part by which times may differ "
-        "by estimate, such as 0.5%",
+        "by estimate, such as 0.005",
     ] = None
     other_profile: Annotated[bool, "if no profile is named, also simulate the corrected one"] = False
     fold: Annotated[bool, "simulate ranks that behave identically as one, with the same result"] = True

@@ -80,10 +80,9 @@ def _bytes_of_state(nodes: int, monkeypatch: pytest.MonkeyPatch) -> int:
         work = build.compute("work", micros=1, after=[reduced])
 
     def began(whole: Run, *_: Any) -> Any:
-        names = (name for name in Run.__struct_fields__ if name not in ("plan", "network"))
-        raise _BeganError(
-            sum(array.nbytes for array in start._arrays([getattr(whole, name) for name in names]))
-        )
+        names = [name for name in Run.__struct_fields__ if name not in ("plan", "network")]
+        _, arrays = start._with_arrays(tuple(getattr(whole, name) for name in names))
+        raise _BeganError(sum(array.nbytes for array in arrays))
 
     monkeypatch.setattr(driver, "_run_to_end", lambda begun, *_: began(begun.run))
     with pytest.raises(_BeganError) as raised:
