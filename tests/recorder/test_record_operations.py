@@ -13,6 +13,24 @@ from recording_here import PROGRAMS, needs_torch
 
 needs_torch()
 
+# A mode with a lock that notes whether it is held, and the answer of one operator.
+LOCKED = """
+from recorder.process.operators import RecordingMode
+
+class Lock:
+    is_held = False
+
+    def __enter__(self):
+        self.is_held = True
+
+    def __exit__(self, *_):
+        self.is_held = False
+
+mode = object.__new__(RecordingMode)
+mode._fake, mode._is_paused, mode._lock = None, False, Lock()
+mode._dispatch = lambda *_: mode._lock.is_held
+assert RecordingMode.__torch_dispatch__(mode, None, ())
+"""
 WORKER = Path(__file__).parent / "flop_worker.py"
 PARTS = "ddp,offload,mask,empty,recurrent,packed,batch,ctc,graph,cycles,short,layer"
 
@@ -44,3 +62,9 @@ def test_every_operator_of_a_program_counts_as_in_pytorch(
     counted = json.loads(output.read_text())
     assert counted.pop("equal") > 0
     assert all(kind.startswith("causal: ") for kind in counted)
+
+
+def test_an_operator_is_recorded_while_those_of_other_threads_wait(tmp_path: Path) -> None:
+    program = tmp_path / "locked.py"
+    program.write_text(LOCKED)
+    assert Forked([sys.executable, str(program)], os.environ).wait(timeout=600) == 0
