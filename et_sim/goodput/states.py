@@ -76,7 +76,8 @@ def _shares(seconds: list[float], replicas: int, of_node: int = 1) -> tuple[tupl
 def _simulated(job: JobSpec, step: JobStep, source: Source, simulator: Simulator) -> dict[str, Any]:
     """Return the states that can be simulated."""
     found = _degraded(job, step, source, simulator) if source.has_messages else {}
-    if job.elastic and source.fewer is not None and source.lost_with_node is not None:
+    if job.elastic and source.fewer is not None:
+        assert source.lost_with_node is not None
         of_node = source.lost_with_node(step.gpus_of_node)
         found["fewer"] = _with_fewer_replicas(job.elastic, of_node, step, source.fewer, simulator)
     if copies := _copies(job, step):

@@ -222,7 +222,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"peaks": {"bf16": 0}}, 'key "bf16" is 0 (allowed: a number > 0'),
     ({"dtype": "fp64"}, 'key "dtype" is "fp64", which has no peak'),
     ({"efficiency": 1.5}, 'key "efficiency" is 1.5'),
-    ({"efficiency": {"gem": 0.5}}, "did you mean 'gemm'?"),
+    ({"efficiency": {"gem": 0.5}}, "did you mean 'gemm' or 'gemm_blocks'?"),
     ({"efficiency": {"half": 0}}, 'key "half" is 0'),
     ({"tiles": [[0, 1, 1]], "processors": 4}, 'key "tiles" is [[0, 1, 1]]'),
     ({"tiles": [[8, 8, 8]]}, 'key "tiles" has no effect without "processors"'),

@@ -268,7 +268,7 @@ def test_sizes_outside_a_table_are_refused_or_follow_the_rule(tmp_path: Path) ->
         ("operation,size,ns\nattention,1,1\nattention,2,2\n", "has no sizes of gemm bf16"),
         (
             "shape,ns\ngemm 64 64,1\n",
-            "layer_shape 'gemm 64 64' has 2 numbers (gemm has 3: gemm M N K [full-sums])",
+            "layer_shape 'gemm 64 64' has 2 numbers (gemm has 3: gemm M N K [KERNEL])",
         ),
         ("operation,shape,ns\nconv,gemm 1 1 1,1\n", "line 2: operation 'conv' is not that of 'gemm 1 1 1'"),
         ("", "the table is empty"),

@@ -107,7 +107,7 @@ def test_an_operation_without_products_is_left_to_another_rule() -> None:
     ("shape", "sentence"),
     [
         ("gem 1 2 3", "layer_shape is 'gem 1 2 3' (did you mean 'gemm'?"),
-        ("gemm 1 2", "layer_shape 'gemm 1 2' has 2 numbers (gemm has 3: gemm M N K [full-sums])"),
+        ("gemm 1 2", "layer_shape 'gemm 1 2' has 2 numbers (gemm has 3: gemm M N K [KERNEL])"),
         ("gemm 1 0 2", "layer_shape 'gemm 1 0 2' has the size 0"),
         ("gemm 1 -4 2", "has the size -4"),
         ("conv 3 3 4 1 1 1 1 1", "the filter's height 4 is larger than the ifmap's, 3"),

@@ -46,7 +46,7 @@ def test_paths_that_are_kept_fold_as_those_that_are_walked_anew(monkeypatch: pyt
     assert any(actors_of(case) < case.workload.ranks for case in cases)
     for few, most in ((-1, 1), (1 << 20, 1)):
         monkeypatch.setattr(paths, "FEW_PATHS", few)
-        monkeypatch.setattr(paths, "MOST_WALKED", most)
+        monkeypatch.setattr(paths, "MOST_KEPT", most)
         assert [(outcome(case, fold=True), actors_of(case)) for case in cases] == kept
 
 

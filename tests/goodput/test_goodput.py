@@ -233,7 +233,7 @@ def test_a_failed_node_takes_all_of_its_replicas_with_it(
     elastic: int, plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
-    recipe = {**SMALL, "plan": {**plan, "micro-batches": 1}}
+    recipe = {**SMALL, "layers": plan.get("pp", 1), "plan": {**plan, "micro-batches": 1}}
     found = months_of({"workload": recipe, "machine": "h100-dgx:16", "elastic": elastic}, days=1, runs=2)
     assert [share for _, share in found.step.fewer] == [0.5]
     assert "s with 0.5 of the replicas" in "\n".join(summary_lines(found.summary(), 200))
@@ -254,7 +254,7 @@ def test_a_failed_node_takes_all_of_its_replicas_with_it(
 def test_an_elastic_job_that_cannot_go_on_is_refused(keys: dict[str, Any], words: str) -> None:
     plan = {"tp": 4, "dp": 16 if "machine" in keys else 4, "micro-batches": 1}
     plan |= {name: keys[name] for name in ("tp", "pp") if name in keys}
-    recipe = {**SMALL, "plan": plan}
+    recipe = {**SMALL, "layers": plan.get("pp", 1), "plan": plan}
     given = {name: value for name, value in keys.items() if name not in plan}
     with pytest.raises(EtSimError) as error:
         months_of({"workload": recipe, "machine": "h100-dgx:16", **given}, days=1, runs=2)

@@ -18,6 +18,7 @@ from et_sim.trace import Trace
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, make_training, read_model
 from et_sim.workloads.inference.batch import AttentionSight, sights
 from et_sim.workloads.inference.memory import SequenceCache, layer_bytes, matrices, weight_bytes_of_stage
+from et_sim.workloads.inference.mixers import BOTH_DOWN, KEY_VALUE_DOWN, QUERY_DOWN
 from et_sim.workloads.inference.transfers import ReplicaPlace, SentCache, make_transfers, messages
 from et_sim.workloads.models.configuration import model_of
 from et_sim.workloads.models.model import Index
@@ -203,9 +204,16 @@ def test_products_of_a_pass_are_the_matrices_that_a_rank_keeps(name: str, tensor
             where, _, product = trace.names[number].rpartition(" layer ")[2].partition(" ")
             found[where, product] = int(words[2]), int(words[3])
     for layer in range(model.layers):
-        for matrix in matrices(model, plan, layer):
-            if not matrix.name.startswith("experts"):
-                assert found[str(layer), matrix.name] == (matrix.outputs, matrix.inputs)
+        kept = {
+            matrix.name: (matrix.outputs, matrix.inputs)
+            for matrix in matrices(model, plan, layer)
+            if not matrix.name.startswith("experts")
+        }
+        if (str(layer), BOTH_DOWN) in found:
+            (queries, inputs), (keys, of_keys) = kept.pop(QUERY_DOWN), kept.pop(KEY_VALUE_DOWN)
+            assert inputs == of_keys
+            kept[BOTH_DOWN] = queries + keys, inputs
+        assert {name: found[str(layer), name] for name in kept} == kept
 
 
 @pytest.mark.parametrize(
