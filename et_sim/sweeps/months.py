@@ -68,9 +68,7 @@ def _with_fewer(source: Source, inputs: Inputs, recipe: Mapping[str, Any] | None
         )
     _, plan = model_and_plan(recipe, folder)
     whole = source_of_recipe(recipe, plan, preset(inputs.machine), inputs.options, folder)
-    return replace(
-        source, fewer=whole.fewer, lost_with_node=whole.lost_with_node, replicas=whole.replicas
-    )
+    return replace(source, fewer=whole.fewer, lost_with_node=whole.lost_with_node, replicas=whole.replicas)
 
 
 def _drawn(job: LongJob, content: dict[str, Any], source: Source) -> dict[str, Any]:
