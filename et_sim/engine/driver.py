@@ -95,6 +95,7 @@ def run_plan(
     model: NetworkModel,
     report: Report | None = None,
     *,
+    begin: Callable[[], None] = lambda: None,
     record: Callable[[Any], None] | None = None,
     log: Callable[[Any], None] | None = None,
     messages: Callable[[Any], None] | None = None,
@@ -106,6 +107,8 @@ def run_plan(
     ties_alike: bool = False,
 ) -> Outcome | None:
     """Simulate a plan until nothing is left to happen.
+
+    A run that the model has to make again is; `begin` is called before each.
 
     `record` takes the causal events of the run (`causes`), `log` the phases of its chunks, and `messages` the
     messages that were sent. With `links`, the busy times of links are recorded (`link_slices`). `ports` takes
@@ -131,6 +134,7 @@ def run_plan(
     packets = packets_expected(model, network, plan)
     reporting = _reporting(plan, network.fraction_bits, model, packets, report)
     while True:
+        begin()
         begun = _begin(plan, network, model, recorders, until_ns, kept if is_plain else None, goes_ahead)
         run = begun.start.run
         if ties_alike and plan.is_folded:
@@ -138,6 +142,10 @@ def run_plan(
         happen = simulate.lasting(functools.partial(_seconds_of, alike, plan, run, packets))
         blocked: list[Blocked] = []
         ended = _run_to_end(begun.start, network, model, recorders, until_ns, happen, reporting, blocked)
+        again = None if ended is None or model.again is None else model.again(ended.network, network)
+        if again is not None:
+            network = again
+            continue
         if ended is not None:
             outcome = _outcome(plan, network, model, ended, begun, until_ns, ports)
             return replace(outcome, blocked=tuple(blocked))

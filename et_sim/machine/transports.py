@@ -225,6 +225,7 @@ class Packets(Struct, frozen=True):
         0.0,
         maximum=0.05,
     )
+    all_packets: bool = False  # although `steady` allows others: a run with fewer of them was wrong
     as_ns3: bool = flag(
         "Details of ns-3: its random numbers; a rate wakes a port only if the rates of all other pairs "
         "forbid to send; TIMELY's packets carry no time of sending.",

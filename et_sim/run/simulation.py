@@ -344,44 +344,21 @@ class Recorder(Struct, frozen=True):
         *,
         ties_alike: bool = False,
     ) -> Outcome | None:
-        """Simulate a plan and record it; earlier recordings are dropped.
+        """Simulate a plan and record it; earlier recordings are dropped."""
 
-        If messages contend after others were skipped by `--steady`, simulate all packets.
-        """
-        how: dict[str, Any] = {"until_ns": until_ns, "kept": kept, "ties_alike": ties_alike}
-        outcome = self._once(plan, network, model, watch, **how)
-        ports = outcome and outcome.ports
-        steady = ports and ports.totals.get("steady")
-        if not steady or not steady["contends"]:
-            return outcome
-        watch.stage("simulating again with all packets, as messages contend")
-        outcome = self._once(plan, _with_all_packets(network), model, watch, **how)
-        assert outcome is not None  # runs with packets are not folded
-        assert outcome.ports is not None
-        none_skipped = {"steady": {**steady, "messages": 0, "packets": 0, "error": 0.0}}
-        return replace(outcome, ports=replace(outcome.ports, totals=outcome.ports.totals | none_skipped))
+        def begin() -> None:
+            if self.messages is not None:
+                self.messages.begin(plan.actor_of_rank)
+            for spool in (self.causal_events, self.phases, self.ports):
+                if spool is not None:
+                    spool.clear()
 
-    def _once(
-        self,
-        plan: LoweredPlan,
-        network: Network,
-        model: NetworkModel,
-        watch: Watcher,
-        *,
-        until_ns: int | None,
-        kept: KeptStart | None,
-        ties_alike: bool,
-    ) -> Outcome | None:
-        if self.messages is not None:
-            self.messages.begin(plan.actor_of_rank)
-        for spool in (self.causal_events, self.phases, self.ports):
-            if spool is not None:
-                spool.clear()
         return run_plan(
             plan,
             network,
             model,
             watch.report,
+            begin=begin,
             record=self.causal_events.add if self.causal_events else None,
             log=self.phases.add if self.phases else None,
             messages=self.messages.add if self.messages else None,
@@ -391,13 +368,6 @@ class Recorder(Struct, frozen=True):
             ties_alike=ties_alike,
             ports=self.ports.add if self.ports else None,
         )
-
-
-def _with_all_packets(network: Network) -> Network:
-    """Return a network on which no message is skipped by `--steady`."""
-    protocol = network.protocol
-    assert protocol is not None
-    return replace(network, protocol=replace(protocol, packets=replace(protocol.packets, steady=0.0)))
 
 
 def simulated(plan: Plan, model: NetworkModel, watch: Watcher, recorder: Recorder) -> Outcome:

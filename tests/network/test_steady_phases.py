@@ -72,6 +72,13 @@ def test_a_run_with_messages_that_contend_after_known_ones_has_all_packets() -> 
     assert "all packets simulated, as messages contend" in packets_text(found.summary())
 
 
+def test_messages_of_a_run_that_is_made_again_are_recorded_once() -> None:
+    found = [ring(steady, late=5, detail="messages")[1] for steady in (None, TOLERANCE)]
+    all_packets, again = (each.table("messages") for each in found)
+    assert len(all_packets) > 0
+    assert all_packets.equals(again)
+
+
 def test_the_option_without_a_like_message_changes_nothing() -> None:
     (exact, _), (same, found) = ring(None, size=MIB // 2), ring(TOLERANCE, size=MIB // 2)
     assert packets_of(found)["steady"]["packets"] == 0

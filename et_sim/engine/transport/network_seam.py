@@ -80,6 +80,8 @@ class NetworkModel:
     # None: there are no packets, or the model does not have it.
     payload_of_packets: Callable[[Network], int] | None = None  # bytes of a message in a packet
     packets_sent: Callable[[Any], int] | None = None  # with data, for the first time
+    # The network on which a run is made again, if what it skipped may have changed its times; else None.
+    again: Callable[[Any, Network], Network | None] | None = None
     ports_counted: Callable[[Any], Any] | None = None  # counts of packets at ports
     ports_in_a_circle: Callable[[Any], Any] | None = None  # that wait for each other
     with_queues: Callable[[Any], Tables] | None = None  # the tables with a record of queues (`queue_tables`)

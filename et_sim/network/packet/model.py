@@ -341,6 +341,14 @@ def ports_counted(tables: PacketTables) -> tuple[dict[str, Any], dict[str, Any]]
     return columns, totals | _steady_phases(tables)
 
 
+def again(tables: PacketTables, network: Network) -> Network | None:
+    """Return the network with all packets if messages contend after some were skipped; else None."""
+    if not tables.steady[0].contends:
+        return None
+    protocol = _protocol(network)
+    return replace(network, protocol=replace(protocol, packets=replace(protocol.packets, all_packets=True)))
+
+
 def _steady_phases(tables: PacketTables) -> dict[str, Any]:
     """Return what was skipped of steady phases, if that is allowed."""
     tolerance, steady = float(tables.rules[0].steady), tables.steady[0]
@@ -348,7 +356,7 @@ def _steady_phases(tables: PacketTables) -> dict[str, Any]:
         return {}
     skipped = {"messages": int(steady.messages), "packets": int(steady.packets)}
     found = {"tolerance": tolerance, **skipped, "error": float(steady.bound)}
-    return {"steady": {**found, "contends": bool(steady.contends)}}
+    return {"steady": {**found, "contends": bool(tables.rules[0].all_packets)}}
 
 
 def path_keys(_network: Network, **_: bool) -> None:

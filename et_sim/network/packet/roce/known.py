@@ -44,7 +44,7 @@ FACTOR = 1_000_003  # of a key of kinds
 def is_on(network: Any) -> bool:
     """Return whether messages are measured."""
     rules = network.rules[0]
-    if rules.steady == 0 or rules.as_ns3 or network.state[0].logs:
+    if rules.steady == 0 or rules.all_packets or rules.as_ns3 or network.state[0].logs:
         return False
     return bool(may_repeat(network) and not has_figures(network) and len(network.fails) == 0)
 
