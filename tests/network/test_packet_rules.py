@@ -23,6 +23,7 @@ from et_sim.machine import read_machine, read_network_alone
 from et_sim.machine.congestion import ROCE
 from et_sim.machine.protocol_keys import WITHOUT_PAUSES
 from et_sim.machine.protocol_presets import PRESETS
+from et_sim.network.packet import events as packet_events
 from et_sim.network.packet import model as packet_model
 from et_sim.network.packet.closed import gives_up
 from et_sim.network.packet.roce import pairs
@@ -306,15 +307,15 @@ def test_packets_of_a_part_of_a_nanosecond_come_after_its_other_events(
     left_ps: int, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called = []
-    monkeypatch.setattr(packet_model, "schedule", lambda *_: called.append("last"))
-    monkeypatch.setattr(packet_model, "schedule_first", lambda *_: called.append("first"))
-    monkeypatch.setattr(packet_model, "observe", SimpleNamespace(next_event_follows=lambda *_: None))
-    monkeypatch.setattr(packet_model, "next_ps", lambda _: 5000 + left_ps)
+    monkeypatch.setattr(packet_events, "schedule", lambda *_: called.append("last"))
+    monkeypatch.setattr(packet_events, "schedule_first", lambda *_: called.append("first"))
+    monkeypatch.setattr(packet_events, "observe", SimpleNamespace(next_event_follows=lambda *_: None))
+    monkeypatch.setattr(packet_events, "next_ps", lambda _: 5000 + left_ps)
     state = SimpleNamespace(moving=1, planned_ns=NONE, plans=0)
     run: Any = SimpleNamespace(
         network=SimpleNamespace(state=[state], units=(1, 1000)), clock=[SimpleNamespace(now=5)]
     )
-    packet_model._plan_next(run)
+    packet_events.plan_next(run)
     assert called == [how]
     assert state.planned_ns == 5
 

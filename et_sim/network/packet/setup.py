@@ -14,6 +14,7 @@ from et_sim.basics.errors import MachineError
 from et_sim.basics.units import format_bytes
 from et_sim.machine.graph import NPU
 from et_sim.machine.model import GraphFabric, Network
+from et_sim.machine.protocol_presets import DEFAULT_PRESET, PRESETS
 from et_sim.machine.transports import PS_PER_NS, PacketProtocol, SwitchBuffers, Window
 from et_sim.network import graph
 from et_sim.network.packet.records import DEVICE, NEVER, PORT
@@ -24,6 +25,11 @@ from et_sim.plan.records import table
 
 MASK = 0xFFFFFFFF
 NS3_HEADROOM, PACKETS_IN_HEADROOM = 3, 5
+
+
+def protocol_of(network: Network) -> PacketProtocol:
+    """Return the protocol of a network: its own, or the default preset."""
+    return network.protocol or PRESETS[DEFAULT_PRESET]
 
 
 def rules_of(protocol: PacketProtocol) -> Any:
