@@ -29,7 +29,8 @@ from et_sim.machine.accuracy import (
 )
 from et_sim.machine.datatypes import datatype_named
 from et_sim.plan.records import Action, LoweredPlan
-from et_sim.timeline.rows import KIND_NAMES, Rows
+from et_sim.timeline.node_columns import KIND_NAMES
+from et_sim.timeline.rows import Rows
 from et_sim.timeline.statistics import Statistics
 from et_sim.trace.workload import Workload
 

@@ -24,8 +24,9 @@ from et_sim.machine.accuracy import Accuracy
 from et_sim.memory import Accesses, Changes, changes, classes_of, lifetimes, peaks
 from et_sim.plan.records import LoweredPlan
 from et_sim.timeline.composition import composition
+from et_sim.timeline.node_columns import COMMUNICATION_KINDS, KIND_NAMES
 from et_sim.timeline.power import PowerUse
-from et_sim.timeline.rows import COMMUNICATION_KINDS, KIND_NAMES, TREATMENT_NAMES, Rows, TimelineSource
+from et_sim.timeline.rows import TREATMENT_NAMES, Rows, TimelineSource
 from et_sim.timeline.statistics import KernelFigures, Occupation, Statistics, combine
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.group_attributes import count_metadata

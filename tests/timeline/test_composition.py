@@ -26,7 +26,7 @@ from et_sim.machine.accuracy import (
 )
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_system_alone
-from et_sim.timeline.rows import COMMUNICATION_KINDS, UNNAMED_KIND
+from et_sim.timeline.node_columns import COMMUNICATION_KINDS, UNNAMED_KIND
 from et_sim.views import open_run
 from et_sim.views.bands import difference_text
 from et_sim.views.summary.sentences import uncertainty_text
