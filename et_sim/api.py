@@ -285,7 +285,7 @@ def make_manifest(
         },
         "costs": machine.system.costs and machine.system.costs.as_dict(),
         **({"power_caps": caps} if caps and not machine.system.replay_only else {}),
-        **({} if accuracy is None else {"accuracy": accuracy.as_dict()}),
+        **({} if accuracy is None else {"accuracy": accuracy.written}),
         "peak_tflops": peaks_of(machine.system),
         "time_factors": [_factors(one) for one in machine.system.time_factors],
         "distinct_traces": len(workload.templates),

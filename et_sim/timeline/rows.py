@@ -16,6 +16,7 @@ from et_sim.basics.group_names import shown_group
 from et_sim.compute import Utilisation
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
+from et_sim.plan.kernel_table import NominalUse
 from et_sim.plan.paces import OWN_PACE
 from et_sim.plan.records import Action, LoweredPlan
 from et_sim.timeline.node_columns import NodeColumns, SharedColumns
@@ -200,10 +201,6 @@ def _durations(plan: LoweredPlan, part: _Part) -> Any:
     return duration_ns
 
 
-def _used(plan: LoweredPlan, at: Any, duration_ns: Any) -> Utilisation | None:
-    return None if plan.kernels is None else plan.kernels.of_nodes(at, duration_ns)
-
-
 def _whole(plan: LoweredPlan, nodes: NodeColumns, part: _Part) -> SharedColumns:
     """Return the columns of a part all of whose nodes were issued."""
     return nodes.shared(*_places(plan, part))
@@ -211,8 +208,12 @@ def _whole(plan: LoweredPlan, nodes: NodeColumns, part: _Part) -> SharedColumns:
 
 def _timed(plan: LoweredPlan, part: _Part, shared: SharedColumns, *_: Any) -> _Timed:
     """Return these columns with the times of the plan, which are given."""
-    duration_ns = _durations(plan, part)
-    return _Timed(shared, duration_ns, _used(plan, shared.at, duration_ns))
+    duration_ns, nominal = _durations(plan, part), plan.derived(_nominal, shared)
+    return _Timed(shared, duration_ns, None if nominal is None else nominal.of(duration_ns))
+
+
+def _nominal(plan: LoweredPlan, shared: SharedColumns) -> NominalUse | None:
+    return None if plan.kernels is None else plan.kernels.nominal(shared.at)
 
 
 class TimelineSource:
@@ -295,7 +296,8 @@ class TimelineSource:
         if not issued.all():
             base, at = (column[issued] for column in _places(self._plan, part))
             duration_ns = _durations(self._plan, part)[issued]
-            timed = _Timed(self._nodes.shared(base, at), duration_ns, _used(self._plan, at, duration_ns))
+            nominal = None if self._plan.kernels is None else self._plan.kernels.of_nodes(at, duration_ns)
+            timed = _Timed(self._nodes.shared(base, at), duration_ns, nominal)
             return self._described(part.actor[issued], timed, state[issued])
         if self._latest is None or self._latest[0] != part.alike:
             shared = self._plan.derived(_whole, self._nodes, part)
