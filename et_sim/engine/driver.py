@@ -172,7 +172,7 @@ def _begin(
         tables = network_tables(model, network, former.plan, has_queues=False, has_causes=False)
         if len(former.run.order_marks):
             tables = model.ahead(tables, network, former.plan) or tables
-        start = kept.restored(former, model.grown(tables, former.reserve.rows))
+        start = kept.restored(former, tables, lambda tables: model.grown(tables, former.reserve.rows))
         return _Begun(start, is_kept=kept.is_due(rules))
     is_due = kept is not None and kept.is_due(rules)
     begun = _new_start(plan, network, model, recorders, until_ns, is_ample=not is_due, goes_ahead=goes_ahead)

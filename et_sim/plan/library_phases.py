@@ -148,12 +148,20 @@ class LibraryPhases:
         parts = self._with_buffers(within, choice, within=True), self._with_buffers(between, choice)
         return self._timed(call, choice, parts)
 
-    def again(self, made: LibraryCollective, by: LibraryPhases) -> LibraryCollective | None:
-        """Return the phases of a collective that was made by others; None if more than its times differs."""
-        choice = self._library.choice(made.call)
-        if self._steps_by != by._steps_by or not choice.is_alike(made.choice):
-            return None
-        return self._timed(made.call, choice, made.parts)
+    def again(
+        self, call: Call, wanted: tuple[Any, ...], known: dict[tuple[Any, ...], _Parts]
+    ) -> LibraryCollective | None:
+        """Return what `lower` returns for what is wanted, with the steps that are known by choice; others are
+        added.
+        """
+        choice = self._library.choice(call)
+        key = choice.algorithm, choice.protocol, choice.channels, *self._steps_by
+        if (parts := known.get(key)) is not None:
+            return self._timed(call, choice, parts)
+        made = self.lower(*wanted)
+        if made is not None:
+            known[key] = made.parts
+        return made
 
     def _timed(self, call: Call, choice: LibraryChoice, parts: _Parts) -> LibraryCollective:
         time = round(choice.time_us * 1000)

@@ -221,14 +221,6 @@ class LibraryChoice(Struct, frozen=True):
     unlimited_us: float = 0.0  # the calibrated time if it was limited before a fall; else 0
     larger: Larger | None = None  # a larger size that takes less time
 
-    def is_alike(self, other: LibraryChoice) -> bool:
-        """Check whether another choice only differs in its times."""
-        return (self.algorithm, self.protocol, self.channels) == (
-            other.algorithm,
-            other.protocol,
-            other.channels,
-        )
-
     @property
     def text(self) -> str:
         """Return the choice as it is shown."""
