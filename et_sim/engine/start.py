@@ -91,6 +91,7 @@ class _Network:
         self._parts = _taken_apart(self.saved.tables)[1]
         pairs = list(zip(self._before, self._parts, strict=True))
         self._figures = [at for at, (one, two) in enumerate(pairs) if len(one) and np.array_equal(one, two)]
+        self._taken = [self._before[at] for at in self._figures]
         self._pools = sorted(set(range(len(pairs))) - set(self._figures))
 
     def restored(self, tables: Tables) -> bool:
@@ -101,9 +102,18 @@ class _Network:
         if not all(np.array_equal(parts[at], self._before[at]) for at in self._pools if len(parts[at])):
             return False
         self.saved.restore()
-        for at in self._figures:
-            np.copyto(self._parts[at], parts[at])
+        self._taken = [parts[at] for at in self._figures]
+        self._take()
         return True
+
+    def restored_as_before(self) -> None:
+        """Restore the pools and the figures of the last tables."""
+        self.saved.restore()
+        self._take()
+
+    def _take(self) -> None:
+        for at, part in zip(self._figures, self._taken, strict=True):
+            np.copyto(self._parts[at], part)
 
 
 class KeptStart:
@@ -115,6 +125,7 @@ class KeptStart:
         self._start: Start | None = None
         self._saved: _Saved | None = None  # what follows from the plan
         self._network: _Network | None = None  # the last one
+        self._given: tuple[Any, ...] = ()  # what it was made from
 
     def is_due(self, rules: Any) -> bool:
         """Return whether a run is worth keeping: the last one had the same rules (its other inputs)."""
@@ -157,14 +168,28 @@ class KeptStart:
         np.copyto(times.transfers["reduction_ns"], shifted(reductions, bits))
         return start
 
-    def restored(self, start: Start, tables: Tables, grow: Callable[[Tables], Tables]) -> Start:
-        """Return the kept start with the tables of another network; `grow` adds their pools."""
+    def restored(
+        self,
+        start: Start,
+        given: tuple[Any, ...],
+        tables: Callable[[], Tables],
+        grow: Callable[[Tables], Tables],
+    ) -> Start:
+        """Return the kept start with the tables of a network; `grow` adds their pools.
+
+        The same objects that are `given`, all that differs between runs and that `tables` reads, have the
+        same tables.
+        """
         assert self._saved is not None
         self._saved.restore()
         is_used = bool(start.run.repeats["is_on"][0])
         np.copyto(start.run.alike_transfers, alike_transfers(start.plan, is_used=is_used))
-        if self._network is None or not self._network.restored(tables):
-            self._network = _Network(tables, grow)
+        if self._network is not None and all(map(_is, self._given, given)):
+            self._network.restored_as_before()
+            return start
+        made, self._given = tables(), given
+        if self._network is None or not self._network.restored(made):
+            self._network = _Network(made, grow)
             self._start = start = replace(start, run=replace(start.run, network=self._network.saved.tables))
         return start
 
@@ -213,3 +238,7 @@ def _with_arrays(value: Any, change: Callable[[Any], Any], made: Callable[..., A
         parts_of = [_with_arrays(item, change, made) for item in value]
         return type(value)(*parts_of) if hasattr(value, "_fields") else tuple(parts_of)
     return value
+
+
+def _is(first: object, second: object) -> bool:
+    return first is second
