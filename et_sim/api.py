@@ -7,7 +7,7 @@ It connects the packages in the order of the data: trace, machine, plan, engine,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import lru_cache, wraps
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path, PurePath
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
@@ -285,7 +285,7 @@ def make_manifest(
         },
         "costs": machine.system.costs and machine.system.costs.as_dict(),
         **({"power_caps": caps} if caps and not machine.system.replay_only else {}),
-        **({} if accuracy is None else {"accuracy": accuracy.as_dict()}),
+        **({} if accuracy is None else {"accuracy": accuracy.written}),
         "peak_tflops": peaks_of(machine.system),
         "time_factors": [_factors(one) for one in machine.system.time_factors],
         "distinct_traces": len(workload.templates),
@@ -309,6 +309,7 @@ def _as_dict(notice: Any) -> dict[str, str]:
     return {"place": _base(notice.place), "key": notice.key, "text": notice.text}
 
 
+@lru_cache(64)
 def _base(path: str) -> str:
     """Return a file's own name, since its folder depends on the host."""
     return PurePath(path).name

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
 from et_sim.basics.units import format_ns
+from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.blocked import Blocked, look_at_queues
 from et_sim.engine.changes import Changes
 from et_sim.engine.entry import BLOCKED, FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
@@ -169,10 +170,14 @@ def _begin(
     rules = (network.fraction_bits, model.needs(network), model.tables, goes_ahead)
     former = None if kept is None else kept.again(rules, plan, network.fraction_bits)
     if kept is not None and former is not None:
-        tables = network_tables(model, network, former.plan, has_queues=False, has_causes=False)
-        if len(former.run.order_marks):
-            tables = model.ahead(tables, network, former.plan) or tables
-        start = kept.restored(former, model.grown(tables, former.reserve.rows))
+
+        def tables() -> Tables:
+            made = network_tables(model, network, former.plan, has_queues=False, has_causes=False)
+            is_ahead = len(former.run.order_marks) > 0
+            return (model.ahead(made, network, former.plan) if is_ahead else None) or made
+
+        given = network, plan.programs, plan.transfers
+        start = kept.restored(former, given, tables, lambda made: model.grown(made, former.reserve.rows))
         return _Begun(start, is_kept=kept.is_due(rules))
     is_due = kept is not None and kept.is_due(rules)
     begun = _new_start(plan, network, model, recorders, until_ns, is_ample=not is_due, goes_ahead=goes_ahead)

@@ -7,6 +7,7 @@ run is therefore valid until the next run begins.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.pools import Reserve
 from et_sim.engine.state.run import Run, alike_transfers
 from et_sim.plan.fractions import check_lengths, shifted
-from et_sim.plan.records import LoweredPlan
+from et_sim.plan.records import LINE_BYTES, LoweredPlan, zeros
 
+LARGEST_JOINED = 64 << 10  # bytes
 LARGEST_KEPT = 64 << 20  # bytes of copies; beside a larger run, making its tables takes no time
 NOT_SAVED = ("plan", "network", "nodes")  # an actor that starts sets the state of its nodes
 TIMED = ("nodes", "paces", "slowing", "programs", "transfers")  # tables of a plan whose times may be set anew
@@ -33,6 +35,87 @@ class Start(Struct, frozen=True, eq=False):
     run: Run
 
 
+class _Saved:
+    """Tables with arrays of their own, and the contents of these.
+
+    Small arrays are parts of one array, so that one copy restores them.
+    """
+
+    def __init__(self, tables: Any) -> None:
+        arrays = {id(array): array for array in _arrays_of(tables)}
+        ends = np.cumsum([0, *(_lines(array) for array in arrays.values())])
+        self._small = zeros((int(ends[-1]),), np.dtype(np.uint8))
+        self._large: list[tuple[Any, Any]] = []  # as bytes, with their contents; None: zeros
+        own = {
+            key: self._own(array, begin)
+            for (key, array), begin in zip(arrays.items(), ends.tolist(), strict=False)
+        }
+        self._content = self._small.copy()
+        self.tables = _with_arrays(tables, lambda array: own[id(array)])
+
+    def _own(self, array: Any, begin: int) -> Any:
+        """Return a copy of an array; that of a small one begins there."""
+        plain = np.ndarray.view(array, np.ndarray)
+        if not _lines(array):
+            own = array.copy()
+            if array.size:
+                content = plain.reshape(-1).view(np.uint8)
+                self._large.append((_taken_apart(own)[1][0], content.copy() if content.any() else None))
+            return own
+        part = self._small[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+        part[...] = plain
+        return part.view(type(array))
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of all contents but zeros."""
+        return len(self._content) + sum(content.nbytes for _, content in self._large if content is not None)
+
+    def restore(self) -> None:
+        """Restore the contents of all arrays."""
+        np.copyto(self._small, self._content)
+        for array, content in self._large:
+            np.copyto(array, 0 if content is None else content)
+
+
+class _Network:
+    """The tables of a network with its pools, which grew from the tables of its figures.
+
+    How pools grow, and what is in them, follows from their sizes, so other figures get the same ones.
+    """
+
+    def __init__(self, tables: Tables, grow: Callable[[Tables], Tables]) -> None:
+        self._shape, small = _taken_apart(tables)
+        self._before = [part.copy() for part in small]
+        self.saved = _Saved(grow(tables))
+        self._parts = _taken_apart(self.saved.tables)[1]
+        pairs = list(zip(self._before, self._parts, strict=True))
+        self._figures = [at for at, (one, two) in enumerate(pairs) if len(one) and np.array_equal(one, two)]
+        self._taken = [self._before[at] for at in self._figures]
+        self._pools = sorted(set(range(len(pairs))) - set(self._figures))
+
+    def restored(self, tables: Tables) -> bool:
+        """Restore the pools and take the figures of other tables; return False if their pools differ."""
+        shape, parts = _taken_apart(tables)
+        if shape != self._shape:
+            return False
+        if not all(np.array_equal(parts[at], self._before[at]) for at in self._pools if len(parts[at])):
+            return False
+        self.saved.restore()
+        self._taken = [parts[at] for at in self._figures]
+        self._take()
+        return True
+
+    def restored_as_before(self) -> None:
+        """Restore the pools and the figures of the last tables."""
+        self.saved.restore()
+        self._take()
+
+    def _take(self) -> None:
+        for at, part in zip(self._figures, self._taken, strict=True):
+            np.copyto(self._parts[at], part)
+
+
 class KeptStart:
     """The start of the latest run of a plan."""
 
@@ -40,8 +123,9 @@ class KeptStart:
         self.goes_ahead = True  # no run has had events whose order may differ then
         self._rules: Any = None
         self._start: Start | None = None
-        self._saved: list[tuple[Any, Any]] = []  # arrays of the run, and their contents; None: zeros
-        self._network: tuple[Any, list[Any]] = (None, [])  # the shape of its network's tables; their arrays
+        self._saved: _Saved | None = None  # what follows from the plan
+        self._network: _Network | None = None  # the last one
+        self._given: tuple[Any, ...] = ()  # what it was made from
 
     def is_due(self, rules: Any) -> bool:
         """Return whether a run is worth keeping: the last one had the same rules (its other inputs)."""
@@ -52,22 +136,20 @@ class KeptStart:
 
     def keep(self, start: Start) -> Start:
         """Keep the start of a run unless it is large, and return it."""
-        of_run = tuple(getattr(start.run, name) for name in Run.__struct_fields__ if name not in NOT_SAVED)
-        state = _with_arrays(of_run)[1]
-        network = _copied(start.run.network)
-        is_alike = signature_of((network,)) == signature_of((start.run.network,))
-        filled = [bool(array.any()) for array in state]
-        size = sum(array.nbytes for array, is_filled in zip(state, filled, strict=True) if is_filled)
-        if not is_alike or size > LARGEST_KEPT:
+        names = [name for name in Run.__struct_fields__ if name not in NOT_SAVED]
+        of_run = tuple(getattr(start.run, name) for name in names)
+        saved, network = _Saved(of_run), _Saved((start.run.network,))
+        is_alike = signature_of((saved.tables, *network.tables)) == signature_of((of_run, start.run.network))
+        if not is_alike or saved.nbytes > LARGEST_KEPT:
             return start
         own = {name: getattr(start.plan, name).copy() for name in TIMED}
-        run = replace(start.run, network=network, plan=replace(start.run.plan, **own))
-        self._start = replace(start, plan=replace(start.plan, **own), run=run)
-        self._saved = [
-            (array, array.copy() if is_filled else None)
-            for array, is_filled in zip(state, filled, strict=True)
-        ]
-        self._network = _with_arrays(network)
+        parts = dict(zip(names, saved.tables, strict=True))
+        run = replace(start.run, network=network.tables[0], plan=replace(start.run.plan, **own), **parts)
+        self._start, self._saved, self._network = (
+            replace(start, plan=replace(start.plan, **own), run=run),
+            saved,
+            None,
+        )
         return self._start
 
     def again(self, rules: Any, plan: LoweredPlan, bits: int) -> Start | None:
@@ -86,21 +168,30 @@ class KeptStart:
         np.copyto(times.transfers["reduction_ns"], shifted(reductions, bits))
         return start
 
-    def restored(self, start: Start, network: Tables) -> Start:
-        """Return the kept start with the tables of another network."""
-        for array, content in self._saved:
-            np.copyto(array, 0 if content is None else content)
+    def restored(
+        self,
+        start: Start,
+        given: tuple[Any, ...],
+        tables: Callable[[], Tables],
+        grow: Callable[[Tables], Tables],
+    ) -> Start:
+        """Return the kept start with the tables of a network; `grow` adds their pools.
+
+        The same objects that are `given`, all that differs between runs and that `tables` reads, have the
+        same tables.
+        """
+        assert self._saved is not None
+        self._saved.restore()
         is_used = bool(start.run.repeats["is_on"][0])
         np.copyto(start.run.alike_transfers, alike_transfers(start.plan, is_used=is_used))
-        arrays: list[Any] = []
-        if self._network[0] == _taken_apart(network, arrays):
-            for array, content in zip(self._network[1], arrays, strict=True):
-                np.copyto(array, content)
+        if self._network is not None and all(map(_is, self._given, given)):
+            self._network.restored_as_before()
             return start
-        own = _copied(network)
-        self._start = replace(start, run=replace(start.run, network=own))
-        self._network = _with_arrays(own)
-        return self._start
+        made, self._given = tables(), given
+        if self._network is None or not self._network.restored(made):
+            self._network = _Network(made, grow)
+            self._start = start = replace(start, run=replace(start.run, network=self._network.saved.tables))
+        return start
 
 
 def _slows_alike(one: LoweredPlan, other: LoweredPlan) -> bool:
@@ -112,29 +203,42 @@ def _slows_alike(one: LoweredPlan, other: LoweredPlan) -> bool:
     )
 
 
-def _with_arrays(value: Any) -> tuple[Any, list[Any]]:
-    """Return all of some tables but the contents of their arrays, and these."""
+def _lines(array: Any) -> int:
+    """Return the space for an array beside other small ones, in bytes; 0: it is large, or has no rows."""
+    return -(-array.nbytes // LINE_BYTES) * LINE_BYTES if array.nbytes <= LARGEST_JOINED else 0
+
+
+def _taken_apart(tables: Any) -> tuple[Any, list[Any]]:
+    """Return all of some tables but the contents of their arrays, and these, as bytes."""
     arrays: list[Any] = []
-    return _taken_apart(value, arrays), arrays
 
-
-def _taken_apart(value: Any, arrays: list[Any]) -> Any:
-    """Return all of some tables but the contents of their arrays, which are added in order, as bytes."""
-    if isinstance(value, np.ndarray):
-        plain = np.ndarray.view(value, np.ndarray)  # record arrays search attributes among their fields
+    def part_of(array: Any) -> Any:
+        plain = np.ndarray.view(array, np.ndarray)  # record arrays search attributes among their fields
         arrays.append(plain.reshape(-1).view(np.uint8))
         return plain.dtype, plain.shape
-    if isinstance(value, Tables):
-        kind: Any = type(value)
-        return kind, *[_taken_apart(getattr(value, name), arrays) for name in fields_of(kind)]
-    return tuple([_taken_apart(item, arrays) for item in value]) if isinstance(value, tuple) else value
+
+    return _with_arrays(tables, part_of, lambda kind, parts: (kind, *parts.values())), arrays
 
 
-def _copied(value: Any) -> Any:
-    """Return tables with arrays of their own."""
+def _arrays_of(tables: Any) -> list[Any]:
+    arrays: list[Any] = []
+    _with_arrays(tables, arrays.append)
+    return arrays
+
+
+def _with_arrays(value: Any, change: Callable[[Any], Any], made: Callable[..., Any] | None = None) -> Any:
+    """Return tables with other arrays; `made` combines their class and fields."""
     if isinstance(value, np.ndarray):
-        return value.copy()
+        return change(value)
     if isinstance(value, Tables):
         kind: Any = type(value)
-        return kind(**{name: _copied(getattr(value, name)) for name in fields_of(kind)})
-    return tuple(map(_copied, value)) if type(value) is tuple else value
+        parts = {name: _with_arrays(getattr(value, name), change, made) for name in fields_of(kind)}
+        return kind(**parts) if made is None else made(kind, parts)
+    if isinstance(value, tuple):
+        parts_of = [_with_arrays(item, change, made) for item in value]
+        return type(value)(*parts_of) if hasattr(value, "_fields") else tuple(parts_of)
+    return value
+
+
+def _is(first: object, second: object) -> bool:
+    return first is second

@@ -24,6 +24,7 @@ and of some kernels of single devices are fitted by `docs/studies/fit_bands.py`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -101,7 +102,7 @@ DEFAULTS: Mapping[str, ErrorTerm] = MappingProxyType(
 )
 
 
-class Accuracy(Struct, frozen=True):
+class Accuracy(Struct, frozen=True, dict=True):
     """The classes of time of a machine with their errors."""
 
     device: str
@@ -155,13 +156,14 @@ class Accuracy(Struct, frozen=True):
         classes = (of_kind(known, kind), known, "" if is_on_one_node else BETWEEN_NODES)
         return next(name for name in (kind, *classes, LIBRARY) if name in self.terms)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the classes as in the manifest of a run and in system files."""
+    @cached_property
+    def written(self) -> dict[str, Any]:
+        """Return the classes as in the manifest of a run and in system files; nothing may change them."""
         return {DEVICE: self.device, **{name: term.as_dict() for name, term in self.terms.items()}}
 
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> Accuracy:
-        """Read the dictionary that `as_dict` returns."""
+        """Read the dictionary that `written` returns."""
         terms = {name: ErrorTerm.read(term) for name, term in content.items() if name != DEVICE}
         return Accuracy(content[DEVICE], terms)
 

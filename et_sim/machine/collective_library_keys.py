@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -122,13 +122,18 @@ OTHER_EFFICIENCY = 0.75  # RCCL counts a link of 64 GB/s as 48
 
 
 def read_library(
-    given: dict[str, Any] | None, system: System, network: Network, source: Section, remarks: Remarks
+    given: dict[str, Any] | None,
+    system: System,
+    network: Network,
+    source: Section,
+    remarks: Remarks,
+    keys: Callable[[Section, tuple[Key, ...], Remarks], dict[str, Any]] = read_keys,
 ) -> Library | None:
-    """Read the library on this network; return None if the system file names none."""
+    """Read the library on this network; return None if the system file names none. `keys` reads its keys."""
     if given is None:
         return None
     section = source.entry(NAME, given)
-    read = read_keys(section, LIBRARY_KEYS, remarks)
+    read = keys(section, LIBRARY_KEYS, remarks)
     values = note_defaults(read, LIBRARY_KEYS, section, Remarks())
     name = values["name"]
     if name == NO_LIBRARY:

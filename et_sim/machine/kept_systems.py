@@ -1,15 +1,20 @@
-"""Systems that were read, kept for machines with the same content: points of a sweep differ in few keys."""
+"""Systems, networks and libraries that were read, kept for machines with the same content.
+
+Points of a sweep differ in few keys. A dict that describes a part of a machine must not change after it was
+read: the same dict is taken for the same content.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
-from et_sim.documents.keys import Remarks, Section, Slot, keys_by_field
-from et_sim.machine.model import LayerSettings, System
+from et_sim.documents.keys import Key, Remarks, Section, Slot, keys_by_field, read_keys
+from et_sim.machine.model import LayerSettings, Network, System
 from et_sim.machine.recognise import MachineFile
 from et_sim.machine.sources import Given, Source, load
 from et_sim.machine.system_file import read_system
@@ -22,19 +27,27 @@ class _Read(Struct, frozen=True, eq=False):
     """A system without time factors, as it was read."""
 
     text: str  # its place and content
+    place: str
+    content: dict[str, Any]
     system: System
     layers: LayerSettings
     remarks: Remarks
 
 
-class KeptSystems:
-    """A reader of systems that keeps the latest ones; it reads the key `time-factors` anew.
+class _Result(Struct, frozen=True, eq=False):
+    """A part of a machine as it was read, and the remarks on it."""
 
-    A dict that describes a system must not change after it was read.
-    """
+    reads: Any  # all of its inputs
+    value: Any
+    remarks: Remarks
+
+
+class KeptSystems:
+    """A reader of machines that keeps the latest systems; it reads the key `time-factors` anew."""
 
     def __init__(self) -> None:
         self._kept: list[_Read] = []
+        self._latest: dict[str, _Result] = {}  # other parts
         self._loaded: list[tuple[Given, Source]] = []  # the latest first
 
     def load(self, given: Given) -> Source:
@@ -51,12 +64,44 @@ class KeptSystems:
         found = self._found(source)
         if found is None:
             return read_system(source, remarks)
-        remarks.warnings += found.remarks.warnings
-        remarks.defaults += found.remarks.defaults
+        _add(remarks, found.remarks)
         if FACTORS.name not in source.content:
             return found.system, found.layers
         factors = Slot(FACTORS, source, remarks).value(source.content[FACTORS.name])
         return replace(found.system, time_factors=factors), found.layers
+
+    def network(
+        self, source: Source, remarks: Remarks, read: Callable[..., Network], *, may_be_plain: bool
+    ) -> Network:
+        """Return what `read` returns, with the same remarks; networks of other files are read anew."""
+        if source.imported is not None:
+            return read(source, remarks, may_be_plain=may_be_plain)
+        network: Network = self._part(
+            remarks,
+            (source.content, source.place, may_be_plain),
+            lambda noted: read(source, noted, may_be_plain=may_be_plain),
+        )
+        return network
+
+    def keys(self, section: Section, keys: tuple[Key, ...], remarks: Remarks) -> dict[str, Any]:
+        """Return what `read_keys` returns, with the same remarks."""
+        given = section.content, section.place, keys
+        values: dict[str, Any] = self._part(remarks, given, lambda noted: read_keys(section, keys, noted))
+        return values
+
+    def _part(self, remarks: Remarks, given: tuple[Any, ...], read: Callable[[Remarks], Any]) -> Any:
+        """Return a part of a machine; the last one at a place is kept, by its content."""
+        content, place, how = given
+        known = self._latest.get(place)
+        if known is None or known.reads[0] is not content or known.reads[2] is not how:
+            noted = Remarks()
+            known = _Result(given, read(noted), noted)
+            if noted.inputs:
+                remarks.inputs += noted.inputs
+            else:
+                self._latest[place] = known
+        _add(remarks, known.remarks)
+        return known.value
 
     def _found(self, source: Section) -> _Read | None:
         """Return the system without time factors; None if all is to be read anew: it names files, which may
@@ -67,12 +112,15 @@ class KeptSystems:
             if not _is_plain(source, content[FACTORS.name]):
                 return None
             content = {name: value for name, value in content.items() if name != FACTORS.name}
-        text = repr((source.place, content))
-        found = next((known for known in self._kept if known.text == text), None)
+        found = next((known for known in self._kept if _is_same(known, source.place, content)), None)
+        if found is None:
+            text = repr((source.place, content))
+            found = next((known for known in self._kept if known.text == text), None)
         if found is None:
             remarks = Remarks()
             try:
-                found = _Read(text, *read_system(replace(source, content=content), remarks), remarks)
+                read = read_system(replace(source, content=content), remarks)
+                found = _Read(text, source.place, content, *read, remarks)
             except InputError:
                 return None
             if remarks.inputs:
@@ -89,3 +137,15 @@ def _is_plain(source: Section, factors: Any) -> bool:
     except InputError:
         return False
     return remarks == Remarks()
+
+
+def _add(remarks: Remarks, others: Remarks) -> None:
+    remarks.warnings += others.warnings
+    remarks.defaults += others.defaults
+
+
+def _is_same(known: _Read, place: str, content: dict[str, Any]) -> bool:
+    """Check whether a system was read from these very values."""
+    if known.place != place or known.content.keys() != content.keys():
+        return False
+    return all(value is content[name] for name, value in known.content.items())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from et_sim.basics.errors import MachineError, UsageError, unreadable
 from et_sim.basics.group_names import group_key
 from et_sim.basics.units import parse_watts, plural
 from et_sim.collectives.names import FAMILIES, spans_all
-from et_sim.documents.keys import Key, Remarks, Section, Slot, entry_place, nearest, show
+from et_sim.documents.keys import Key, Remarks, Section, Slot, entry_place, nearest, read_keys, show
 from et_sim.documents.kinds import COUNTS
 from et_sim.machine.collective_library_keys import NAME as LIBRARY
 from et_sim.machine.collective_library_keys import names_library, read_library, without_library
@@ -200,11 +200,12 @@ def read_machine(
         network_source = _with_steady(network_source, steady)
     sources = [network_source, system_source]
     network_value, system_value, layers = _read_network_and_system(
-        network_source, system_source, remarks, read_system if systems is None else systems.read
+        network_source, system_source, remarks, systems
     )
     wanted = system_source.content.get(LIBRARY)
     wanted = {"name": wanted} if isinstance(wanted, str) else wanted
-    library = read_library(wanted, system_value, network_value, system_source, remarks)
+    keys = read_keys if systems is None else systems.keys
+    library = read_library(wanted, system_value, network_value, system_source, remarks, keys)
     system_value = replace(system_value, library=library)
     if library is None and names_library(wanted):
         dimensions = len(network_value.grid.dimensions)
@@ -414,9 +415,9 @@ def _with_corrections(system: Source, corrections: Collection[Correction]) -> So
 
 
 def _read_network_and_system(
-    network: Source, system: Source, remarks: Remarks, read: Callable[..., tuple[System, LayerSettings]]
+    network: Source, system: Source, remarks: Remarks, kept: KeptSystems | None
 ) -> tuple[Network, System, LayerSettings]:
-    """Read both files, each in the version of ASTRA-sim that its content shows; `read` reads systems of 2."""
+    """Read both files, each in the version of ASTRA-sim that its content shows."""
     levels = is_hierarchy(network.content)
     overrides: dict[str, list[Any]] = {}
     if _is_of_1(system, network):
@@ -424,7 +425,7 @@ def _read_network_and_system(
 
         system_value, layers, overrides = read_system_1(system, remarks)
     else:
-        system_value, layers = read(system, remarks)
+        system_value, layers = (read_system if kept is None else kept.read)(system, remarks)
     if levels:
         from et_sim.machine.version_1 import read_hierarchy
 
@@ -437,6 +438,9 @@ def _read_network_and_system(
             remedy="change the network file instead",
         )
     may_be_plain = system_value.behaviour.profile is Profile.ASTRA_1
+    if kept is not None:
+        network_value = kept.network(network, remarks, _read_network, may_be_plain=may_be_plain)
+        return network_value, system_value, layers
     return _read_network(network, remarks, may_be_plain=may_be_plain), system_value, layers
 
 

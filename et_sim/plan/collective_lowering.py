@@ -340,7 +340,7 @@ class CollectiveTables:
         again = copy.copy(self)
         again._library, again._of_library = library, LibraryRows()
         for row, one in self._of_library:
-            made = library.lower(*one.wanted)
+            made = library.again(one.made.call, one.wanted, one.parts)
             if made is None or not made.has_messages_of(one.made):
                 return None
             again._of_library.add(row, replace(one, made=made))

@@ -13,6 +13,20 @@ from msgspec import Struct
 from et_sim.compute import Durations, Treatment, Utilisation
 
 
+class NominalUse(Struct, frozen=True, eq=False):
+    """The use of the machine by nodes whose kernels take the times of their model."""
+
+    kernels: Any  # their indices
+    ns: Any  # and times
+    used: Utilisation  # by all nodes
+
+    def of(self, duration_ns: Any) -> Utilisation:
+        """Return the use if the nodes take these times."""
+        nominal_ns = duration_ns.copy()
+        nominal_ns[self.kernels] = self.ns
+        return self.used.slowed(nominal_ns, duration_ns)
+
+
 class KernelTable(Struct, frozen=True, eq=False):
     """A row for each timed kernel of the plan's templates, by ascending node."""
 
@@ -28,9 +42,13 @@ class KernelTable(Struct, frozen=True, eq=False):
 
     def of_nodes(self, at: Any, duration_ns: Any) -> Utilisation:
         """Return the use of the machine by nodes, of which some are kernels, if they take these times."""
+        return self.nominal(at).of(duration_ns)
+
+    def nominal(self, at: Any) -> NominalUse:
+        """Return the use of the machine by nodes, of which some are kernels."""
         kernels = np.flatnonzero(np.isin(at, self.node))
         row = np.searchsorted(self.node, at[kernels])
-        return self.used.take(row).slowed(self.ns[row], duration_ns[kernels]).spread(kernels, len(at))
+        return NominalUse(kernels, self.ns[row], self.used.take(row).spread(kernels, len(at)))
 
     def processors(self, nodes: int) -> Any:
         """Return the processors over which each node is spread if its arithmetic sets its time, else 0."""

@@ -63,9 +63,14 @@ class LibraryCollective(Struct, frozen=True):
     nodes: int  # number of nodes of its ranks
     processors: int  # of each rank, taken from its kernels
     chunks: tuple[tuple[PacedPhase, ...], ...]
+    call: Call
+    parts: _Parts  # steps along its ways
+    are_rounds_few: bool  # of the steps
 
     def has_messages_of(self, other: LibraryCollective) -> bool:
         """Return whether both send the same messages along the same ways, each at a pace of its own."""
+        if self.parts is other.parts and self.are_rounds_few == other.are_rounds_few:
+            return True
         if [len(chunk) for chunk in self.chunks] != [len(chunk) for chunk in other.chunks]:
             return False
         pairs = zip(chain.from_iterable(self.chunks), chain.from_iterable(other.chunks), strict=True)
@@ -102,6 +107,9 @@ class _WaySteps(Struct, frozen=True):
         return self.at_once > 1 or len(self.distance) > 1 or self.steps >= self.way.members - 1
 
 
+_Parts = tuple[list[_WaySteps], list[_WaySteps]]  # within nodes, and between them
+
+
 class LibraryPhases:
     """The phases of a library's collectives on a machine."""
 
@@ -112,6 +120,10 @@ class LibraryPhases:
         self._has_one_port = network.cards is not None and network.cards.is_only_port
         self._has_node = network.node is not None
         self._has_cards = network.cards is not None
+        shapes = tuple(dimension.shape for dimension in network.wiring)
+        sharers = self._cards.sharers if self._cards else 0
+        # With a choice, this is all that steps follow from.
+        self._steps_by = library.buffers, shapes, sharers, self._has_one_port, self._has_node
 
     def lower(
         self,
@@ -131,6 +143,27 @@ class LibraryPhases:
         counted = size * members if operation is PhaseOperation.ALL_GATHER else size
         call = Call(operation.name.lower(), members, nodes, counted, datatype, least)
         choice = self._library.choice(call)
+        sent = WireBytes.of(choice.algorithm, choice.protocol, operation, counted, members, nodes)
+        within, between = self._parts(sent, ways, layout)
+        parts = self._with_buffers(within, choice, within=True), self._with_buffers(between, choice)
+        return self._timed(call, choice, parts)
+
+    def again(
+        self, call: Call, wanted: tuple[Any, ...], known: dict[tuple[Any, ...], _Parts]
+    ) -> LibraryCollective | None:
+        """Return what `lower` returns for what is wanted, with the steps that are known by choice; others are
+        added.
+        """
+        choice = self._library.choice(call)
+        key = choice.algorithm, choice.protocol, choice.channels, *self._steps_by
+        if (parts := known.get(key)) is not None:
+            return self._timed(call, choice, parts)
+        made = self.lower(*wanted)
+        if made is not None:
+            known[key] = made.parts
+        return made
+
+    def _timed(self, call: Call, choice: LibraryChoice, parts: _Parts) -> LibraryCollective:
         time = round(choice.time_us * 1000)
         if time > LONGEST_NS:
             raise MachineError(
@@ -138,11 +171,11 @@ class LibraryPhases:
                 place="system configuration",
                 remedy='correct "calibration" of the key "library"',
             )
-        sent = WireBytes.of(choice.algorithm, choice.protocol, operation, counted, members, nodes)
-        within, between = self._parts(sent, ways, layout)
-        parts = self._with_buffers(within, choice, within=True), self._with_buffers(between, choice)
         processors = self._library.processors(call, choice)
-        return LibraryCollective(choice, nodes, processors, tuple(self._chunks(parts, time)))
+        carried_ns = sum(self._carried_ns(part, part.message(part.size)) for side in parts for part in side)
+        are_few = carried_ns > time
+        chunks = self._chunks(parts, time, are_few=are_few)
+        return LibraryCollective(choice, call.nodes, processors, tuple(chunks), call, parts, are_few)
 
     def is_within(self, way: DimensionWay) -> bool:
         """Return whether a way leads through a node."""
@@ -232,13 +265,13 @@ class LibraryPhases:
         ahead = buffers.of_collective(choice.algorithm, choice.protocol, choice.channels)
         return [replace(part, ahead=ahead // part.at_once) for part in parts]
 
-    def _chunks(
-        self, parts: tuple[list[_WaySteps], list[_WaySteps]], time_ns: int
-    ) -> list[tuple[PacedPhase, ...]]:
-        """Return the chunks: all bytes along one side each, then short messages by which all wait for all."""
+    def _chunks(self, parts: _Parts, time_ns: int, *, are_few: bool) -> list[tuple[PacedPhase, ...]]:
+        """Return the chunks: all bytes along one side each, then short messages by which all wait for all.
+
+        `are_few`: steps are joined to few rounds.
+        """
         within, between = parts
-        carried_ns = sum(self._carried_ns(part, part.message(part.size)) for part in (*within, *between))
-        if carried_ns > time_ns:
+        if are_few:
             within, between = ([_in_few_rounds(part) for part in side] for side in parts)
         bulks = [(bulk, others) for bulk, others in ((within, between), (between, within)) if bulk]
         wait_for_all = all(part.waits_for_all for bulk, _ in bulks for part in bulk)

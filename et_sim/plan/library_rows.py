@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from et_sim.basics.units import format_bytes
 from et_sim.machine.model import Notice
@@ -36,6 +36,7 @@ class LibraryRow(Struct, frozen=True, eq=False):
     made: LibraryCollective
     wanted: Wanted
     programs: tuple[tuple[int, ...], ...]  # the rows of the programs of each chunk's phases
+    parts: dict[tuple[Any, ...], Any] = field(default_factory=dict)  # steps by choices, on other machines
 
     @property
     def kind(self) -> str:

@@ -57,6 +57,7 @@ WAITING_ORDER = {
     QueueOrder.SMALLEST_FIRST: WaitingOrder.SMALLEST_FIRST,
     QueueOrder.LESS_REMAINING_PHASE_FIRST: WaitingOrder.FEWEST_PHASES_FIRST,
 }
+MOST_OCCUPATIONS = 16  # that are kept
 STREAM_POLICY = {StreamPolicy.LIFO: 1, StreamPolicy.FIFO: -1, StreamPolicy.EXPLICIT: 0}
 
 
@@ -141,6 +142,7 @@ class Lowering:
             longest = self.variants.longest
             self.slowing, self.slowdowns = slowing_of(self._parts(), len(self.nodes), system.overlap, longest)
         else:
+            self._occupations: dict[bytes, tuple[Any, Any]] = {}  # on machines with other figures, too
             self.slowing, self.slowdowns = self._occupation(self.collectives.processors_held)
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         refuse_too_much_at_start(system.local_memory, self.tensors, "system configuration")
@@ -159,7 +161,14 @@ class Lowering:
 
     def _occupation(self, held: Any) -> tuple[Any, Any]:
         """Return which nodes collectives slow, and by how much, by the processors that each holds."""
-        return occupation_of(self._parts() if held.any() else (), len(self.nodes), self.kernels, held)
+        known = self._occupations.get(held.tobytes())
+        if known is None:
+            if len(self._occupations) == MOST_OCCUPATIONS:
+                self._occupations.clear()
+            parts = self._parts() if held.any() else ()
+            known = occupation_of(parts, len(self.nodes), self.kernels, held)
+            self._occupations[held.tobytes()] = known
+        return known
 
     def on(self, machine: Machine) -> Lowering | None:
         """Return the lowering for a machine with other figures, which only the library reads; None where

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.kept import Kept
 from et_sim.basics.unique import unique
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Notice
@@ -24,6 +25,8 @@ from et_sim.machine.networks import Failure
 from et_sim.plan.kernel_table import KernelTable
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.tensors import TensorUses
+
+Value = TypeVar("Value")
 
 
 class Action(IntEnum):
@@ -372,6 +375,14 @@ class LoweredPlan(Struct, frozen=True, eq=False):
     stream_names: tuple[str, ...]  # of the lanes behind the others
     tensors: tuple[TensorUses, ...]  # per template of the workload; empty: memory is not tracked
     used_groups: tuple[tuple[UsedGroup, ...], ...]  # per template of the workload: the groups of its nodes
+    kept: Kept | None = None  # for plans that differ from this one in times alone; None: there are none
+
+    def derived(self, make: Callable[..., Value], *given: Any) -> Value:
+        """Return `make(self, *given)`, which plans that differ in times alone share.
+
+        `make` reads no times but those in what is given (`basics.kept` states how this is compared).
+        """
+        return make(self, *given) if self.kept is None else self.kept.of(make, self, *given)
 
     @property
     def lanes(self) -> int:

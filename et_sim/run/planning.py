@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError
+from et_sim.basics.kept import Kept
 from et_sim.engine.start import KeptStart
 from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.fold import fold as fold_ranks
@@ -38,6 +39,7 @@ from et_sim.trace import Workload
 from et_sim.trace.preflight import Problem, find_mismatches
 
 MOST_KEPT = 4  # plans, the latest first
+MOST_NODES_KEPT = 1 << 16  # of all actors: beside a larger run, making columns of nodes takes no time
 REMARKS = ("configuration", "inputs", "warnings", "defaults")  # of a machine, which differ between any two
 
 Result = TypeVar("Result")
@@ -277,7 +279,9 @@ class KeptPlans(Planner):
         if case.reads.count != before:
             return None
         self.made += 1
-        return replace(plan, start=KeptStart())
+        is_small = len(plan.lowered.actors) * len(plan.lowered.nodes) <= MOST_NODES_KEPT
+        lowered = replace(plan.lowered, kept=Kept()) if is_small else plan.lowered
+        return replace(plan, start=KeptStart(), lowered=lowered)
 
     def _use(self, used: _Kept) -> None:
         """Put a plan before all others, the last of which is dropped if they are too many."""

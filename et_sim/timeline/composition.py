@@ -11,14 +11,16 @@ needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from et_sim.basics.intervals import COMPUTE, COPY, TRANSFER, union
-from et_sim.basics.uncertainty import Composition
+from et_sim.basics.uncertainty import Composition, Trait
 from et_sim.basics.unique import groups_of
 from et_sim.compute import Treatment
+from et_sim.compute.model import Labels
 from et_sim.machine.accuracy import (
     HOST,
     KERNELS,
@@ -29,8 +31,10 @@ from et_sim.machine.accuracy import (
 )
 from et_sim.machine.datatypes import datatype_named
 from et_sim.plan.records import Action, LoweredPlan
-from et_sim.timeline.rows import KIND_NAMES, Rows
+from et_sim.timeline.node_columns import KIND_NAMES, SharedColumns
+from et_sim.timeline.rows import Rows
 from et_sim.timeline.statistics import Statistics
+from et_sim.trace.columns import Trace
 from et_sim.trace.workload import Workload
 
 MEASURED = "measured"  # the bound of a kernel of a table, in the words of `Utilisation`
@@ -70,49 +74,20 @@ class _Time:
     def __init__(self, plan: LoweredPlan, workload: Workload, accuracy: Accuracy, actor: int) -> None:
         self._plan, self._accuracy, self._actor = plan, accuracy, actor
         template = int(plan.actors["template"][actor])
-        self._trace, self._first = workload.templates[template], plan.templates["node_first"][template]
-        self._job = _job(workload)
+        self._trace, self._first = workload.templates[template], int(plan.templates["node_first"][template])
+        self._traits = plan.derived(_traits, workload, accuracy)
+        self._names = plan.derived(_Names, self._trace, accuracy)
         self._kernels: list[Any] = [np.zeros((3, 0), np.int64)]  # shape, start, end
         self._transfers: list[Any] = [np.zeros((3, 0), np.int64)]
 
     def add(self, rows: Rows) -> None:
         """Add a block of rows."""
-        kind = rows.activity
-        self._kernels.append(self._of_kernels(rows, np.flatnonzero((kind == COMPUTE) | (kind == COPY))))
-        self._transfers.append(self._of_transfers(rows, np.flatnonzero(kind == TRANSFER)))
-
-    def _of_kernels(self, rows: Rows, which: Any) -> Any:
-        node = (rows.at - self._first)[which]
-        known = np.where(self._trace.has("layer_shape", node), _SHAPED, _NAMED)
-        if rows.utilisation is not None and MEASURED in (bound := rows.utilisation.bound).texts:
-            known[bound.codes[which] == bound.texts.index(MEASURED)] = _OF_TABLE
-        known[_is_recorded(rows, which)] = _RECORDED
-        number = np.where(known == _SHAPED, self._trace.layer_shape[node], self._trace.name[node])
-        datatype = self._trace.datatype[node].astype(np.int64) & _MOST_DATATYPES
-        item = (known.astype(np.int64) << _BITS_OF_DATATYPES | datatype) << _BITS | number
-        return np.stack((item, rows.start_ns[which], rows.end_ns[which]))
-
-    def _of_transfers(self, rows: Rows, which: Any) -> Any:
-        group = rows.group[which]
-        members = np.full(len(which), POINT_TO_POINT, np.int64)
-        members[group >= 0] = self._plan.groups["members"][group[group >= 0]]
-        kind = rows.kind[which] + len(KIND_NAMES) * self._doers(rows, which)
-        power = np.frexp(np.maximum(rows.bytes[which], 1).astype(np.float64))[1] - 1
-        item = (kind << _BITS | members) << _BITS_OF_POWER | power
+        bound, shared = None if rows.utilisation is None else rows.utilisation.bound, rows.shared
+        which, item = self._plan.derived(_of_kernels, shared, bound, self._trace, self._first)
+        self._kernels.append(np.stack((item, rows.start_ns[which], rows.end_ns[which])))
+        which, item = self._plan.derived(_of_transfers, shared, int(rows.actor[0]) if len(rows.actor) else 0)
         waited = np.maximum(rows.queued_ns[which], 0) + np.maximum(rows.waiting_ns[which], 0)
-        return np.stack((item, rows.start_ns[which] + waited, rows.end_ns[which]))
-
-    def _doers(self, rows: Rows, which: Any) -> Any:
-        """Return the sources of transfers' times."""
-        nodes = np.asarray(self._plan.nodes)[rows.at[which]]
-        is_collective = nodes["action"] == Action.COLLECTIVE
-        doers = np.full(len(which), _NETWORK, np.int64)
-        if self._plan.library_choices:
-            on = np.array(self._plan.library_nodes)[np.where(is_collective, nodes["detail"], 0)]
-            doers[is_collective & (on == 1)] = _LIBRARY
-            doers[is_collective & (on > 1)] = _LIBRARY_BETWEEN
-        doers[_is_recorded(rows, which)] = _RECORDING
-        return doers
+        self._transfers.append(np.stack((item, rows.start_ns[which] + waited, rows.end_ns[which])))
 
     def composition(self, statistics: Statistics) -> Composition | None:
         """Return the composition after all rows were added."""
@@ -123,13 +98,65 @@ class _Time:
         exposed = came - moved - (busy.before(came) - busy.before(moved))
         amounts: Amounts = {}
         figures = {name: int(getattr(statistics, name)[self._actor]) for name in _PARTS}
-        _spread(amounts, figures["compute_ns"], item, end - start, self._kernel)
-        _spread(amounts, figures["exposed_comm_ns"], which, exposed, self._transfer)
+        _spread(amounts, figures["compute_ns"], item, end - start, self._names.kernel)
+        _spread(amounts, figures["exposed_comm_ns"], which, exposed, self._names.transfer)
         for name, of in (("exposed_memory_ns", MEMORY), ("host_ns", HOST)):
             amounts[of, of] = figures[name]
         terms = self._accuracy.terms
-        traits = self._accuracy.traits(*self._job)
-        return Composition.of(self._accuracy.device, self._accuracy.whole, terms, amounts, traits)
+        return Composition.of(self._accuracy.device, self._accuracy.whole, terms, amounts, self._traits)
+
+
+def _traits(_: LoweredPlan, workload: Workload, accuracy: Accuracy) -> tuple[Trait, ...]:
+    return accuracy.traits(*_job(workload))
+
+
+def _of_kernels(
+    _: LoweredPlan, shared: SharedColumns, bound: Labels | None, trace: Trace, first: int
+) -> tuple[Any, Any]:
+    """Return which nodes are kernels and copies, and their items: a kind, and a shape or a name."""
+    kind = shared.columns["activity"]
+    which = np.flatnonzero((kind == COMPUTE) | (kind == COPY))
+    node = (shared.at - first)[which]
+    known = np.where(trace.has("layer_shape", node), _SHAPED, _NAMED)
+    if bound is not None and MEASURED in bound.texts:
+        known[bound.codes[which] == bound.texts.index(MEASURED)] = _OF_TABLE
+    known[_is_recorded(shared, which)] = _RECORDED
+    number = np.where(known == _SHAPED, trace.layer_shape[node], trace.name[node])
+    datatype = trace.datatype[node].astype(np.int64) & _MOST_DATATYPES
+    return which, (known.astype(np.int64) << _BITS_OF_DATATYPES | datatype) << _BITS | number
+
+
+def _of_transfers(plan: LoweredPlan, shared: SharedColumns, actor: int) -> tuple[Any, Any]:
+    """Return which nodes of an actor are transfers, and their items: kind, group size and size."""
+    columns = shared.columns
+    which, (collectives, member) = np.flatnonzero(columns["activity"] == TRANSFER), shared.collectives
+    members = np.full(len(shared.at), POINT_TO_POINT, np.int64)
+    group = plan.members["group"][plan.actor_members[plan.actors["first_member"][actor] + member]]
+    members[collectives] = plan.groups["members"][group]
+    kind = columns["kind"][which] + len(KIND_NAMES) * _doers(plan, shared, which)
+    power = np.frexp(np.maximum(columns["bytes"][which], 1).astype(np.float64))[1] - 1
+    return which, (kind << _BITS | members[which]) << _BITS_OF_POWER | power
+
+
+def _doers(plan: LoweredPlan, shared: SharedColumns, which: Any) -> Any:
+    """Return the sources of transfers' times."""
+    nodes = np.asarray(plan.nodes)[shared.at[which]]
+    is_collective = nodes["action"] == Action.COLLECTIVE
+    doers = np.full(len(which), _NETWORK, np.int64)
+    if plan.library_choices:
+        on = np.array(plan.library_nodes)[np.where(is_collective, nodes["detail"], 0)]
+        doers[is_collective & (on == 1)] = _LIBRARY
+        doers[is_collective & (on > 1)] = _LIBRARY_BETWEEN
+    doers[_is_recorded(shared, which)] = _RECORDING
+    return doers
+
+
+class _Names:
+    """Classes and names of items, each made once."""
+
+    def __init__(self, _: LoweredPlan, trace: Trace, accuracy: Accuracy) -> None:
+        self._trace, self._accuracy = trace, accuracy
+        self.kernel, self.transfer = cache(self._kernel), cache(self._transfer)
 
     def _kernel(self, item: int) -> tuple[str, str]:
         kind, number = item >> _BITS, item & _MASK
@@ -169,8 +196,8 @@ def _job(workload: Workload) -> tuple[str, str, str]:
     return step.kinds, named, f"{workload.ranks} ranks, {step.tokens} tokens, {operations}"
 
 
-def _is_recorded(rows: Rows, which: Any) -> Any:
-    return np.isin(rows.treatment[which], (Treatment.REPLAYED, Treatment.DEFAULTED))
+def _is_recorded(shared: SharedColumns, which: Any) -> Any:
+    return np.isin(shared.columns["treatment"][which], (Treatment.REPLAYED, Treatment.DEFAULTED))
 
 
 def _spread(

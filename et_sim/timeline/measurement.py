@@ -24,8 +24,9 @@ from et_sim.machine.accuracy import Accuracy
 from et_sim.memory import Accesses, Changes, changes, classes_of, lifetimes, peaks
 from et_sim.plan.records import LoweredPlan
 from et_sim.timeline.composition import composition
+from et_sim.timeline.node_columns import COMMUNICATION_KINDS, KIND_NAMES
 from et_sim.timeline.power import PowerUse
-from et_sim.timeline.rows import COMMUNICATION_KINDS, KIND_NAMES, TREATMENT_NAMES, Rows, TimelineSource
+from et_sim.timeline.rows import TREATMENT_NAMES, Rows, TimelineSource
 from et_sim.timeline.statistics import KernelFigures, Occupation, Statistics, combine
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.group_attributes import count_metadata
@@ -143,6 +144,17 @@ def _ignored_attributes(workload: Workload, tracks_memory: bool) -> dict[str, in
     return dict(sorted(total.items()))
 
 
+def _ranks_per_actor(plan: LoweredPlan) -> Any:
+    return np.bincount(plan.actor_of_rank, minlength=len(plan.actors))
+
+
+def _names_tensors(plan: LoweredPlan, workload: Workload) -> Any:
+    """Return which nodes of the templates name tensors; None if memory is not tracked."""
+    if not plan.tensors:
+        return None
+    return np.concatenate([~unannotated(stack.trace) for stack in workload.stacks()])
+
+
 class Measurement:
     """Rows of a run, and their sums."""
 
@@ -161,7 +173,7 @@ class Measurement:
         self._outcome, self._workload, self._until_end = outcome, workload, until_end
         self._accuracy = accuracy
         self._figures: tuple[Statistics, CoverageCounter, PowerUse] | None = None
-        self._few: list[Rows] = []  # those of a short run of one actor
+        self._few: list[Rows] = []  # all rows of a short run, not counted yet
 
     @property
     def statistics(self) -> Statistics:
@@ -173,7 +185,10 @@ class Measurement:
         """Return the parts of the run that were modelled, replayed, defaulted, instant or not executed."""
         plan = self._outcome.plan
         total = int((plan.templates["nodes"][plan.actors["template"]] * self.ranks_per_actor).sum())
-        return self._measured[1].as_dict(self._workload, total)
+        counter = self._measured[1]
+        for rows in self._few:
+            counter.add(rows)
+        return counter.as_dict(self._workload, total)
 
     @property
     def power(self) -> PowerUse:
@@ -189,7 +204,7 @@ class Measurement:
         return composition(self._outcome.plan, self._workload, self._accuracy, statistics, self._rows_of)
 
     def _rows_of(self, actor: int) -> Iterable[Rows]:
-        return self._few or self._pieces(actor, actor + 1)
+        return self._few if self.source.actors == 1 and self._few else self._pieces(actor, actor + 1)
 
     @property
     def has_rules(self) -> bool:
@@ -209,12 +224,12 @@ class Measurement:
     @cached_property
     def memory(self) -> MemorySource | None:
         """Return the source of changes of local memory; None if it is not tracked."""
-        return MemorySource(self._outcome.plan) if self._outcome.plan.tensors else None
+        return self._outcome.plan.derived(MemorySource) if self._outcome.plan.tensors else None
 
     @cached_property
     def ranks_per_actor(self) -> Any:
         """Return the number of ranks of every actor."""
-        return np.bincount(self.actor_of_rank, minlength=self.source.actors)
+        return self._outcome.plan.derived(_ranks_per_actor)
 
     @cached_property
     def has_work(self) -> Any:
@@ -247,19 +262,22 @@ class Measurement:
     def blocks(self) -> Iterator[Rows]:
         """Yield all rows, and measure them, so that writing the timeline takes no second pass."""
         actors = self.source.actors
-        counter = CoverageCounter(self.ranks_per_actor, self._names_tensors)
+        tensors = self._outcome.plan.derived(_names_tensors, self._workload)
+        counter = CoverageCounter(self.ranks_per_actor, tensors)
         kernels, occupation = KernelFigures.of(actors), Occupation(actors, self._outcome.end_ns)
         power = PowerUse.of(actors)
         few, is_new = list[Rows](), self._figures is None
+        are_few = len(self._outcome.nodes) <= FEW_ROWS
         for first, until in self.source.spans():
             for rows in self._pieces(first, until):
                 if is_new:
                     occupation.add(rows)
-                    counter.add(rows)
                     kernels.add(rows)
                     power.add(rows)
-                    if until == actors == 1 and len(self._outcome.nodes) <= FEW_ROWS:
+                    if are_few:
                         few.append(rows)
+                    else:
+                        counter.add(rows)
                 yield rows
         if is_new:
             statistics = combine(self._outcome, occupation.figures(), kernels, self._peaks())
@@ -288,13 +306,6 @@ class Measurement:
         if self.memory is None:
             return self.source.pieces(first, until)
         return iter((self.source.rows(first, until),))
-
-    @property
-    def _names_tensors(self) -> Any:
-        """Return which nodes of the templates name tensors; None if memory is not tracked."""
-        if not self._outcome.plan.tensors:
-            return None
-        return np.concatenate([~unannotated(stack.trace) for stack in self._workload.stacks()])
 
 
 EVENTS = ("given", "written", "released")
@@ -331,12 +342,7 @@ class MemorySource:
 
         The nodes of the changes are rows of the plan's table.
         """
-        template = self._actors["template"][first:until]
-        count = self._uses[template]
-        use = np.arange(count.sum()) + np.repeat(self._first[template] - (np.cumsum(count) - count), count)
-        shift = self._actors["node_first"][first:until] - self._first_row[template]
-        owner, state = np.repeat(np.arange(first, until, dtype=np.int32), count), np.repeat(shift, count)
-        state += self._node[use]
+        owner, use, state = self._uses_of(first, until)
         end = nodes["end_ns"][state]
         if (end < 0).any():
             done = np.flatnonzero(end >= 0)
@@ -352,6 +358,15 @@ class MemorySource:
             place=self._place[use],
         )
         return changes(lifetimes(accesses))
+
+    def _uses_of(self, first: int, until: int) -> tuple[Any, Any, Any]:
+        """Return the actors of the uses of some actors, the uses, and the rows of the node state."""
+        template = self._actors["template"][first:until]
+        count = self._uses[template]
+        use = np.arange(count.sum()) + np.repeat(self._first[template] - (np.cumsum(count) - count), count)
+        shift = self._actors["node_first"][first:until] - self._first_row[template]
+        state = np.repeat(shift, count) + self._node[use]
+        return np.repeat(np.arange(first, until, dtype=np.int32), count), use, state
 
 
 def _places(plan: LoweredPlan) -> Any:

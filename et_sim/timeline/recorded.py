@@ -20,6 +20,7 @@ from et_sim.basics.units import NS_PER_SECOND, format_ranks
 from et_sim.engine.outcome import Outcome, Ports
 from et_sim.machine.accuracy import Accuracy
 from et_sim.machine.roofline import ANY
+from et_sim.plan.records import LoweredPlan
 from et_sim.plan.spilled import Moved
 from et_sim.tables.summary import Manifest, Summary, Throughput
 from et_sim.timeline.content import Nullable, rows_of
@@ -165,6 +166,10 @@ def throughput(
     return cast(Throughput, rounded)
 
 
+def _accuracy_of(_: LoweredPlan, stated: Mapping[str, Any]) -> Accuracy:
+    return Accuracy.from_dict(stated)
+
+
 class SampledSteps(Protocol):
     """Samples of the step of a run."""
 
@@ -204,7 +209,7 @@ class RecordedRun(Struct, eq=False, dict=True):
     def measurement(self) -> Measurement:
         """Return the rows of the timeline, and their sums."""
         stated = self.manifest.get("accuracy") if self.is_complete else None
-        accuracy = None if stated is None else Accuracy.from_dict(stated)
+        accuracy = None if stated is None else self.outcome.plan.derived(_accuracy_of, stated)
         return Measurement(self.outcome, self.workload, self.until_end, accuracy)
 
     @property

@@ -7,31 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
-from et_sim.basics import intervals
 from et_sim.basics.group_names import shown_group
-from et_sim.basics.intervals import COMPUTE, HOST, MEMORY, TRANSFER
 from et_sim.compute import Utilisation
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
+from et_sim.plan.kernel_table import NominalUse
 from et_sim.plan.paces import OWN_PACE
-from et_sim.plan.records import LANES, Action, Lane
-from et_sim.tables.declaration import COPY, OPAQUE_KINDS
+from et_sim.plan.records import Action, LoweredPlan
+from et_sim.timeline.node_columns import NodeColumns, SharedColumns
 from et_sim.timeline.ready_times import ReadyTimes, cause_rows
 from et_sim.timeline.waiting.arrivals import Issued
 from et_sim.timeline.waiting.waits import Waited, Waits, peers_and_tags
-from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.workload import Workload
 
-LANE_NAMES = ("cpu", "compute", "communication", "receive", "send", "memory", "collective")
-# The lane shown: that a node is concurrent no longer matters, and streams are a column.
-_SHOWN_LANE = np.arange(len(Lane), dtype=np.uint8)
-_SHOWN_LANE[[Lane.FREE_CPU, Lane.FREE_COMPUTE, Lane.FREE_SEND]] = Lane.CPU, Lane.COMPUTE, Lane.SEND
 TREATMENT_NAMES = ("modelled", "replayed", "defaulted", "instant")
 START_CAUSES = ("begin", "dependency", "lane")
 END_CAUSES = ("own", "message")
@@ -39,19 +32,14 @@ ROWS_AT_ONCE = 1 << 16  # larger blocks are slower
 BEGIN, DEPENDENCY, LANE = range(3)
 OWN, MESSAGE = range(2)
 
-NODE_KIND_NAMES = ("invalid", "metadata", "memory_load", "memory_store", "compute", "send", "receive")
-COLLECTIVE_NAMES = tuple(kind.name.lower() for kind in CollectiveKind)
-UNNAMED_KIND = "communication"  # a collective of unknown type
-HOST_KIND_NAMES = ("host", "gap")  # computation of the trace that no device does
-KIND_NAMES = NODE_KIND_NAMES + COLLECTIVE_NAMES + HOST_KIND_NAMES + OPAQUE_KINDS + (UNNAMED_KIND, COPY)
-MEMORY_KINDS = ("memory_load", "memory_store")
-COMMUNICATION_KINDS = ("send", "receive", *COLLECTIVE_NAMES, UNNAMED_KIND)
 
-
-class Rows(Struct, frozen=True, eq=False):
+class Rows(Struct, frozen=True, eq=False, dict=True):
     """A block of timeline rows as numpy columns; -1 stands for "none"."""
 
+    source: TimelineSource
+    state: Any  # of the nodes
     actor: Any
+    base: Any  # row of the plan's table of nodes at which the template begins
     at: Any  # row of the plan's table of nodes
     node_id: Any
     name: Any  # index into TimelineSource.names
@@ -61,37 +49,171 @@ class Rows(Struct, frozen=True, eq=False):
     stream: Any  # index into TimelineSource.stream_names
     recorded_on: Any  # index into TimelineSource.recorded_names
     treatment: Any
-    ready_ns: Any
     start_ns: Any
     end_ns: Any
     bytes: Any
-    group: Any  # index into TimelineSource.group_names
-    sequence: Any
-    peer: Any  # actor at the other end of a send or receive
-    tag: Any
     queued_ns: Any
     waiting_ns: Any
     moving_ns: Any
     waits_for: Any  # an actor
-    start_cause: Any
-    start_cause_node: Any  # node id; valid where start_cause is not BEGIN
-    end_cause: Any
-    end_cause_actor: Any
-    end_cause_node: Any  # node id; valid where has_end_node
-    has_end_node: Any
     utilisation: Utilisation | None  # NaN: not a kernel timed by the roofline; None: no row is
+    shared: SharedColumns
+
+    @cached_property
+    def ready_ns(self) -> Any:
+        """Return when the nodes became ready."""
+        return self.source.ready_times.of(self.actor, self.at, self.state)
+
+    @property
+    def group(self) -> Any:
+        """Return the groups of collectives, as indices into TimelineSource.group_names."""
+        group, (which, member) = np.full(len(self.actor), NONE, np.int32), self.shared.collectives
+        if len(which):
+            group[which] = self.source.groups_of(self.actor[which], member)
+        return group
+
+    @cached_property
+    def _peers(self) -> tuple[Any, Any]:
+        """Return the actors at the other ends of sends and receives, and their tags."""
+        peer, tag = np.full(len(self.actor), NONE, np.int32), np.full(len(self.actor), NONE, np.int64)
+        which, is_send, channel = self.shared.messages
+        if len(which):
+            peer[which], tag[which] = self.source.peers_of(self.actor[which], channel, is_send)
+        return peer, tag
+
+    @property
+    def peer(self) -> Any:
+        """Return the actors at the other ends of sends and receives."""
+        return self._peers[0]
+
+    @property
+    def tag(self) -> Any:
+        """Return the tags of sends and receives."""
+        return self._peers[1]
+
+    @property
+    def sequence(self) -> Any:
+        """Return the numbers of collectives."""
+        sequence, which = np.full(len(self.actor), NONE, np.int64), self.shared.collectives[0]
+        sequence[which] = self.state["number"][which]
+        return sequence
+
+    @cached_property
+    def _start(self) -> tuple[Any, Any]:
+        """Return the cause of a node's start, and its row: its last parent, or what freed its lane."""
+        row, occupied = cause_rows(self.state)
+        cause = (row != NONE).view(np.int8)  # BEGIN or DEPENDENCY
+        cause[occupied] = LANE
+        return cause, np.maximum(row, 0)
+
+    @property
+    def start_cause(self) -> Any:
+        """Return the causes of the nodes' starts."""
+        return self._start[0]
+
+    @property
+    def start_cause_node(self) -> Any:
+        """Return node ids, valid where `start_cause` is not BEGIN."""
+        return self.source.ids[self.base + self._start[1]]
+
+    @cached_property
+    def end_cause_actor(self) -> Any:
+        """Return the senders of messages, by actor."""
+        return np.ascontiguousarray(self.state["partner"])
+
+    @property
+    def end_cause(self) -> Any:
+        """Return the causes of the nodes' ends: OWN or MESSAGE."""
+        return (self.end_cause_actor != NONE).view(np.int8)
+
+    @cached_property
+    def _sender_row(self) -> Any:
+        """Return the rows of sends; NONE: it is a send, or no message came."""
+        row, which = np.full(len(self.actor), NONE, np.int32), self.shared.messages[0]
+        row[which] = self.state["number"][which]
+        return row
+
+    @property
+    def has_end_node(self) -> Any:
+        """Return where a message came."""
+        return self._sender_row != NONE
+
+    @property
+    def end_cause_node(self) -> Any:
+        """Return node ids of sends, valid where `has_end_node`."""
+        sent, node = np.flatnonzero(self.has_end_node), np.zeros(len(self.actor), np.uint64)
+        if len(sent):
+            node[sent] = self.source.node_ids(self.end_cause_actor[sent], self._sender_row[sent])
+        return node
 
 
-class _Shared(Struct, frozen=True, eq=False):
-    """Columns of nodes of the plan that are equal for all actors of a template and a pace."""
+class _Part(Struct, frozen=True, eq=False):
+    """Some rows of some actors, issued or not."""
 
-    base: Any  # the first row of their template in the plan's table
-    columns: dict[str, Any]  # of `Rows`
+    actor: Any
+    states: slice
+    template: Any  # of each actor; and its pace
+    pace: Any
+    counts: Any  # of rows
+    row: Any  # where those of each actor begin: its first row, and the first one of the part
+    alike: tuple[Any, ...]  # equal for parts of actors with the same templates and paces
+
+
+class _Timed(Struct, frozen=True, eq=False):
+    """Columns of nodes with the times that they take if nothing slows them."""
+
+    shared: SharedColumns
     duration_ns: Any
-    utilisation: Utilisation | None
-    collectives: tuple[Any, Any]  # their indices, and the members of their actors that run them
-    messages: tuple[Any, Any, Any]  # their indices, whether each is a send, and their channels
-    communication: Any  # indices of both
+    used: Utilisation | None
+
+
+def _part_of(plan: LoweredPlan, first_actor: int, end_actor: int, begin: int, end: int | None) -> _Part:
+    template = plan.actors["template"][first_actor:end_actor]
+    pace = plan.actors["pace_first"][first_actor:end_actor]
+    counts = plan.templates["nodes"][template]
+    behind = np.cumsum(counts)
+    end = int(behind[-1]) if end is None else end
+    before = behind - counts
+    counts = np.clip(np.minimum(behind, end) - np.maximum(before, begin), 0, None)
+    actor = np.repeat(np.arange(first_actor, end_actor, dtype=np.int32), counts)
+    first = int(plan.actors["node_first"][first_actor])
+    alike = template.tobytes(), pace.tobytes(), begin, end
+    return _Part(actor, slice(first + begin, first + end), template, pace, counts, (before, begin), alike)
+
+
+def _rows_of(part: _Part) -> Any:
+    """Return the rows of a part, each within its actor."""
+    before, begin = part.row
+    return np.arange(begin, begin + len(part.actor)) - np.repeat(before, part.counts)
+
+
+def _places(plan: LoweredPlan, part: _Part) -> tuple[Any, Any]:
+    """Return the first rows of the templates of a part's rows in the plan's table of nodes, and their own."""
+    base = np.repeat(plan.templates["node_first"][part.template], part.counts)
+    return base, base + _rows_of(part)
+
+
+def _durations(plan: LoweredPlan, part: _Part) -> Any:
+    duration_ns = plan.nodes["duration_ns"][_places(plan, part)[1]]
+    pace = np.repeat(part.pace, part.counts)
+    paced = np.flatnonzero(pace != OWN_PACE)
+    duration_ns[paced] = plan.paces[pace[paced] + _rows_of(part)[paced]]
+    return duration_ns
+
+
+def _whole(plan: LoweredPlan, nodes: NodeColumns, part: _Part) -> SharedColumns:
+    """Return the columns of a part all of whose nodes were issued."""
+    return nodes.shared(*_places(plan, part))
+
+
+def _timed(plan: LoweredPlan, part: _Part, shared: SharedColumns, *_: Any) -> _Timed:
+    """Return these columns with the times of the plan, which are given."""
+    duration_ns, nominal = _durations(plan, part), plan.derived(_nominal, shared)
+    return _Timed(shared, duration_ns, None if nominal is None else nominal.of(duration_ns))
+
+
+def _nominal(plan: LoweredPlan, shared: SharedColumns) -> NominalUse | None:
+    return None if plan.kernels is None else plan.kernels.nominal(shared.at)
 
 
 class TimelineSource:
@@ -100,21 +222,24 @@ class TimelineSource:
     def __init__(self, outcome: Outcome, workload: Workload) -> None:
         self._outcome = outcome
         self._plan = outcome.plan
-        self._workload = workload
+        self._nodes = outcome.plan.derived(NodeColumns, workload)
         self.actors = len(outcome.plan.actors)
-        self.waits, self._ready_times = Waits(outcome), ReadyTimes(outcome)
-        self._latest: tuple[Any, _Shared] | None = None
+        self.waits, self.ready_times = Waits(outcome), ReadyTimes(outcome)
+        self._latest: tuple[Any, _Timed] | None = None
 
-    @cached_property
+    @property
     def names(self) -> tuple[str, ...]:
         """Return the different names of nodes."""
-        return tuple(
-            dict.fromkeys(chain.from_iterable(stack.trace.names for stack in self._workload.stacks()))
-        )
+        return self._nodes.names
+
+    @property
+    def ids(self) -> Any:
+        """Return the ids of the nodes of all templates, as in traces."""
+        return self._nodes.ids
 
     def name(self, at: int) -> str:
         """Return the name of a node by its row of the plan."""
-        return self.names[int(self._names[at])]
+        return self.names[int(self._nodes.name_numbers[at])]
 
     @cached_property
     def library_choices(self) -> tuple[str, ...]:
@@ -165,104 +290,37 @@ class TimelineSource:
 
     def rows(self, first_actor: int, end_actor: int, begin: int = 0, end: int | None = None) -> Rows:
         """Return the issued nodes among the rows from `begin` to `end` of some actors."""
-        plan = self._plan
-        template = plan.actors["template"][first_actor:end_actor]
-        counts = plan.templates["nodes"][template]
-        behind = np.cumsum(counts)
-        end = int(behind[-1]) if end is None else end
-        before = behind - counts
-        counts = np.clip(np.minimum(behind, end) - np.maximum(before, begin), 0, None)
-        actor = np.repeat(np.arange(first_actor, end_actor, dtype=np.int32), counts)
-        state_first = int(plan.actors["node_first"][first_actor])
-        state = self._outcome.nodes[state_first + begin : state_first + end]
-        paces = plan.actors["pace_first"][first_actor:end_actor]
-        issued, key = state["start_ns"] != NONE, (template.tobytes(), paces.tobytes(), begin, end)
-        is_whole = bool(issued.all())
-        if is_whole and self._latest is not None and self._latest[0] == key:
-            return self._described(actor, self._latest[1], state)
-        base = np.repeat(plan.templates["node_first"][template], counts)
-        row = np.arange(begin, end) - np.repeat(before, counts)
-        at, pace = base + row, np.repeat(paces, counts)
-        duration_ns = plan.nodes["duration_ns"][at]
-        paced = np.flatnonzero(pace != OWN_PACE)
-        duration_ns[paced] = plan.paces[pace[paced] + row[paced]]
-        if not is_whole:
-            columns = (column[issued] for column in (base, at, duration_ns))
-            return self._described(actor[issued], self._shared(*columns), state[issued])
-        self._latest = key, self._shared(base, at, duration_ns)
-        return self._described(actor, self._latest[1], state)
+        part = self._plan.derived(_part_of, first_actor, end_actor, begin, end)
+        state = self._outcome.nodes[part.states]
+        issued = state["start_ns"] != NONE
+        if not issued.all():
+            base, at = (column[issued] for column in _places(self._plan, part))
+            duration_ns = _durations(self._plan, part)[issued]
+            nominal = None if self._plan.kernels is None else self._plan.kernels.of_nodes(at, duration_ns)
+            timed = _Timed(self._nodes.shared(base, at), duration_ns, nominal)
+            return self._described(part.actor[issued], timed, state[issued])
+        if self._latest is None or self._latest[0] != part.alike:
+            shared = self._plan.derived(_whole, self._nodes, part)
+            times = self._plan.nodes, self._plan.paces
+            self._latest = part.alike, self._plan.derived(_timed, part, shared, *times)
+        return self._described(part.actor, self._latest[1], state)
 
-    def _shared(self, base: Any, at: Any, duration_ns: Any) -> _Shared:
-        """Return the columns of the nodes at these rows of the plan's table, which take these times; their
-        templates are at `base`.
-        """
-        is_contiguous = len(at) > 0 and bool((at[1:] == at[:-1] + 1).all())
-        these: Any = slice(int(at[0]), int(at[-1]) + 1) if is_contiguous else at  # a slice is not copied
-        nodes = np.asarray(self._plan.nodes)[these]
-        action, kind = nodes["action"], self._kinds[these]
-        lane = self._lanes_of(nodes["lane"], these)
-        columns = {
-            "at": at,
-            "node_id": self.ids[these],
-            "name": self._names[these],
-            "kind": kind,
-            "lane": lane,
-            "activity": ACTIVITY_OF[kind, lane],
-            "stream": np.maximum(nodes["lane"].astype(np.int32) - LANES, NONE),
-            "recorded_on": self._recorded[0][these],
-            "treatment": np.ascontiguousarray(nodes["treatment"]),
-            "bytes": np.ascontiguousarray(nodes["bytes"]),
-        }
-        kernels = self._plan.kernels
-        used = None if kernels is None else kernels.of_nodes(at, duration_ns)
-        of_groups, of_pairs = (
-            action == Action.COLLECTIVE,
-            (action == Action.SEND) | (action == Action.RECEIVE),
-        )
-        collectives, messages = np.flatnonzero(of_groups), np.flatnonzero(of_pairs)
-        return _Shared(
-            base,
-            columns,
-            duration_ns,
-            used,
-            (collectives, nodes["member"][collectives]),
-            (messages, action[messages] == Action.SEND, nodes["detail"][messages]),
-            np.flatnonzero(of_groups | of_pairs),
-        )
-
-    def _described(self, actor: Any, shared: _Shared, state: Any) -> Rows:
+    def _described(self, actor: Any, timed: _Timed, state: Any) -> Rows:
         """Return the rows of nodes, from their actors and states."""
-        group, sequence = self._collective_columns(actor, shared, state["number"])
-        peer, tag = self._message_columns(actor, shared)
-        cause, cause_row = self._start_cause(state)
-        sender, sender_row = np.ascontiguousarray(state["partner"]), np.full(len(actor), NONE, np.int32)
-        which = shared.messages[0]
-        sender_row[which] = state["number"][which]  # NONE: it is a send, or no message came
-        sent = np.flatnonzero(sender_row != NONE)
-        sender_node = np.zeros(len(actor), np.uint64)
-        if len(sent):
-            sender_node[sent] = self.node_ids(sender[sent], sender_row[sent])
         start, end = np.ascontiguousarray(state["start_ns"]), np.ascontiguousarray(state["end_ns"])
-        used = shared.utilisation
+        used, shared = timed.used, timed.shared
         if used is not None and len(self._plan.slowdowns):  # they may have taken longer than planned
-            used = used.slowed(shared.duration_ns, np.maximum(end - start, 0))
+            used = used.slowed(timed.duration_ns, np.maximum(end - start, 0))
         return Rows(
+            source=self,
+            shared=shared,
+            state=state,
             actor=actor,
+            base=shared.base,
             **shared.columns,
-            ready_ns=self._ready_times.of(actor, shared.columns["at"], state),
             start_ns=start,
             end_ns=end,
-            group=group,
-            sequence=sequence,
-            peer=peer,
-            tag=tag,
             **self._waited(actor, shared)._asdict(),
-            start_cause=cause,
-            start_cause_node=self.ids[shared.base + cause_row],
-            end_cause=(sender != NONE).view(np.int8),  # OWN or MESSAGE
-            end_cause_actor=sender,
-            end_cause_node=sender_node,
-            has_end_node=sender_row != NONE,
             utilisation=used,
         )
 
@@ -274,84 +332,7 @@ class TimelineSource:
     @property
     def recorded_names(self) -> tuple[str, ...]:
         """Return the names of the recordings' streams and threads."""
-        return self._recorded[1]
-
-    @cached_property
-    def _recorded(self) -> tuple[Any, tuple[str, ...]]:
-        """Return the recorded stream or thread of each node, NONE without one; and the names."""
-        index: dict[str, int] = {}
-        names_of_nodes = np.full(self._workload.nodes_per_template.sum(), NONE, np.int32)
-        first = 0
-        for trace in self._recorded_traces():
-            for word, attribute, values in (
-                ("thread", "tid", trace.thread),
-                ("stream", "stream", trace.stream),
-            ):
-                given = np.flatnonzero(trace.has(attribute))
-                if not len(given):
-                    continue
-                numbers, which = np.unique(values[given], return_inverse=True)
-                names = [index.setdefault(f"{word} {number}", len(index)) for number in numbers.tolist()]
-                names_of_nodes[first + given] = np.array(names, np.int32)[which]
-            first += len(trace)
-        return names_of_nodes, tuple(index)
-
-    def _recorded_traces(self) -> Iterator[Trace]:
-        """Yield all templates, as stacks where streams and threads were not recorded."""
-        for stack in self._workload.stacks():
-            is_recorded = any(stack.trace.has(attribute).any() for attribute in ("tid", "stream"))
-            yield from stack.traces if is_recorded else [stack.trace]
-
-    def _lanes_of(self, lane: Any, these: Any) -> Any:
-        """Return the lanes in which nodes are shown; nodes on streams are shown as without them."""
-        if not self.stream_names:
-            return _SHOWN_LANE[lane]
-        return np.where(lane < LANES, _SHOWN_LANE[np.minimum(lane, LANES - 1)], self._plain_lanes[these])
-
-    @cached_property
-    def _plain_lanes(self) -> Any:
-        computes, is_cpu = (
-            self._of_template("kind", np.int16) == NodeKind.COMP,
-            self._of_template("is_cpu", np.bool_),
-        )
-        plain = np.where(computes, np.uint8(Lane.COMPUTE), np.uint8(Lane.COMMUNICATION))
-        return np.where(is_cpu, np.uint8(Lane.CPU), plain)
-
-    def _of_template(self, column: str, dtype: Any) -> Any:
-        parts = [getattr(stack.trace, column) for stack in self._workload.stacks()]
-        return (np.concatenate(parts) if len(parts) > 1 else parts[0]).astype(dtype, copy=False)
-
-    @cached_property
-    def _names(self) -> Any:
-        number_of = {name: number for number, name in enumerate(self.names)}.__getitem__
-        traces = [stack.trace for stack in self._workload.stacks()]
-        return np.concatenate(
-            [
-                np.fromiter(map(number_of, trace.names), np.int32, len(trace.names))[trace.name]
-                for trace in traces
-            ]
-        )
-
-    @cached_property
-    def _kinds(self) -> Any:
-        kind = self._of_template("kind", np.int16)
-        collective = self._of_template("comm_type", np.int8)
-        kinds = np.where(kind == NodeKind.COLL, len(NODE_KIND_NAMES) + collective, kind)
-        opaque = np.flatnonzero(kind > NodeKind.COLL)
-        first, last = KIND_NAMES.index(OPAQUE_KINDS[0]), KIND_NAMES.index(OPAQUE_KINDS[-1])
-        kinds[opaque] = np.minimum(first + kind[opaque] - NodeKind.STORAGE, last)
-        is_typed = np.concatenate([stack.trace.has("comm_type") for stack in self._workload.stacks()])
-        kinds[(kind == NodeKind.COLL) & ~is_typed] = KIND_NAMES.index(UNNAMED_KIND)
-        computes, is_gap = kind == NodeKind.COMP, self._of_template("is_gap", np.bool_)
-        kinds[computes & self._of_template("is_copy", np.bool_)] = KIND_NAMES.index(COPY)
-        kinds[computes & self._of_template("is_cpu", np.bool_)] = KIND_NAMES.index("host")
-        kinds[computes & is_gap] = KIND_NAMES.index("gap")
-        return kinds.astype(np.int8)
-
-    @cached_property
-    def ids(self) -> Any:
-        """Return the ids of the nodes of all templates, as in traces."""
-        return self._of_template("node_id", np.uint64)
+        return self._nodes.recorded[1]
 
     def rows_of_plan(self, actor: Any, row: Any) -> Any:
         """Return the rows of the plan's table for nodes of actors."""
@@ -361,34 +342,19 @@ class TimelineSource:
         """Return the ids that traces give to nodes of actors."""
         return self.ids[self.rows_of_plan(actor, row)]
 
-    def _start_cause(self, state: Any) -> tuple[Any, Any]:
-        """Return the cause of a node's start: its last parent, or the node that freed its lane."""
-        row, occupied = cause_rows(state)
-        cause = (row != NONE).view(np.int8)  # BEGIN or DEPENDENCY
-        cause[occupied] = LANE
-        return cause, np.maximum(row, 0)
+    def groups_of(self, actor: Any, member: Any) -> Any:
+        """Return the groups of members, by their own numbers at their actors."""
+        plan = self._plan
+        return plan.members["group"][plan.actor_members[plan.actors["first_member"][actor] + member]]
 
-    def _collective_columns(self, actor: Any, shared: _Shared, number: Any) -> tuple[Any, Any]:
-        plan, sequence = self._plan, np.full(len(actor), NONE, np.int64)
-        group = np.full(len(actor), NONE, np.int32)
-        which, member = shared.collectives
-        if len(which):
-            member_at = plan.actors["first_member"][actor[which]] + member
-            group[which] = plan.members["group"][plan.actor_members[member_at]]
-            sequence[which] = number[which]
-        return group, sequence
+    def peers_of(self, actor: Any, own_channel: Any, is_send: Any) -> tuple[Any, Any]:
+        """Return the other actors and the tags of sends and receives, by channel numbers of their actors."""
+        return peers_and_tags(self._plan, actor, own_channel, is_send)
 
-    def _message_columns(self, actor: Any, shared: _Shared) -> tuple[Any, Any]:
-        peer, tag = np.full(len(actor), NONE, np.int32), np.full(len(actor), NONE, np.int64)
-        which, is_send, channel = shared.messages
-        if len(which):
-            peer[which], tag[which] = peers_and_tags(self._plan, actor[which], channel, is_send)
-        return peer, tag
-
-    def _waited(self, actor: Any, shared: _Shared) -> Waited:
+    def _waited(self, actor: Any, shared: SharedColumns) -> Waited:
         queued, waiting, moving = np.full((3, len(actor)), NONE, np.int64)
         waited = Waited(queued, waiting, moving, np.full(len(actor), NONE, np.int32))
-        which, at = shared.communication, shared.columns["at"]
+        which, at = shared.communication, shared.at
         if len(which):
             actors, row = actor[which], (at - shared.base)[which]
             state_row = self._plan.actors["node_first"][actors] + row
@@ -396,18 +362,3 @@ class TimelineSource:
             for column, values in zip(waited, waits_of_some, strict=True):
                 column[which] = values
         return waited
-
-
-def _activities() -> Any:
-    """Return the activity of a row, by kind and lane."""
-    of_kind = np.full(len(KIND_NAMES), HOST, np.int8)
-    of_kind[np.isin(KIND_NAMES, COMMUNICATION_KINDS)] = TRANSFER
-    of_kind[np.isin(KIND_NAMES, MEMORY_KINDS)] = MEMORY
-    of_kind[KIND_NAMES.index("compute")] = COMPUTE
-    of_kind[KIND_NAMES.index(COPY)] = intervals.COPY
-    table = np.repeat(of_kind[:, None], len(Lane), axis=1)
-    table[:, Lane.CPU] = HOST
-    return table
-
-
-ACTIVITY_OF = _activities()

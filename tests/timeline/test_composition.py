@@ -26,7 +26,7 @@ from et_sim.machine.accuracy import (
 )
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_system_alone
-from et_sim.timeline.rows import COMMUNICATION_KINDS, UNNAMED_KIND
+from et_sim.timeline.node_columns import COMMUNICATION_KINDS, UNNAMED_KIND
 from et_sim.views import open_run
 from et_sim.views.bands import difference_text
 from et_sim.views.summary.sentences import uncertainty_text
@@ -283,7 +283,7 @@ def test_software_with_an_error_of_its_own_has_that_and_any_other_one_that_of_al
     accuracy = Accuracy("", {**DEFAULTS, of_software("torchtitan"): own})
     assert accuracy.traits("training", "torchtitan")[0].term == own
     assert accuracy.traits("training", "fsdp1")[0].term == DEFAULTS[SOFTWARE]
-    assert Accuracy.from_dict(accuracy.as_dict()) == accuracy
+    assert Accuracy.from_dict(accuracy.written) == accuracy
 
 
 @pytest.mark.parametrize("machine", ["mi300x-node", "mi355x-node", "tpu-v5p-pod", "trn2-node"])

@@ -21,8 +21,8 @@ from et_sim.plan.records import IN_GROUP, NO_AXIS, LoweredPlan
 from et_sim.tables.collective_tables import PHASES_OF_LAYERS
 from et_sim.tables.declaration import SHARED_LINKS
 from et_sim.timeline.content import Block, Nullable, TableContent, Texts
+from et_sim.timeline.node_columns import COLLECTIVE_NAMES
 from et_sim.timeline.recorded import RecordedRun
-from et_sim.timeline.rows import COLLECTIVE_NAMES
 from et_sim.timeline.spool import CausalEvents, MessageSpool, Phases
 
 SENT_NAMES = tuple(sent.name.lower() for sent in Sent)

@@ -8,12 +8,11 @@ import numpy as np
 
 from et_sim.engine.state.run import NONE
 from et_sim.timeline.content import Block, Nullable, TableContent, Texts
+from et_sim.timeline.node_columns import KIND_NAMES, LANE_NAMES
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.rows import (
     BEGIN,
     END_CAUSES,
-    KIND_NAMES,
-    LANE_NAMES,
     MESSAGE,
     START_CAUSES,
     TREATMENT_NAMES,

@@ -10,6 +10,7 @@ among them in proportion to how long its communication waited for each. `waits` 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from msgspec import Struct
 
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
-from et_sim.plan.records import Action
+from et_sim.plan.records import Action, LoweredPlan
 from et_sim.timeline.waiting.parties import Parties, parties
 
 
@@ -72,7 +73,14 @@ class Issued(NamedTuple):
 
 def issued(outcome: Outcome, actions: Iterable[Action]) -> Iterator[Issued]:
     """Yield all issued nodes with these actions, template by template."""
-    plan, start = outcome.plan, np.asarray(outcome.nodes)["start_ns"]
+    start = np.asarray(outcome.nodes)["start_ns"]
+    for every in nodes_with(outcome.plan, actions):
+        is_issued = start[every.state_row] != NONE
+        yield every if is_issued.all() else every.where(is_issued)
+
+
+def nodes_with(plan: LoweredPlan, actions: Iterable[Action]) -> Iterator[Issued]:
+    """Yield all nodes of actors with these actions, as if they were issued, template by template."""
     rows = np.flatnonzero(np.isin(np.arange(len(Action)), list(actions))[np.asarray(plan.nodes)["action"]])
     first = plan.templates["node_first"]
     begin, end = np.searchsorted(rows, (first, first + plan.templates["nodes"]))
@@ -92,9 +100,7 @@ def issued(outcome: Outcome, actions: Iterable[Action]) -> Iterator[Issued]:
         shift = begin[template[batch]] - (np.cumsum(count) - count)
         row = rows[np.arange(len(actor)) + np.repeat(shift, count)]
         state_row = plan.actors["node_first"][actor] + row - first[template[actor]]
-        every = Issued(actor, row, state_row)
-        is_issued = start[state_row] != NONE
-        yield every if is_issued.all() else every.where(is_issued)
+        yield Issued(actor, row, state_row)
 
 
 class CollectiveArrivals(Struct, frozen=True, eq=False):
@@ -147,41 +153,69 @@ class CollectiveArrivals(Struct, frozen=True, eq=False):
         return self.actors[order[self.first[:-1]]]
 
 
+class _Meetings(Struct, frozen=True, eq=False, dict=True):
+    """Collectives of members, and the parties that meet there."""
+
+    state_row: Any
+    member: Any  # ascending
+    first_row: Any  # of each collective of a member
+    count: Any  # and its rows
+    party: Parties
+    order: Any  # of these collectives, by party
+
+    def blocks(self) -> Iterator[tuple[Any, Parties]]:
+        """Yield some parties at a time, with the rows of their collectives."""
+        if len(self.state_row) <= ROWS_AT_ONCE:
+            yield from self._only
+        else:
+            yield from self._blocks()
+
+    @cached_property
+    def _only(self) -> list[tuple[Any, Parties]]:
+        return list(self._blocks())
+
+    def _blocks(self) -> Iterator[tuple[Any, Parties]]:
+        order, count, of_row, done = self.order, self.count, self.party.of_row, 0
+        behind = np.cumsum(count[order])
+        while done < len(order):
+            before = int(behind[done] - count[order[done]])
+            until = max(int(np.searchsorted(behind, before + ROWS_AT_ONCE, side="right")), done + 1)
+            last = int(of_row[order[until - 1]])
+            until = int(np.searchsorted(of_row[order], last, side="right"))
+            some = order[done:until]
+            rows = np.arange(int(behind[until - 1]) - before)
+            rows += np.repeat(self.first_row[some] - (np.cumsum(count[some]) - count[some]), count[some])
+            first = int(of_row[order[done]])
+            yield rows, self.party.some(first, last, np.repeat(of_row[some], count[some]))
+            done = until
+
+
 def arrivals(outcome: Outcome) -> CollectiveArrivals:
     """Return the arrivals of a run, computed for some parties at a time."""
-    state_row, member, collective = _collectives(outcome)
-    is_new = np.append(True, (member[1:] != member[:-1]) | (collective[1:] != collective[:-1]))
-    first_row = np.flatnonzero(is_new[: len(member)])  # first row of each collective of a member
-    count = np.diff(first_row, append=len(member))
-    party = parties(outcome.plan, member[first_row], collective[first_row])
+    plan = outcome.plan
+    collectives = plan.derived(_collectives)
+    is_issued = outcome.nodes["start_ns"][collectives[0]] != NONE
+    if is_issued.all():
+        meetings = plan.derived(_meetings, *collectives)
+    else:
+        meetings = _meetings(plan, *(column[is_issued] for column in collectives))
+    state_row, member = meetings.state_row, meetings.member
     admitted = _admitted(outcome, state_row)
     there = admitted != NONE
-    came = (state_row, member, admitted)
-    if not there.all():
-        came = (state_row[there], member[there], admitted[there])
-    order = np.argsort(party.of_row, kind="stable")
-    behind = np.cumsum(count[order])
-    known, done = [CollectiveArrivals.none()], 0
-    while done < len(order):
-        before = int(behind[done] - count[order[done]])
-        until = max(int(np.searchsorted(behind, before + ROWS_AT_ONCE, side="right")), done + 1)
-        last = int(party.of_row[order[until - 1]])
-        until = int(np.searchsorted(party.of_row[order], last, side="right"))
-        some = order[done:until]
-        rows = np.arange(int(behind[until - 1]) - before)
-        rows += np.repeat(first_row[some] - (np.cumsum(count[some]) - count[some]), count[some])
-        of_some = party.some(int(party.of_row[order[done]]), last, np.repeat(party.of_row[some], count[some]))
-        came_of_some = _ArrivalTable.of(outcome, came, of_some)
-        known.append(_arrivals(outcome, state_row[rows], admitted[rows], of_some, came_of_some))
-        done = until
+    is_whole = bool(there.all())
+    came = (state_row, admitted) if is_whole else (state_row[there], admitted[there])
+    known = [CollectiveArrivals.none()]
+    for rows, party in meetings.blocks():
+        comers = plan.derived(_comers, member, party) if is_whole else _comers(plan, member[there], party)
+        table = _ArrivalTable.of(outcome, *came, comers)
+        known.append(_arrivals(outcome, state_row[rows], admitted[rows], party, table))
     return CollectiveArrivals.joined(known)
 
 
-def _collectives(outcome: Outcome) -> tuple[Any, Any, Any]:
+def _collectives(plan: LoweredPlan) -> tuple[Any, Any, Any]:
     """Return rows of the node state, members, and rows of the plan's table, sorted by the last two."""
-    plan = outcome.plan
     parts: tuple[list[Any], ...] = ([np.zeros(0, np.int64)], *([np.zeros(0, np.int32)] for _ in range(2)))
-    for nodes in issued(outcome, (Action.COLLECTIVE,)):
+    for nodes in nodes_with(plan, (Action.COLLECTIVE,)):
         usage = plan.actors["first_member"][nodes.actor] + plan.nodes["member"][nodes.at]
         columns = nodes.state_row, plan.actor_members[usage], plan.nodes["detail"][nodes.at]
         for part, column in zip(parts, columns, strict=True):
@@ -189,6 +223,15 @@ def _collectives(outcome: Outcome) -> tuple[Any, Any, Any]:
     state_row, member, collective = map(np.concatenate, parts)
     order = np.argsort(member * np.int64(len(plan.collectives)) + collective, kind="stable")
     return state_row[order], member[order], collective[order]
+
+
+def _meetings(plan: LoweredPlan, state_row: Any, member: Any, collective: Any) -> _Meetings:
+    """Return the meetings at collectives that are sorted by member and row of the plan."""
+    is_new = np.append(True, (member[1:] != member[:-1]) | (collective[1:] != collective[:-1]))
+    first_row = np.flatnonzero(is_new[: len(member)])
+    party = parties(plan, member[first_row], collective[first_row])
+    order, count = np.argsort(party.of_row, kind="stable"), np.diff(first_row, append=len(member))
+    return _Meetings(state_row, member, first_row, count, party, order)
 
 
 def _arrivals(
@@ -200,11 +243,11 @@ def _arrivals(
     until, arrival = np.where(admitted == NONE, stop, admitted), np.zeros(len(state_row), np.int64)
     there, moving = np.flatnonzero(admitted != NONE), np.zeros(len(state_row), np.int64)
     of_row, sequence = party.of_row[there], state["number"][state_row[there]]
-    until[there], arrival[there] = came.last_until(of_row, sequence, stop[there])
-    instance, began = came.began(of_row, sequence)
+    instance = came.instance(of_row, sequence)
+    until[there], arrival[there] = came.last_until(instance, stop[there])
     ended = np.zeros(len(came.counts), np.int64)
     np.maximum.at(ended, instance, stop[there])
-    moving[there] = ended[instance] - began
+    moving[there] = ended[instance] - came.began(instance)
     actors, first = came.actor, came.first
     if not outcome.is_complete:
         awaited = np.full(len(state_row), NONE, np.int64)
@@ -230,6 +273,35 @@ def _admitted(outcome: Outcome, state_row: Any) -> Any:
     return np.where((admitted == NONE) & (state["end_ns"][state_row] != NONE), start, admitted)
 
 
+class _Comers(Struct, frozen=True, eq=False):
+    """Members that come to collectives, once for each of their parties."""
+
+    row: Any  # of their collectives
+    of_party: Any
+    actor: Any
+
+
+def _comers(plan: LoweredPlan, member: Any, party: Parties) -> _Comers:
+    """Return the members that come to the collectives of parties; `member` are those of all collectives."""
+    sizes = np.diff(party.first)
+    first_of_member = np.searchsorted(member, party.members)
+    count = np.searchsorted(member, party.members, side="right") - first_of_member
+    row = np.arange(int(count.sum())) + np.repeat(first_of_member - (np.cumsum(count) - count), count)
+    of_party = np.repeat(np.repeat(np.arange(len(sizes)), sizes), count)
+    return _Comers(row, of_party, plan.members["actor"][member[row]].astype(np.int64))
+
+
+def _instances(_: LoweredPlan, comers: _Comers, numbers: bytes) -> tuple[Any, Any, Any, Any]:
+    """Return the different sequence numbers; parties and these as one, ascending; which of them each member
+    comes to, and the number of members.
+    """
+    sequences, sequence = np.unique(np.frombuffer(numbers, np.int64), return_inverse=True)
+    keys = comers.of_party * len(sequences) + sequence.reshape(-1)
+    keys, instance = np.unique(keys, return_inverse=True)
+    instance = instance.reshape(-1)
+    return sequences, keys, instance, np.bincount(instance, minlength=len(keys))
+
+
 class _ArrivalTable(Struct, frozen=True, eq=False):
     """Arrivals of actors at the collectives of parties, sorted by collective, time and actor."""
 
@@ -242,45 +314,31 @@ class _ArrivalTable(Struct, frozen=True, eq=False):
     counts: Any  # per instance, the number of arrivals
 
     @staticmethod
-    def of(outcome: Outcome, came: tuple[Any, Any, Any], party: Parties) -> _ArrivalTable:
-        """Return the members' collectives, once for each of their parties.
-
-        `came` holds the rows of the node state, members and times of all arrivals, by member.
-        """
-        plan, state = outcome.plan, outcome.nodes
-        state_row, member, admitted = came
-        sizes = np.diff(party.first)
-        first_of_member = np.searchsorted(member, party.members)
-        count = np.searchsorted(member, party.members, side="right") - first_of_member
-        total = int(count.sum())
-        row = np.arange(total) + np.repeat(first_of_member - (np.cumsum(count) - count), count)
-        of_party = np.repeat(np.repeat(np.arange(len(sizes)), sizes), count)
-        sequences, sequence = np.unique(state["number"][state_row[row]], return_inverse=True)
-        times, time = np.unique(admitted[row], return_inverse=True)
-        actor = plan.members["actor"][member[row]].astype(np.int64)
-        keys, instance = np.unique(of_party * len(sequences) + sequence.reshape(-1), return_inverse=True)
-        key = instance.reshape(-1) * len(times) + time.reshape(-1)
-        order = np.lexsort((actor, key))
-        key, actor = key[order], actor[order]
+    def of(outcome: Outcome, state_row: Any, admitted: Any, comers: _Comers) -> _ArrivalTable:
+        """Return the collectives of `comers`, which are at rows of the node state, and came when admitted."""
+        number = outcome.nodes["number"][state_row[comers.row]].astype(np.int64)
+        sequences, keys, instance, counts = outcome.plan.derived(_instances, comers, number.tobytes())
+        times, time = np.unique(admitted[comers.row], return_inverse=True)
+        key = instance * len(times) + time.reshape(-1)
+        order = np.lexsort((comers.actor, key))
+        key, actor = key[order], comers.actor[order]
         begins = np.flatnonzero(np.diff(key, prepend=-1))
-        counts = np.bincount(instance.reshape(-1), minlength=len(keys))
-        return _ArrivalTable(keys, sequences, times, key, actor, np.append(begins, total), counts)
+        return _ArrivalTable(keys, sequences, times, key, actor, np.append(begins, len(key)), counts)
 
     def instance(self, party: Any, sequence: Any) -> Any:
         """Return the collective of a party with a sequence number."""
         at = np.searchsorted(self.sequences, sequence)
         return np.searchsorted(self.instance_keys, party * len(self.sequences) + at)
 
-    def began(self, party: Any, sequence: Any) -> tuple[Any, Any]:
-        """Return the collectives of parties with sequence numbers, and their first arrivals."""
-        instance = self.instance(party, sequence)
+    def began(self, instance: Any) -> Any:
+        """Return the first arrivals at collectives."""
         first = np.searchsorted(self.key, instance * len(self.times))
-        return instance, self.times[self.key[first] % len(self.times)]
+        return self.times[self.key[first] % len(self.times)]
 
-    def last_until(self, party: Any, sequence: Any, end: Any) -> tuple[Any, Any]:
+    def last_until(self, instance: Any, end: Any) -> tuple[Any, Any]:
         """Return the last arrival at a collective before each of these times, and its time."""
         time = np.searchsorted(self.times, end, side="right") - 1
-        key = self.instance(party, sequence) * len(self.times) + time
+        key = instance * len(self.times) + time
         at = np.searchsorted(self.key, key, side="right") - 1
         return self.times[self.key[at] % len(self.times)], np.searchsorted(self.first, at, side="right") - 1
 

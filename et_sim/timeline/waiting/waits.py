@@ -44,12 +44,16 @@ def peers_and_tags(plan: LoweredPlan, actor: Any, own_channel: Any, is_send: Any
     return plan.actor_of_rank[rank.astype(np.int64)], channels["tag"][channel]
 
 
+def _actions(plan: LoweredPlan) -> Any:
+    return np.ascontiguousarray(np.asarray(plan.nodes)["action"])
+
+
 class Waits:
     """Waits of the communication of a run."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome, self._plan = outcome, outcome.plan
-        self._actions = np.ascontiguousarray(np.asarray(outcome.plan.nodes)["action"])
+        self._actions = outcome.plan.derived(_actions)
 
     def of(self, nodes: Issued) -> Waited:
         """Return how nodes spent the time before their bytes moved."""

@@ -1,0 +1,34 @@
+"""Values that follow from what several runs share, kept from one run to the next.
+
+A value is kept for the arguments of the function that makes it: numbers and texts are compared, and all other
+arguments are the same objects, which nothing may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+MOST_KEPT = 96  # values, before all of them are dropped
+COMPARED = (int, str, bytes)
+
+Value = TypeVar("Value")
+
+
+class Kept:
+    """The values, each made once for the same arguments."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+
+    def of(self, make: Callable[..., Value], subject: Any, *given: Any) -> Value:
+        """Return `make(subject, *given)`, which is the same for all subjects."""
+        place = make, *[one if type(one) in COMPARED else id(one) for one in given]
+        known = self._values.get(place)
+        if known is None:
+            if len(self._values) >= MOST_KEPT:
+                self._values.clear()
+            # What is given is held, too, so that no other object gets its identity.
+            known = self._values[place] = given, make(subject, *given)
+        value: Value = known[1]
+        return value
