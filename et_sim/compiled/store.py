@@ -24,7 +24,7 @@ from typing import Any
 
 from et_sim.compiled.ownership import check_folder, distrust, read_own
 from et_sim.compiled.signature import modules_of
-from et_sim.compiled.sources import is_covered, source_digest
+from et_sim.compiled.sources import PACKAGE, is_covered, source_digest, source_stamp
 
 CPU_INFO = Path("/proc/cpuinfo")
 FIRST_BYTES = 8192  # more than one processor's entry; hundreds of entries are slow to generate
@@ -155,8 +155,23 @@ def version_digest() -> str:
     digest = hashlib.sha256()
     versions = (platform.python_version(), sys.platform, processor(), *map(_version, ("numba", "llvmlite")))
     settings = (os.environ.get(name, "") for name in SETTINGS)
-    digest.update("\0".join((*versions, *settings, source_digest())).encode())
+    digest.update("\0".join((*versions, *settings, kept_digest(chosen_root()))).encode())
     return digest.hexdigest()
+
+
+def kept_digest(root: Path, package: Path = PACKAGE) -> str:
+    """Return the hash of all sources of a package; a file keeps it until one of them is written."""
+    kept = root / f"sources-{hashlib.sha256(str(package).encode()).hexdigest()[:_DIGEST_LENGTH]}"
+    stamp = source_stamp(package)
+    with suppress(OSError, ValueError):
+        of, digest = read_own(kept).decode().split()
+        if of == stamp:
+            return digest
+    digest = source_digest(package)
+    with suppress(OSError):
+        root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        write_whole(kept, f"{stamp} {digest}".encode())
+    return digest
 
 
 def _version(package: str) -> str:
