@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path, PurePath
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -48,7 +48,6 @@ from et_sim.run.simulation import (
     unused_compute_model,
     unused_settings,
 )
-from et_sim.tables.summary import Manifest
 from et_sim.timeline import CausalEvents, MessageSpool, OutputFilter, Phases, PortRecord
 from et_sim.timeline.explained import doubt, is_changed
 from et_sim.timeline.network_load import overload
@@ -57,6 +56,9 @@ from et_sim.timeline.scope import LINKS, MESSAGES, PATH, PHASES, PORTS, details_
 from et_sim.trace import Workload
 from et_sim.trace.tensors import remark_on_unannotated
 from et_sim.version import __version__
+
+if TYPE_CHECKING:
+    from et_sim.tables.summary import Manifest
 
 CHOSEN = ("profile", "other_profile", "fold", "alone", "isolated")
 Subject = TypeVar("Subject")
@@ -206,7 +208,7 @@ def execute(
     result = Result(
         outcome,
         lowering.workload,
-        cast(Manifest, manifest),
+        cast("Manifest", manifest),
         _command(workload, task, options),
         recorder.causal_events,
         recorder.phases,

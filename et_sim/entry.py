@@ -7,4 +7,4 @@ from et_sim.basics.starting import started
 
 def main() -> int:
     """Run the program, and return its exit status."""
-    return started("et-sim", "et_sim.cli")
+    return started("et-sim", "et_sim.cli", ends_at_once=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from et_sim.cli import COMMANDS
+from et_sim.trace import TraceBuilder, Workload, write_workload
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 HEAVY = ("numpy", "numba", "pyarrow", "yaml", "networkx", "google.protobuf", "msgspec", "rich", "duckdb")
@@ -83,6 +87,42 @@ def test_modules_that_few_runs_need_are_not_imported_with_the_simulator() -> Non
         [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+SYSTEM = {
+    "profile": "reference",
+    **{
+        f"{name}-implementation": ["ring"]
+        for name in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    },
+}
+NETWORK = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
+OWN = """
+import sys
+from et_sim.cli import main
+assert main({arguments!r}) == 0
+print(sum(name.partition(".")[0] == "et_sim" for name in sys.modules), file=sys.stderr)
+print("yaml" in sys.modules, file=sys.stderr)
+"""
+MOST_OWN_MODULES = 290  # each takes about 0.2 ms; a run of a few ranks needs no more
+
+
+@pytest.mark.usefixtures("warm_engine")
+def test_a_short_run_imports_few_modules_and_no_yaml_library_for_json(tmp_path: Path) -> None:
+    """Check the limit on two ranks that compute; import a new module where it is used, in a function."""
+    builder = TraceBuilder()
+    builder.compute("kernel", micros=3)
+    write_workload(Workload((builder.build(),), np.zeros(2, np.int32)), tmp_path / "two")
+    for name, content in (("system.json", SYSTEM), ("network.yml", NETWORK)):
+        (tmp_path / name).write_text(json.dumps(content))
+    machine = ("--system", "system.json", "--network", "network.yml", "--out", "run")
+    program = OWN.format(arguments=["run", "two", *machine])
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    count, has_yaml = done.stderr.split()[-2:]
+    assert has_yaml == "False"
+    assert int(count) <= MOST_OWN_MODULES
 
 
 @pytest.mark.usefixtures("warm_engine")

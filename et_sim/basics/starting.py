@@ -1,22 +1,27 @@
-"""The start of a program, in which Ctrl-C ends it without a traceback.
+"""The start of a program, in which Ctrl-C ends it without a traceback, and its end.
 
-Importing a command line takes a fifth of a second, before the command can handle Ctrl-C itself.
+Importing a command line takes a fifth of a second, before the command can handle Ctrl-C itself. When a
+command is done, its process ends without taking all objects apart: that takes a twentieth of a short run.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
+import sys
+import threading
 from functools import partial
 from importlib import import_module
 
 from et_sim.basics.freed_memory import keep_freed_memory
 
+NEED_TEARDOWN = {"duckdb"}  # libraries that finish their work when their objects are collected
 INTERRUPTED = 130  # exit status
 
 
-def started(program: str, module: str) -> int:
-    """Import the command line of a program, run it, and return its exit status."""
+def started(program: str, module: str, *, ends_at_once: bool = False) -> int:
+    """Import the command line of a program, run it, and return its exit status, or end the process with it."""
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_usual:
         signal.signal(signal.SIGINT, partial(_end, program))
@@ -25,7 +30,22 @@ def started(program: str, module: str) -> int:
     if is_usual:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     status: int = main()
+    if ends_at_once:
+        _leave(status)
     return status
+
+
+def _leave(status: int) -> None:
+    """End the process when its exit functions ran and its output is written; other threads prevent it."""
+    if threading.active_count() > 1 or not NEED_TEARDOWN.isdisjoint(sys.modules):
+        return
+    try:
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except (OSError, ValueError, AttributeError):  # the interpreter reports a stream that cannot be written
+        return
+    os._exit(status)
 
 
 def _end(program: str, *_: object) -> None:

@@ -43,13 +43,15 @@ def simulate_into(
             print(indented(result.summary()))
         elif not status:
             from et_sim.cli.inspect import show
+            from et_sim.views.run.directory import open_written
             from et_sim.views.view import view_text
 
             del result  # it may take most of the memory, and is on disk
-            show(view_text("summary", target))
+            run = open_written(target)
+            show(view_text("summary", run))
             if options.samples is not None:
                 print()
-                show(view_text("samples", target))
+                show(view_text("samples", run))
             print(f"\nwritten to {target}; look closer with: et-sim inspect {in_shell(target)}")
     return status
 

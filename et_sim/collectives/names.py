@@ -5,7 +5,6 @@ A new algorithm is an entry here, and one in `algorithm.PROGRAMS`: the function 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -29,7 +28,7 @@ FAMILIES: Mapping[str, AlgorithmFamily] = MappingProxyType(
         "inNetwork": AlgorithmFamily(takes_rings=True),
     }
 )
-_SPELLING = re.compile(r"(one(?=[A-Z]))?([A-Za-z]+)(-?[0-9]{1,9})?", re.ASCII)
+DIGITS, MOST_DIGITS = "0123456789", 9  # of a window
 
 
 class Name(Struct, frozen=True):
@@ -50,14 +49,17 @@ def parse_name(name: str) -> Name | None:
     `direct04` is `direct4`; `direct-1` is `direct`, because the reference reads -1 as "no window". Other
     windows below 1 never send anything there, so they are no algorithm here.
     """
-    match = _SPELLING.fullmatch(name)
-    if match is None:
+    word = name.rstrip(DIGITS)
+    digits = name[len(word) :]
+    if digits and word.endswith("-"):
+        word, digits = word[:-1], f"-{digits}"
+    if len(digits.lstrip("-")) > MOST_DIGITS:
         return None
-    spans = match[1] is not None
-    bare = match[2][0].lower() + match[2][1:] if spans else match[2]
+    spans = spans_all(word) and word[3:4].isupper()
+    bare = word[3].lower() + word[4:] if spans else word
     family = FAMILIES.get(bare)
-    window = None if match[3] in (None, "-1") else int(match[3])
-    if family is None or (spans and not family.spans) or (match[3] is not None and not family.is_windowed):
+    window = None if digits in ("", "-1") else int(digits)
+    if family is None or (spans and not family.spans) or (digits and not family.is_windowed):
         return None
     return None if window is not None and window < 1 else Name(bare, spans, window)
 

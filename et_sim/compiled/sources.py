@@ -9,6 +9,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
@@ -31,6 +32,17 @@ COMPILERS = (
 SOURCE_FILES = ("basics/units.py", *(f"compiled/{name}.py" for name in COMPILERS))
 
 
+def source_stamp(package: Path = PACKAGE) -> str:
+    """Return a hash of sizes and times of all sources, which changes whenever one of them is written."""
+    digest = hashlib.sha256(f"{package}\0".encode())
+    for name in (*SOURCE_FILES, *sorted(_below(package))):
+        status = os.stat(f"{package}/{name}")  # noqa: PTH116 - as below
+        digest.update(
+            f"{name} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}\n".encode()
+        )
+    return digest.hexdigest()
+
+
 @functools.cache
 def source_digest(package: Path = PACKAGE) -> str:
     """Return a hash of all sources."""
@@ -45,10 +57,15 @@ def source_digest(package: Path = PACKAGE) -> str:
 
 def _below(package: Path) -> Iterator[str]:
     """Yield the sources in the folders, by their paths in the package."""
-    for folder in SOURCE_FOLDERS:
-        for where, _, names in os.walk(package / folder):
-            within = Path(where).relative_to(package).as_posix()
-            yield from (f"{within}/{name}" for name in names if name.endswith(".py"))
+    folders = list(SOURCE_FOLDERS)
+    while folders:
+        folder = folders.pop()
+        with suppress(FileNotFoundError), os.scandir(f"{package}/{folder}") as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    yield f"{folder}/{entry.name}"
+                elif entry.name != "__pycache__" and entry.is_dir():
+                    folders.append(f"{folder}/{entry.name}")
 
 
 def is_covered(source: Path) -> bool:

@@ -14,7 +14,6 @@ import os
 import platform
 import shutil
 import sys
-import tempfile
 import time
 import zlib
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from typing import Any
 
 from et_sim.compiled.ownership import check_folder, distrust, read_own
 from et_sim.compiled.signature import modules_of
-from et_sim.compiled.sources import is_covered, source_digest
+from et_sim.compiled.sources import PACKAGE, is_covered, source_digest, source_stamp
 
 CPU_INFO = Path("/proc/cpuinfo")
 FIRST_BYTES = 8192  # more than one processor's entry; hundreds of entries are slow to generate
@@ -104,7 +103,9 @@ def read_code(path: Path) -> tuple[str, bool, bytes] | None:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that it never exists in part."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    from tempfile import mkstemp
+
+    handle, name = mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -121,7 +122,8 @@ def cache_directory() -> Path:
     Its files are executed: one that others can write, or whose root they can write, is refused.
     """
     name = version_digest()[:_DIGEST_LENGTH]
-    for root in (chosen_root(), _temporary_root()):
+    for root_of in (chosen_root, _temporary_root):
+        root = root_of()
         directory = (root / name).resolve()
         try:
             is_new = not directory.is_dir()
@@ -130,13 +132,20 @@ def cache_directory() -> Path:
             for folder in (directory.parent, directory):
                 check_folder(folder)
             os.utime(directory)
-            tempfile.TemporaryFile(dir=directory).close()
         except OSError:
+            continue
+        if not os.access(directory, os.W_OK | os.X_OK):
             continue
         if is_new:
             _forget_unused(root)
         return directory
-    return Path(tempfile.mkdtemp(prefix="et-sim-"))
+    return _new_folder()
+
+
+def _new_folder() -> Path:
+    from tempfile import mkdtemp
+
+    return Path(mkdtemp(prefix="et-sim-"))
 
 
 @functools.cache
@@ -146,8 +155,23 @@ def version_digest() -> str:
     digest = hashlib.sha256()
     versions = (platform.python_version(), sys.platform, processor(), *map(_version, ("numba", "llvmlite")))
     settings = (os.environ.get(name, "") for name in SETTINGS)
-    digest.update("\0".join((*versions, *settings, source_digest())).encode())
+    digest.update("\0".join((*versions, *settings, kept_digest(chosen_root()))).encode())
     return digest.hexdigest()
+
+
+def kept_digest(root: Path, package: Path = PACKAGE) -> str:
+    """Return the hash of all sources of a package; a file keeps it until one of them is written."""
+    kept = root / f"sources-{hashlib.sha256(str(package).encode()).hexdigest()[:_DIGEST_LENGTH]}"
+    stamp = source_stamp(package)
+    with suppress(OSError, ValueError):
+        of, digest = read_own(kept).decode().split()
+        if of == stamp:
+            return digest
+    digest = source_digest(package)
+    with suppress(OSError):
+        root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        write_whole(kept, f"{stamp} {digest}".encode())
+    return digest
 
 
 def _version(package: str) -> str:
@@ -180,7 +204,15 @@ def _described(kind: Any) -> str:
 
 @functools.lru_cache(maxsize=None, typed=True)
 def _named(kind: Any) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else str(kind)
+    if isinstance(kind, type):
+        return f"{kind.__module__}.{kind.__qualname__}"
+    return str(kind) if getattr(kind, "fields", None) is None else _record_text(kind)
+
+
+def _record_text(dtype: Any) -> str:
+    """Return the fields of a record, their types and places; the text of NumPy takes ten times as long."""
+    fields = (f"{name} {_named(part)} {at}" for name, (part, at, *_) in dtype.fields.items())
+    return f"{{{','.join(fields)} {dtype.itemsize} {dtype.isalignedstruct}}}"
 
 
 def chosen_root() -> Path:
@@ -198,13 +230,15 @@ def _temporary_root() -> Path:
     In a directory that all users can write, another user may have created it: then it is a new one each time.
     """
     user = os.getuid() if hasattr(os, "getuid") else 0
-    root = Path(tempfile.gettempdir()) / f"et-sim-{user}"
+    from tempfile import gettempdir
+
+    root = Path(gettempdir()) / f"et-sim-{user}"
     try:
         root.mkdir(mode=_PRIVATE, exist_ok=True)
         is_own = root.is_dir() and not root.is_symlink() and not distrust(root.lstat())
     except OSError:
         return root
-    return root if is_own else Path(tempfile.mkdtemp(prefix="et-sim-"))
+    return root if is_own else _new_folder()
 
 
 def _forget_unused(root: Path, most_bytes: int = _KEPT_BYTES) -> None:

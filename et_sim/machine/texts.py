@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import MachineError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 # No leading zeros: some YAML readers take 010 for eight, so it stays a text and is refused as a number.
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)", re.ASCII)
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_ONLY_JSON = re.compile(r"\\|NaN|Infinity")  # escapes and words that YAML takes otherwise
 _NOT_FINITE = re.compile(r"([-+]?)\.(inf|Inf|INF|nan|NaN|NAN)", re.ASCII)
 
 
@@ -27,8 +29,12 @@ def parse_yaml(text: str, place: str) -> Any:
     """Parse a YAML text.
 
     Scalars follow the rules of the reference's YAML library rather than PyYAML's YAML 1.1: `5e1` is a number,
-    `1:30` and `yes` are texts, and quotes around a number make no difference.
+    `1:30` and `yes` are texts, and quotes around a number make no difference. YAML that is also JSON is
+    parsed as such, because importing the YAML library takes longer than some runs.
     """
+    if _may_be_json(text):
+        with suppress(MachineError, OverflowError):  # refused below, with its line
+            return _with_scalars(parse_json(text, place), DEEPEST)
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -50,6 +56,26 @@ def parse_yaml(text: str, place: str) -> Any:
         raise MachineError(f"not valid YAML: {' '.join(str(error).split())}", place=place) from None
     except RecursionError:
         raise MachineError(NESTED_TOO_DEEPLY, place=place) from None
+
+
+def _may_be_json(text: str) -> bool:
+    """Return whether a text means the same as YAML if it is valid JSON."""
+    is_simple = text.isascii() and text.replace("\n", " ").isprintable()
+    is_short = len(text) < MOST_VALUES
+    return text.startswith("{") and is_simple and is_short and not _ONLY_JSON.search(text)
+
+
+def _with_scalars(value: Any, deepest: int) -> Any:
+    """Convert texts by the rules for scalars in quotes; raise `OverflowError` on deep nesting."""
+    if isinstance(value, str):
+        return _scalar(value, quoted=True)
+    if not isinstance(value, dict | list):
+        return value
+    if not deepest:
+        raise OverflowError
+    if isinstance(value, list):
+        return [_with_scalars(entry, deepest - 1) for entry in value]
+    return {name: _with_scalars(entry, deepest - 1) for name, entry in value.items()}
 
 
 def _refuse_depth(text: str, place: str, loader: Any) -> None:

@@ -1,11 +1,9 @@
 """Options of a run, declared once for the command line, for Python, and for sweeps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from textwrap import fill
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args
 
 from msgspec import Struct
 from msgspec.structs import fields
@@ -132,9 +130,7 @@ REQUIRED = ("system", "network")
 INSTEAD = ("when_full", "power", "steady")  # overrides of keys of the system and the network
 MACHINE = ("system", "network", "memory", "groups")
 NAMES = RunOptions.__struct_fields__
-HELP: dict[str, str] = {
-    name: hint.__metadata__[0] for name, hint in get_type_hints(RunOptions, include_extras=True).items()
-}
+HELP: dict[str, str] = {name: hint.__metadata__[0] for name, hint in RunOptions.__annotations__.items()}
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(RunOptions)}
 
 
@@ -182,7 +178,8 @@ def _check_steady(options: RunOptions) -> None:
 def described_for_python() -> str:
     """Return every option with its type, default and meaning, for the docstring of a Python function."""
     lines = ["Options, as keywords:", ""]
-    for name, hint in get_type_hints(RunOptions).items():
+    for name, annotated in RunOptions.__annotations__.items():
+        hint = annotated.__origin__
         kind = str(hint) if get_args(hint) else hint.__name__
         for long, short in _SHORT_TYPES:
             kind = kind.replace(long, short)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import OutOfMemoryError, UsageError
 from et_sim.basics.units import format_ns
 from et_sim.tables.registry import table_named
-from et_sim.tables.summary import Job, Manifest
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.writer import write_run
 
 if TYPE_CHECKING:
     from et_sim.engine.stall import Stall
+    from et_sim.tables.summary import Job, Manifest
 
 
 MEMORY = (
@@ -165,6 +164,8 @@ class Result(RecordedRun, eq=False):
         if self.causal_events is None:
             cause = "this run did not record its causal events"
             raise UsageError(cause, remedy='simulate again with detail="path"')
+        from tempfile import TemporaryDirectory
+
         with TemporaryDirectory() as folder:
             return critical_path_data(self.save(Path(folder) / "run"), top)
 

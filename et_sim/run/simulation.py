@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.files import is_file
 from et_sim.documents.recognise import FileKind, kind_of
 from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
@@ -287,7 +288,7 @@ def _retiming(machine: Machine) -> Machine:
 
 def is_layer_file(workload: Any) -> bool:
     """Return whether a workload is given as a layer file."""
-    if not isinstance(workload, str | Path):
+    if not isinstance(workload, str | Path) or not is_file(Path(workload)):
         return False
     from et_sim.layerfile import looks_like_layer_file
 

@@ -22,7 +22,6 @@ from et_sim.machine.accuracy import Accuracy
 from et_sim.machine.roofline import ANY
 from et_sim.plan.records import LoweredPlan
 from et_sim.plan.spilled import Moved
-from et_sim.tables.summary import Manifest, Summary, Throughput
 from et_sim.timeline.content import Nullable, rows_of
 from et_sim.timeline.deadlocks import deadlocks
 from et_sim.timeline.explained import explained
@@ -38,6 +37,7 @@ from et_sim.trace.workload import Step, Workload
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from et_sim.tables.summary import Manifest, Summary, Throughput
     from et_sim.timeline.layers import LayerRun
 
 
@@ -163,7 +163,7 @@ def throughput(
     rounded = {
         name: float(f"{v:.{RATE_DIGITS}g}") if isinstance(v, float) else v for name, v in figures.items()
     }
-    return cast(Throughput, rounded)
+    return cast("Throughput", rounded)
 
 
 def _accuracy_of(_: LoweredPlan, stated: Mapping[str, Any]) -> Accuracy:
@@ -322,4 +322,4 @@ class RecordedRun(Struct, eq=False, dict=True):
             "warnings": manifest["warnings"],
             "defaults": manifest["defaults"],
         }
-        return cast(Summary, content)
+        return cast("Summary", content)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,8 +21,10 @@ class Spool:
     """Records of one type, in order of arrival."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
+        from tempfile import SpooledTemporaryFile
+
         self._dtype = dtype
-        self._file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 (lives as long as this)
+        self._file = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 (lives as long as this)
         self.count = 0
 
     def clear(self) -> None:

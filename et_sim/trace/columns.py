@@ -5,11 +5,9 @@ row numbers of the same trace. A trace is immutable and independent of its rank,
 can share it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -113,7 +111,7 @@ class TensorLists(Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.row)
 
-    def is_same(self, other: TensorLists) -> bool:
+    def is_same(self, other: "TensorLists") -> bool:
         """Return whether both have the same lists for every row."""
         columns = ("row", "is_output", "start", "words")
         return self.texts == other.texts and all(
@@ -241,7 +239,7 @@ _DTYPES = {BoolColumn: np.bool_, RowColumn: np.int32, IntColumn: np.int64}
 
 
 def _attributes() -> Iterator[Attribute]:
-    for column, hint in get_type_hints(Trace, include_extras=True).items():
+    for column, hint in Trace.__annotations__.items():
         for entry in getattr(hint, "__metadata__", ()):
             yield structs.replace(entry, column=column, dtype=_DTYPES.get(hint.__origin__, np.uint64))
 

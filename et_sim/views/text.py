@@ -12,7 +12,7 @@ from et_sim.basics.units import format_ns, plural
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 FACT_INDENT = 13
-UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[KMGTP]?i?B)\b)")  # the space between a number and its unit
+UNIT = r"(?<=\d) (?=%|(?:ns|µs|ms|s|[KMGTP]?i?B)\b)"  # the space between a number and its unit
 
 
 def no_room(columns: Sequence[str], width: int) -> list[str]:
@@ -43,6 +43,11 @@ def increase(more: int | float, than: int | float) -> str:
         return "-"
     percent = round(100 * more / than)
     return "<1 %" if percent == 0 and more else f"{percent} %"
+
+
+def by_byte(intensity: float) -> str:
+    """Return operations per byte as text."""
+    return f"{intensity:,.0f}" if intensity >= 100 else f"{intensity:.3g}"
 
 
 def bar(parts: Sequence[tuple[str, int]], whole: int, width: int) -> str:
@@ -134,7 +139,7 @@ def prose(lines: Sequence[str], width: int, indent: int = 0) -> list[str]:
 def wrapped(line: str, width: int, indent: int) -> list[str]:
     """Return a line as several of at most `width` characters; a unit stays with its number."""
     several = textwrap.wrap(
-        UNIT.sub(NO_BREAK, line),
+        re.sub(UNIT, NO_BREAK, line),
         width,
         subsequent_indent=" " * indent,
         break_on_hyphens=False,

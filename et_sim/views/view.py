@@ -215,10 +215,11 @@ VIEWS: Mapping[str, View] = MappingProxyType({view.name: view for view in _EVERY
 DRAWN = tuple(view.name for view in _EVERY if view.picture)
 
 
-def view_text(name: str, path: Any, part: Selection | None = None, width: int | None = None) -> str:
-    """Return a view of the run in a directory, as wide as the terminal unless a width is given."""
-    from et_sim.views.run.directory import open_run
+def view_text(name: str, run: Any, part: Selection | None = None, width: int | None = None) -> str:
+    """Return a view of a run or of its directory, as wide as the terminal unless a width is given."""
+    from et_sim.views.run.directory import RunDirectory, open_run
     from et_sim.views.run.selection import EVERYTHING
     from et_sim.views.text import terminal_width
 
-    return VIEWS[name].text(open_run(path), part or EVERYTHING, width or terminal_width())
+    opened = run if isinstance(run, RunDirectory) else open_run(run)
+    return VIEWS[name].text(opened, part or EVERYTHING, width or terminal_width())

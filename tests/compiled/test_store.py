@@ -49,6 +49,34 @@ def test_the_digest_follows_every_source_of_compiled_code(tmp_path: Path) -> Non
     assert len(set(map(source_digest, packages))) == 3
 
 
+def test_the_kept_digest_follows_every_source_even_with_its_size_and_time(tmp_path: Path) -> None:
+    package, root = _package(tmp_path / "package"), tmp_path / "cache"
+    helper = package / "network" / "helper.py"
+    found = [store.kept_digest(root, package)]
+    times = helper.stat().st_atime_ns, helper.stat().st_mtime_ns
+    helper.write_text("a = 3")
+    os.utime(helper, ns=times)
+    source_digest.cache_clear()
+    found.append(store.kept_digest(root, package))
+    (package / "network" / "another.py").write_text("")
+    source_digest.cache_clear()
+    found.append(store.kept_digest(root, package))
+    assert len(set(found)) == 3
+    assert found[-1] == source_digest(package)
+
+
+def test_the_digest_is_kept_for_unchanged_sources_and_made_again_from_a_damaged_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, root = _package(tmp_path / "package"), tmp_path / "cache"
+    digest = store.kept_digest(root, package)
+    [kept] = root.iterdir()
+    kept.write_text("damaged")
+    assert store.kept_digest(root, package) == digest
+    monkeypatch.setattr(store, "source_digest", None)  # not read again
+    assert store.kept_digest(root, package) == digest
+
+
 def test_installs_of_the_same_version_share_the_cache(tmp_path: Path) -> None:
     here, there = _package(tmp_path / "here"), _package(tmp_path / "there" / "deeper")
     assert source_digest(here) == source_digest(there)
@@ -58,7 +86,7 @@ def test_other_sources_another_processor_or_numba_have_a_cache_of_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     digests = [store.version_digest.__wrapped__()]
-    monkeypatch.setattr(store, "source_digest", lambda: "other sources")
+    monkeypatch.setattr(store, "kept_digest", lambda _: "other sources")
     digests.append(store.version_digest.__wrapped__())
     monkeypatch.setattr("et_sim.compiled.store.processor", lambda: "another +avx1024")
     digests.append(store.version_digest.__wrapped__())

@@ -7,13 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import RING_4
 
 from et_sim.basics.errors import MachineError
-from et_sim.machine import DimensionShape, read_machine
+from et_sim.machine import DimensionShape, read_machine, texts
 from et_sim.machine.network_file import NETWORK_KEYS
 from et_sim.machine.remote_memory import MEMORY_KEYS
 from et_sim.machine.system_file import SYSTEM_KEYS
@@ -89,3 +90,48 @@ def test_a_network_written_by_any_writer_reads_back_exactly(
         network = read_machine(system={}, network=path).network
         read_back = [(d.shape.value, d.npus, d.bandwidth, d.latency_ns) for d in network.fabric.dimensions]
         assert read_back == dimensions
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=4)
+    | st.text('0123456789.eE+-:#&*!%@"\\ \x7fNaInfity~', max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(max_size=4), JSON_VALUES, max_size=4), st.sampled_from([None, 2, "\t"]))
+def test_yaml_that_is_json_has_the_value_of_the_yaml_library(content: dict[str, Any], indent: Any) -> None:
+    text = json.dumps(content, indent=indent, ensure_ascii=False)
+    results = []
+    for is_json in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if not is_json:
+                patch.setattr(texts, "_may_be_json", lambda _: False)
+            try:
+                results.append(repr(parse_yaml(text, "file")))  # tells 1 from 1.0 and True
+            except MachineError as error:
+                results.append(str(error))
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("depth", [49, 50, 51, 200])
+def test_json_is_as_deep_as_other_yaml_may_be(depth: int) -> None:
+    nested = '{"a": ' * depth + "1" + "}" * depth
+    plain = nested.replace('"', "")
+    outcomes = []
+    for text in (nested, plain):
+        try:
+            outcomes.append(repr(parse_yaml(text, "file")))
+        except MachineError as error:
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_repeated_key_of_json_in_yaml_is_refused_with_its_line() -> None:
+    with pytest.raises(MachineError, match=r"file: line 2: key \"a\" is given more than once"):
+        parse_yaml('{"a": 1,\n"a": 2}', "file")

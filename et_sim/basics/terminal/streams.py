@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-_CONTROLLING = re.compile(
+_CONTROLLING = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff]"
 )
@@ -27,7 +27,7 @@ _CONTROLLING = re.compile(
 
 def visible(text: str) -> str:
     """Return the text with escapes for characters that control a terminal."""
-    return _CONTROLLING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return re.sub(_CONTROLLING, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class VisibleText:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from msgspec import Struct
@@ -29,6 +28,8 @@ _FIGURES = ("latency", "told-latency", "share", "fill", "fill-size", "fill-rate"
 @cache
 def network_kind(kind: str) -> Mapping[str, Any]:
     """Read the figures, accuracy, sources and estimates of a kind of network."""
+    from importlib.resources import files
+
     path = files("et_sim.machine.presets") / "networks" / f"{kind}.json"
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return content

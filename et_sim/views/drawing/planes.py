@@ -37,11 +37,10 @@ from et_sim.views.summary.roofline import (
     NO_KERNELS,
     EqualKernels,
     MeasuredRoofline,
-    by_byte,
     per_second,
     roofline_of,
 )
-from et_sim.views.text import shortened
+from et_sim.views.text import by_byte, shortened
 
 LESS_TIME = " that stand for less time are left out"
 INSIDE: dict[str, Any] = {"fill_opacity": ".75", "stroke": "#333", "stroke_width": ".5"}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
@@ -27,13 +27,13 @@ from et_sim.tables.registry import (
     needed_files,
     table_named,
 )
-from et_sim.tables.serving_summary import ServingSummary
-from et_sim.tables.summary import Manifest, Stall, Summary
-from et_sim.tables.sweep_tables import FILES, JOURNAL
-from et_sim.tables.sweep_tables import TABLE as SWEEP
 from et_sim.views.run.columns import Words, array_of, extent, integers, joined, words
 from et_sim.views.run.faults import fault_of
 from et_sim.views.run.names import stems_of
+
+if TYPE_CHECKING:
+    from et_sim.tables.serving_summary import ServingSummary
+    from et_sim.tables.summary import Manifest, Stall, Summary
 
 AGAIN = "simulate again with et-sim run"
 SERVING = "serving"  # key of the manifest
@@ -55,7 +55,7 @@ class RunDirectory(Struct, frozen=True, dict=True):
     @property
     def serving_summary(self) -> ServingSummary:
         """Return the summary of what et-sim serve wrote."""
-        return cast(ServingSummary, self.summary)
+        return cast("ServingSummary", self.summary)
 
     def table_path(self, name: str) -> Path:
         """Return the path of a table; the file need not exist."""
@@ -196,6 +196,8 @@ def open_serving(path: str | Path) -> RunDirectory:
         raise UsageError(
             f"is incomplete: {', '.join(missing)} missing", place=str(folder), remedy="serve again"
         )
+    from et_sim.tables.serving_summary import ServingSummary
+
     summary = _read_json(folder / SUMMARY, ServingSummary, "serve")
     return RunDirectory(folder, summary, _read_json(folder / MANIFEST, dict, "serve"), None)
 
@@ -216,16 +218,31 @@ def open_run(path: str | Path) -> RunDirectory:
             remedy="look at it with et-sim inspect, report or sql",
         )
     _check_is_run(folder)
-    stall = folder / STALL
+    from et_sim.tables.summary import Manifest, Stall, Summary
+
+    return _run_in(folder, Summary, Manifest, Stall)
+
+
+def open_written(folder: Path) -> RunDirectory:
+    """Open the directory of a run that this process has written: its files have all keys."""
+    return _run_in(folder, dict, dict, dict)
+
+
+def _run_in(folder: Path, summary: Any, manifest: Any, stall: Any) -> RunDirectory:
+    """Return the run in a directory, whose JSON files have the keys of these types."""
+    path = folder / STALL
     return RunDirectory(
         path=folder,
-        summary=_read_json(folder / SUMMARY, Summary),
-        manifest=_read_json(folder / MANIFEST, Manifest),
-        stall=_read_json(stall, Stall) if stall.exists() else None,
+        summary=_read_json(folder / SUMMARY, summary),
+        manifest=_read_json(folder / MANIFEST, manifest),
+        stall=_read_json(path, stall) if path.exists() else None,
     )
 
 
 def _check_is_run(folder: Path) -> None:
+    from et_sim.tables.sweep_tables import FILES, JOURNAL
+    from et_sim.tables.sweep_tables import TABLE as SWEEP
+
     if not exists(folder):
         raise UsageError("there is no such run", place=str(folder), remedy=_nearby(folder))
     if not is_folder(folder):

@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec import ValidationError, convert
 
-_MISSING = re.compile(r"Object missing required field `(.*)`")
-_WRONG = re.compile(r"Expected `(.*)`, got `.*`")
-_LENGTH = re.compile(r"Expected `array` of length (.*), got .*")
+_MISSING = r"Object missing required field `(.*)`"
+_WRONG = r"Expected `(.*)`, got `.*`"
+_LENGTH = r"Expected `array` of length (.*), got .*"
 _WORDS: Mapping[str, str] = MappingProxyType(
     {
         "bool": "true or false",
@@ -41,10 +41,10 @@ def fault_of(content: Any, kind: Any) -> str:
 
 
 def _in_words(reason: str, place: str) -> str:
-    if missing := _MISSING.fullmatch(reason):
+    if missing := re.fullmatch(_MISSING, reason):
         return f"{place}.{missing[1]} is missing".removeprefix(".")
-    if length := _LENGTH.fullmatch(reason):
+    if length := re.fullmatch(_LENGTH, reason):
         return f"{place} is not a list of {length[1]}"
-    if wrong := _WRONG.fullmatch(reason):
+    if wrong := re.fullmatch(_WRONG, reason):
         return f"{place} is not {' or '.join(_WORDS.get(kind, kind) for kind in wrong[1].split(' | '))}"
     return f"{place} is not a list of ranks such as 0-3,6"  # the only texts with a pattern

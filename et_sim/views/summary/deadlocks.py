@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from et_sim.basics.units import format_ns
-from et_sim.tables.summary import BlockedCollective, Deadlock, Summary
 from et_sim.views.text import shortened
+
+if TYPE_CHECKING:
+    from et_sim.tables.summary import BlockedCollective, Deadlock, Summary
 
 SHOWN, LONGEST_NAME = 4, 40
 

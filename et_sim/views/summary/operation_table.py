@@ -14,8 +14,7 @@ from et_sim.views.run.rows import Key
 from et_sim.views.run.selection import Selection
 from et_sim.views.sheet import Sheet, SheetColumn, rate
 from et_sim.views.summary.operations import OperationTotal, operations, without_kernel
-from et_sim.views.summary.roofline import by_byte
-from et_sim.views.text import not_shown, share
+from et_sim.views.text import by_byte, not_shown, share
 from et_sim.views.view import Forms
 
 AVERAGES = ("compute_bound_share", "compute_utilisation", "memory_utilisation", "operational_intensity")

@@ -19,7 +19,7 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import Grouped, exact_total_by
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.sheet import Sheet, SheetColumn
-from et_sim.views.text import prose, share
+from et_sim.views.text import by_byte, prose, share
 from et_sim.views.view import Forms
 
 FIGURES = ("actor", "name", "start_ns", "end_ns", "bytes", "memory_bound")
@@ -158,11 +158,6 @@ def per_second(rate: float) -> str:
         (scale_and_prefix for scale_and_prefix in PREFIXES if rate >= scale_and_prefix[0]), PREFIXES[-1]
     )
     return f"{rate / scale:.3g} {prefix}FLOP/s"
-
-
-def by_byte(intensity: float) -> str:
-    """Return operations per byte as text."""
-    return f"{intensity:,.0f}" if intensity >= 100 else f"{intensity:.3g}"
 
 
 def roofline_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:

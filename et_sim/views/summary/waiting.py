@@ -29,7 +29,6 @@ from et_sim.views.run.rows import Grouped
 from et_sim.views.run.selection import recorded_part
 from et_sim.views.summary.jobs import jobs_of
 from et_sim.views.summary.rank_table import called, rank_count
-from et_sim.views.summary.schedule import MOST_ACTORS, schedule_of
 from et_sim.views.text import share
 
 LONGEST_RANKS = 24
@@ -57,7 +56,9 @@ def waiting_parts(run: RunDirectory) -> WaitingParts | None:
     entries = summary["per_rank"]
     if summary["status"] != "complete" or jobs_of(run) or recorded_part(run) or len(entries) < 2:
         return None
-    shown = _first_actors(run, entries)
+    from et_sim.views.summary.schedule import MOST_ACTORS, schedule_of
+
+    shown = _first_actors(run, entries, MOST_ACTORS)
     schedule = schedule_of(run, {actor: entries[number]["ranks"] for actor, number in shown.items()})
     if schedule is None or schedule.stages < 2:
         return None
@@ -65,15 +66,18 @@ def waiting_parts(run: RunDirectory) -> WaitingParts | None:
     return None if bubble_ns is None else _apart(run, [*shown], [*shown.values()], bubble_ns, schedule.stages)
 
 
-def _first_actors(run: RunDirectory, entries: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    """Return the actors of the first ranks of entries, with the entry's index; folding does not matter."""
+def _first_actors(run: RunDirectory, entries: Sequence[Mapping[str, Any]], most: int) -> dict[int, int]:
+    """Return the actors of the first ranks of at most so many entries, with the entry's index.
+
+    Folding does not matter.
+    """
     firsts, owner = [], []
     for actor, text in enumerate(run.actors()["ranks"].to_pylist()):
         for span in text.split(","):
             firsts.append(int(span.partition("-")[0]))
             owner.append(actor)
     order = np.argsort(firsts)
-    chosen = unique(np.linspace(0, len(entries) - 1, MOST_ACTORS).astype(np.int64)).tolist()
+    chosen = unique(np.linspace(0, len(entries) - 1, most).astype(np.int64)).tolist()
     rank = [int(entries[number]["ranks"].partition("-")[0].partition(",")[0]) for number in chosen]
     place = np.searchsorted(np.array(firsts)[order], rank, side="right") - 1
     return dict(zip(np.array(owner)[order][place].tolist(), chosen, strict=True))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from et_sim.basics.units import plural
-from et_sim.tables.summary import Summary
-from et_sim.views.run.topology import TierUse
+
+if TYPE_CHECKING:
+    from et_sim.tables.summary import Summary
+    from et_sim.views.run.topology import TierUse
 
 WAYS = MappingProxyType(
     {

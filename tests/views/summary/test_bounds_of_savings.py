@@ -19,7 +19,8 @@ from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.summary.in_short import KERNELS, NETWORK, in_short, saved_at_most_ns
+from et_sim.views.summary.in_short import in_short
+from et_sim.views.summary.path_in_short import KERNELS, NETWORK, saved_at_most_ns
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 RANKS = 4

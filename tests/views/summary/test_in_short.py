@@ -21,7 +21,8 @@ from et_sim.trace import write_manifest
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.summary.in_short import Lever, _longest_on, best_lever, in_short, small_path
+from et_sim.views.summary.in_short import in_short, small_path
+from et_sim.views.summary.path_in_short import Lever, _longest_on, best_lever
 from et_sim.views.text import share
 from et_sim.views.view import view_text
 

@@ -17,7 +17,7 @@ from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.summary.in_short import Lever, best_lever
+from et_sim.views.summary.path_in_short import Lever, best_lever
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 TEXTS = {
