@@ -5,6 +5,7 @@ time, so that they begin the next one together. Messages of many sizes are sent 
 
 Sizes are multiples of a unit, the bytes of a token. A run has a block of multiples around those that are
 needed, since a run of many takes little longer than a run of one. Where many blocks are needed, they grow.
+Each size of many ranks takes longer, so that their blocks begin with fewer.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from et_sim.workloads.rank import Rank, make_workload
 BEGIN_NS = 1_000
 GAP_NS = 100_000_000  # between messages
 LEAD_NS = 20_000  # a receive that waits for so long does not delay its message
-BLOCK = 64  # multiples of the unit that are simulated together, at first
+BLOCK, BLOCK_OF_MANY = 64, 8  # multiples of the unit that are simulated together, at first; of many ranks
 DOUBLED_AFTER, MOST_DOUBLINGS = 3, 4  # blocks of a size, and how often the size doubles
 MOST_UNFOLDED = 8  # ranks; the search for equal ones takes longer than their simulation
 
@@ -92,21 +93,22 @@ class ExchangeTimes:
             messages: dict[int, dict[MessageStep, None]] = {}
             for step in exchanges_of(program):
                 if self._key(program, step) not in self._known.exchanges:
-                    for size in self._block((program.ranks, step.kind, step.axes), step.bytes):
+                    for size in self._block(program.ranks, (step.kind, step.axes), step.bytes):
                         exchanges[step._replace(bytes=size)] = None
             for sent in messages_of(program):
                 if (program.ranks, sent.distance, sent.bytes) not in self._known.messages:
-                    for size in self._block((program.ranks, sent.distance, sent.tag), sent.bytes):
+                    for size in self._block(program.ranks, (sent.distance, sent.tag), sent.bytes):
                         messages.setdefault(sent.distance, {})[sent._replace(bytes=size)] = None
             self._add_exchanges(program, exchanges)
             for alike in messages.values():
                 self._add_messages(program, alike)
 
-    def _block(self, key: tuple[Any, ...], size: int) -> list[int]:
+    def _block(self, ranks: Ranks, kind: tuple[Any, ...], size: int) -> list[int]:
         """Return a block of sizes around one."""
+        key, at_first = (ranks, *kind), BLOCK if len(ranks) <= MOST_UNFOLDED else BLOCK_OF_MANY
         unit = self._units[key] = gcd(self._units.get(key, 0), size)
         before = self._blocks[key] = self._blocks.get(key, -1) + 1
-        block = BLOCK << min(before // DOUBLED_AFTER, MOST_DOUBLINGS)
+        block = at_first << min(before // DOUBLED_AFTER, MOST_DOUBLINGS)
         first = size // unit // block * block
         sizes = [multiple * unit for multiple in range(max(first, 1), first + block)]
         return [size] if unit == size else sizes

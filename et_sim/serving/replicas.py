@@ -26,7 +26,7 @@ from et_sim.serving.alike import are_alike
 from et_sim.serving.batcher import Policy
 from et_sim.serving.chains import Chains, KernelTimes, has_chains, trials
 from et_sim.serving.engines.description import EngineMemory
-from et_sim.serving.exchanges import MOST_UNFOLDED, ExchangeTimes, KnownExchanges
+from et_sim.serving.exchanges import ExchangeTimes, KnownExchanges
 from et_sim.serving.shortened import ShortenedPasses
 from et_sim.serving.speculation import Speculation
 from et_sim.tables.summary import Scope
@@ -57,6 +57,7 @@ from et_sim.workloads.training.plan import Plan
 
 BOTH, PREFILL, DECODE = "both", "prefill", "decode"
 USUAL_LENGTH = 8192  # tokens of sequences for which the stage with the least room is found
+MOST_UNALIKE = 128  # ranks; few groups are alike, and finding them takes longer than a few layers of all ranks
 
 
 class CachePool(Struct, frozen=True):
@@ -417,7 +418,7 @@ class SimulatedTimes(Struct):
 
         def simulate(workload: Workload) -> Any:
             workload = replace(workload, software=software)
-            return self._outcome(task, workload, may_fold=self.npus > MOST_UNFOLDED)
+            return self._outcome(task, workload, may_fold=self.npus > MOST_UNALIKE)
 
         made = [program(batch) for batch in trials(sights(self.model))]
         try:

@@ -21,10 +21,11 @@ from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.batch import Batch
 from et_sim.workloads.rank import Program, Rank, make_workload
 
-TRIED = (3, 12)  # times of a cycle that are simulated, until the last two are alike
+TRIED = (2, 3, 12)  # times of a cycle that are simulated, until the last two are alike
 LONGEST = 8  # layers of a cycle
 
 Batches = tuple[Batch, ...]
+Structure = frozenset[tuple[bool, ...]]  # the kinds of batches of all groups
 GroupProgram = Callable[[Batches], tuple[Axes, Program]]
 
 
@@ -107,21 +108,30 @@ class ShortenedPasses:
         self._program, self._ranks, self._simulate = program, ranks, simulate
         tried = [{parts: cycles_of(of, kept) for parts, of in labels.items()} for kept in TRIED]
         self._tried = [cycles for cycles in tried if any(cycles.values())]
-        self._is_equal: dict[frozenset[tuple[bool, ...]], bool] = {}  # by structure
+        self._is_equal: dict[Structure, bool] = {}
+        self._begin: dict[Structure, int] = {}  # the number of times that is tried first
 
     def pass_ns(self, batches: Batches, simulate: Callable[[], int]) -> int:
         """Return the time of a pass."""
         structure = frozenset(map(_structure_of, batches))
         if not self._is_equal.get(structure, True):
             return simulate()
-        found = (self._shortened(batches, cycles) for cycles in self._tried)
-        shortened = next((time for time in found if time is not None), None)
+        shortened = self._first_shortened(structure, batches)
         if shortened is not None and structure in self._is_equal:
             return shortened
         whole = simulate()
         if shortened is not None:
             self._is_equal[structure] = whole == shortened
         return whole
+
+    def _first_shortened(self, structure: Structure, batches: Batches) -> int | None:
+        """Return the time by as few layers as do; None if none do. Passes of a structure begin alike."""
+        first = self._begin.get(structure, 0)
+        for number, cycles in enumerate(self._tried[first:], first):
+            if (time := self._shortened(batches, cycles)) is not None:
+                self._begin[structure] = number
+                return time
+        return None
 
     def _shortened(self, batches: Batches, cycles: Cycles) -> int | None:
         """Return the time by few layers; None if ranks do not end the last ones with equal delays."""
