@@ -44,7 +44,7 @@ class Collective(Struct, frozen=True):
     kind: str
     bytes: int
     gpus: int
-    nodes: int = 1
+    nodes: int
     datatype: str = ""
     algorithm: str = ""  # forced on the library
     engine: str = ""  # inference engine with exchanges of its own

@@ -13,7 +13,7 @@ from msgspec import structs
 from et_sim.basics.errors import InputError
 from et_sim.calibrate.kernel_factors import FAMILIES, factors, target_of
 from et_sim.calibrate.kernels import Kernels, MeasuredKernel, fit, left_out
-from et_sim.calibrate.machine_file import device_of
+from et_sim.calibrate.machine_file import device_changes, device_of
 from et_sim.cli import main
 from et_sim.machine.roofline import RooflineDevice
 
@@ -118,6 +118,18 @@ def test_figures_at_their_bounds_are_refused(other: RooflineDevice) -> None:
     rows = [structs.replace(row, us=row.us * 0.8) for row in kernels.rows]
     with pytest.raises(InputError, match=r"memory-efficiency of elementwise would be .* above its limit"):
         fit(device_of(MACHINE), Kernels.of(rows))
+
+
+def test_only_changed_figures_are_written(other: RooflineDevice) -> None:
+    before = device_of(MACHINE)
+
+    def written(after: RooflineDevice) -> list[set[str]]:
+        changes = device_changes(MACHINE, before, after, {})
+        return [{*changes["compute"]}, {*changes["sources"]}]
+
+    assert written(before) == [set(), set()]
+    assert written(structs.replace(before, tiles=other.tiles)) == [{"tiles"}, {"tiles"}]
+    assert written(structs.replace(before, launch_ns=1.5)) == [{"launch-overhead"}, {"launch-overhead"}]
 
 
 @pytest.mark.deep

@@ -76,3 +76,13 @@ def test_contradictory_options_are_refused(
     assert sentence in error
     assert error.count("\n") == 1
     assert not list(Path().iterdir())
+
+
+def test_a_decode_has_at_most_the_stated_steps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("et_sim.cli.jobs.MOST_STEPS", 3)
+    words = ["make", "decode", "--model", "gpt2", "--layers", "1", "--context", "9", "-o", "d"]
+    assert main([*words, "--steps", "3"]) == 0
+    assert main([*words, "--steps", "4"]) == 2
+    assert "--steps is 4 (give a number from 1 to 3)" in capsys.readouterr().err

@@ -325,3 +325,19 @@ def test_halves_have_an_effect_where_all_groups_share_each_expert() -> None:
         assert main([*words, *more, "-o", name]) == 0
         sizes.append(Path(f"{name}.template0.et").stat().st_size)
     assert sizes[1] > sizes[0]
+
+
+@pytest.mark.parametrize(
+    ("second", "is_choice"),
+    [
+        ("gpt2,share=0.5", False),
+        ("gpt2,tp=2,share=0.5", False),
+        ("gpt2,replicas=2,share=0.5", True),
+        ("moe.json,dp=2,ep=2,share=0.5", True),
+    ],
+)
+def test_requests_of_a_second_model_may_have_a_choice_of_replicas(
+    second: str, is_choice: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, error = outcome([*DENSE, "--second-model", second, "--router", "load"], capsys)
+    assert (status, "--router has no effect" in str(error)) == ((0, False) if is_choice else (2, True))

@@ -118,3 +118,9 @@ def test_an_undecidable_condition_names_its_values(text: str, why: str) -> None:
 def test_a_name_that_is_no_axis_is_answered_with_the_nearest() -> None:
     with pytest.raises(InputError, match="did you mean 'tp'"):
         parse_condition("tpp == 1", AXES)
+
+
+def test_a_condition_without_names_needs_no_axis() -> None:
+    assert parse_condition("1 < 2", ()).holds({}) is True
+    with pytest.raises(InputError, match="names 'tp', which is no axis"):
+        parse_condition("tp < 2", ())

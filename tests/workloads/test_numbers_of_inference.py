@@ -60,6 +60,12 @@ def test_a_matrix_takes_its_numbers_and_its_scales(form: WeightFormat, size: int
     assert form.bytes(1024, 512) == size
 
 
+def of_group(inputs: Any) -> dict[str, Any]:
+    """Return a group of all modules in 8 bits, whose inputs are as stated."""
+    group = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float"}, "input_activations": inputs}
+    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}}
+
+
 STATED: list[tuple[dict[str, Any], WeightFormat, str]] = [
     ({"quant_method": "fp8", "weight_block_size": [128, 128]}, FP8_BLOCK, ""),
     ({"quant_method": "fp8", "activation_scheme": "static"}, FORMATS["fp8"], ""),
@@ -86,6 +92,15 @@ STATED: list[tuple[dict[str, Any], WeightFormat, str]] = [
         },
         WeightFormat(4, (1, 32), 16),
         "",
+    ),
+    *(
+        (of_group(inputs), WeightFormat(8, (0, 0), computes=computes), "")
+        for inputs, computes in (
+            ({"num_bits": 8}, "fp8"),
+            ({"num_bits": None}, "fp8"),
+            ({"num_bits": 9}, ""),
+            (None, ""),
+        )
     ),
 ]
 
@@ -134,6 +149,7 @@ def test_a_file_beside_states_numbers(tmp_path: Path) -> None:
         ({"quant_method": "fp8", "weight_block_size": [128]}, "weight_block_size"),
         ({"quant_method": "fp8", "modules_to_not_convert": ["re:("]}, "no regular expression"),
         ({"quant_method": "compressed-tensors"}, "config_groups"),
+        (of_group({"num_bits": "8"}), "num_bits"),
         ([], "quantization_config"),
     ],
 )

@@ -239,8 +239,9 @@ def _scheme(weights: ModelKeys, inputs: Any) -> WeightFormat:
     strategy, size = weights.text("strategy"), weights.get("group_size")
     size = weights.number("group_size") if size not in (None, -1) else 0
     computes = ""
-    if isinstance(inputs, Mapping) and inputs.get("num_bits", bits) <= 8:
-        computes = f"{'fp' if is_float else 'int'}{inputs.get('num_bits', bits)}"
+    if isinstance(inputs, Mapping):
+        cast = ModelKeys(inputs, weights.place).number("num_bits", default=bits)
+        computes = f"{'fp' if is_float else 'int'}{cast}" if cast <= 8 else ""
     if strategy == "block":
         first, second = (*(weights.numbers("block_structure") or ()), 128, 128)[:2]
         return WeightFormat(bits, (first, second), computes=computes)

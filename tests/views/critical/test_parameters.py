@@ -137,3 +137,15 @@ def test_a_figure_that_sets_no_time_is_no_parameter(
     result = et_sim.simulate(trace, system={**SYSTEM, **machine}, network=RING_2, detail="path")
     _, known = path_and_parameters(result, tmp_path)
     assert [name in known for name in parameters] == [amount > 0 for amount in work]
+
+
+@pytest.mark.parametrize("launch_us", [0, 3])
+def test_launches_are_a_parameter_where_they_take_time(launch_us: int, tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("kernel", num_ops=1 << 30, tensor_bytes=1 << 24)
+    device = OF_DEVICE["compute"] | ({"launch-overhead": f"{launch_us}us"} if launch_us else {})
+    trace = et_sim.Workload.of([build.build()] * 2)
+    machine = {**SYSTEM, "compute": device}
+    result = et_sim.simulate(trace, system=machine, network=RING_2, detail="path")
+    _, known = path_and_parameters(result, tmp_path)
+    assert ("launch overhead" in known) is (launch_us > 0)
