@@ -10,8 +10,11 @@ from et_sim.compiled.decorators import prefetch, works_on_tables
 from et_sim.engine.state import kinds
 from et_sim.engine.state.lanes import lane_row
 from et_sim.engine.state.run import NONE, Run
+from et_sim.plan.records import Action
 
 LEAST_ACTORS = 1 << 10  # fewer stay in the cache
+SHARED_NODES = 1 << 12  # of a plan: they stay in the cache
+SEND = int(Action.SEND)
 ACTOR, NODE, CHILDREN = 3, 2, 1  # how many events ahead; each needs what was fetched before
 
 
@@ -75,10 +78,25 @@ def fetch_of_node(run: Run, ahead: int, actor_row: int, node: int) -> None:
         prefetch(run.nodes, actor.node_first + node)
         prefetch(run.nodes, actor.node_first)  # the first heap
         prefetch(run.plan.nodes, run.plan.templates[actor.template].node_first + node)
-        prefetch(run.plan.actor_channels, actor.channel_first)
+        prefetch(run.plan.actor_channels, actor.channel_first + node)  # about: messages alone have one
     else:
-        plan_row = run.plan.templates[actor.template].node_first + node
-        prefetch(run.plan.children, run.plan.nodes[plan_row].children_first)
+        _fetch_of_child(run, actor_row, node)
+
+
+@works_on_tables
+def _fetch_of_child(run: Run, actor_row: int, node: int) -> None:
+    """Fetch the children of a node, the first of them, and its channel if it sends."""
+    actor = run.plan.actors[actor_row]
+    first = run.plan.templates[actor.template].node_first
+    plan_node = run.plan.nodes[first + node]
+    prefetch(run.plan.children, plan_node.children_first)
+    if len(run.plan.nodes) > SHARED_NODES or plan_node.children == 0:
+        return
+    child = run.plan.children[plan_node.children_first]
+    plan_child = run.plan.nodes[first + child]
+    prefetch(run.nodes, actor.node_first + child)
+    if plan_child.action == SEND:
+        prefetch(run.plan.channels, run.plan.actor_channels[actor.channel_first + plan_child.detail])
 
 
 @works_on_tables
