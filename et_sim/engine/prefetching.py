@@ -15,7 +15,7 @@ from et_sim.plan.records import Action
 LEAST_ACTORS = 1 << 10  # fewer stay in the cache
 SHARED_NODES = 1 << 12  # of a plan: they stay in the cache
 SEND = int(Action.SEND)
-ACTOR, NODE, CHILDREN = 3, 2, 1  # how many events ahead; each needs what was fetched before
+MESSAGE, ACTOR, NODE, CHILDREN = 4, 3, 2, 1  # how many events ahead; each needs what was fetched before
 
 
 @works_on_tables
@@ -23,7 +23,7 @@ def fetch_ahead(run: Run, row: int) -> None:
     """Fetch what the events after the present one need, from this one on."""
     if len(run.actors) < LEAST_ACTORS:
         return
-    for ahead in range(1, ACTOR + 1):
+    for ahead in range(1, MESSAGE + 1):
         if row == NONE:
             return
         event = run.events[row]
@@ -101,13 +101,20 @@ def _fetch_of_child(run: Run, actor_row: int, node: int) -> None:
 
 @works_on_tables
 def _fetch_of_message(run: Run, ahead: int, row: int) -> None:
-    """Fetch a message, its channel, or the receive that waits for it there."""
-    if ahead == ACTOR:
+    """Fetch a message, its channel, the receive that waits there, or the actor and the node of this."""
+    if ahead == MESSAGE:
         prefetch(run.messages, row)
-    elif run.messages[row].kind == kinds.MESSAGE:
-        channel_row = run.messages[row].a
-        if ahead == NODE:
-            prefetch(run.channels, channel_row)
-            prefetch(run.plan.channels, channel_row)
-        else:
-            prefetch(run.events, run.channels[channel_row].head)
+        return
+    if run.messages[row].kind != kinds.MESSAGE:
+        return
+    channel_row = run.messages[row].a
+    if ahead == ACTOR:
+        prefetch(run.channels, channel_row)
+        prefetch(run.plan.channels, channel_row)
+        return
+    event_row = run.channels[channel_row].head
+    if ahead == NODE:
+        prefetch(run.events, event_row)
+    elif event_row != NONE and run.events[event_row].kind == kinds.LATE_RECEIVE:
+        fetch_of_node(run, ACTOR, run.events[event_row].a, run.events[event_row].b)
+        fetch_of_node(run, NODE, run.events[event_row].a, run.events[event_row].b)
