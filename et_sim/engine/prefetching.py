@@ -10,9 +10,12 @@ from et_sim.compiled.decorators import prefetch, works_on_tables
 from et_sim.engine.state import kinds
 from et_sim.engine.state.lanes import lane_row
 from et_sim.engine.state.run import NONE, Run
+from et_sim.plan.records import Action
 
 LEAST_ACTORS = 1 << 10  # fewer stay in the cache
-ACTOR, NODE, CHILDREN = 3, 2, 1  # how many events ahead; each needs what was fetched before
+SHARED_NODES = 1 << 12  # of a plan: they stay in the cache
+SEND = int(Action.SEND)
+MESSAGE, ACTOR, NODE, CHILDREN = 4, 3, 2, 1  # how many events ahead; each needs what was fetched before
 
 
 @works_on_tables
@@ -20,7 +23,7 @@ def fetch_ahead(run: Run, row: int) -> None:
     """Fetch what the events after the present one need, from this one on."""
     if len(run.actors) < LEAST_ACTORS:
         return
-    for ahead in range(1, ACTOR + 1):
+    for ahead in range(1, MESSAGE + 1):
         if row == NONE:
             return
         event = run.events[row]
@@ -75,21 +78,43 @@ def fetch_of_node(run: Run, ahead: int, actor_row: int, node: int) -> None:
         prefetch(run.nodes, actor.node_first + node)
         prefetch(run.nodes, actor.node_first)  # the first heap
         prefetch(run.plan.nodes, run.plan.templates[actor.template].node_first + node)
-        prefetch(run.plan.actor_channels, actor.channel_first)
+        prefetch(run.plan.actor_channels, actor.channel_first + node)  # about: messages alone have one
     else:
-        plan_row = run.plan.templates[actor.template].node_first + node
-        prefetch(run.plan.children, run.plan.nodes[plan_row].children_first)
+        _fetch_of_child(run, actor_row, node)
+
+
+@works_on_tables
+def _fetch_of_child(run: Run, actor_row: int, node: int) -> None:
+    """Fetch the children of a node, the first of them, and its channel if it sends."""
+    actor = run.plan.actors[actor_row]
+    first = run.plan.templates[actor.template].node_first
+    plan_node = run.plan.nodes[first + node]
+    prefetch(run.plan.children, plan_node.children_first)
+    if len(run.plan.nodes) > SHARED_NODES or plan_node.children == 0:
+        return
+    child = run.plan.children[plan_node.children_first]
+    plan_child = run.plan.nodes[first + child]
+    prefetch(run.nodes, actor.node_first + child)
+    if plan_child.action == SEND:
+        prefetch(run.plan.channels, run.plan.actor_channels[actor.channel_first + plan_child.detail])
 
 
 @works_on_tables
 def _fetch_of_message(run: Run, ahead: int, row: int) -> None:
-    """Fetch a message, its channel, or the receive that waits for it there."""
-    if ahead == ACTOR:
+    """Fetch a message, its channel, the receive that waits there, or the actor and the node of this."""
+    if ahead == MESSAGE:
         prefetch(run.messages, row)
-    elif run.messages[row].kind == kinds.MESSAGE:
-        channel_row = run.messages[row].a
-        if ahead == NODE:
-            prefetch(run.channels, channel_row)
-            prefetch(run.plan.channels, channel_row)
-        else:
-            prefetch(run.events, run.channels[channel_row].head)
+        return
+    if run.messages[row].kind != kinds.MESSAGE:
+        return
+    channel_row = run.messages[row].a
+    if ahead == ACTOR:
+        prefetch(run.channels, channel_row)
+        prefetch(run.plan.channels, channel_row)
+        return
+    event_row = run.channels[channel_row].head
+    if ahead == NODE:
+        prefetch(run.events, event_row)
+    elif event_row != NONE and run.events[event_row].kind == kinds.LATE_RECEIVE:
+        fetch_of_node(run, ACTOR, run.events[event_row].a, run.events[event_row].b)
+        fetch_of_node(run, NODE, run.events[event_row].a, run.events[event_row].b)

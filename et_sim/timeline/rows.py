@@ -352,13 +352,15 @@ class TimelineSource:
         return peers_and_tags(self._plan, actor, own_channel, is_send)
 
     def _waited(self, actor: Any, shared: SharedColumns) -> Waited:
+        which, at = shared.communication, shared.at
+        first = self._plan.actors["node_first"]
+        if len(which) == len(actor):
+            return self.waits.of(Issued(actor, at, first[actor] + at - shared.base))
         queued, waiting, moving = np.full((3, len(actor)), NONE, np.int64)
         waited = Waited(queued, waiting, moving, np.full(len(actor), NONE, np.int32))
-        which, at = shared.communication, shared.at
         if len(which):
             actors, row = actor[which], (at - shared.base)[which]
-            state_row = self._plan.actors["node_first"][actors] + row
-            waits_of_some = self.waits.of(Issued(actors, at[which], state_row))
+            waits_of_some = self.waits.of(Issued(actors, at[which], first[actors] + row))
             for column, values in zip(waited, waits_of_some, strict=True):
                 column[which] = values
         return waited

@@ -30,6 +30,7 @@ def push_ready(run: Run, actor_row: int, node: int) -> None:
     first = heap_first(run, actor_row, lane)
     at = state.ready
     state.ready += 1
+    run.actors[actor_row].ready += 1
     while at > 0:
         above = (at - 1) >> 1
         if run.nodes[first + above].heap < node:
@@ -46,6 +47,7 @@ def pop_ready(run: Run, actor_row: int, lane: int) -> int:
     first = heap_first(run, actor_row, lane)
     lowest = run.nodes[first].heap
     state.ready -= 1
+    run.actors[actor_row].ready -= 1
     last = state.ready
     node = run.nodes[first + last].heap
     at = 0
@@ -65,6 +67,8 @@ def pop_ready(run: Run, actor_row: int, lane: int) -> int:
 def lowest_free_lane(run: Run, actor_row: int) -> int:
     """Return the lane of the lowest node that could be issued now; NONE if there is none."""
     chosen, lowest = NONE, 0
+    if run.actors[actor_row].ready == 0:
+        return chosen
     for lane in range(run.plan.settings[LANES_IN_USE]):
         if can_issue(run, actor_row, lane):
             node = run.nodes[heap_first(run, actor_row, lane)].heap

@@ -135,6 +135,7 @@ ACTOR_STATE = record(
     ("deferred", "i4"),  # nodes that became ready during the pass
     ("held_sends", "i4"),  # its sends that found no buffer at their receivers and are not done
     ("awaited", "i4"),  # messages to it that are held
+    ("ready", "i4"),  # nodes that wait for their lanes
     ("freed_ns", "i8"),  # when its last such send was done
     ("turns_to", "i4"),  # this and the next one: as in `RUNNING_TURNS`
     ("turned", "i8"),

@@ -26,7 +26,7 @@ from et_sim.basics.errors import MachineError, UsageError
 from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_at_end, schedule_own
-from et_sim.engine.containers import join
+from et_sim.engine.containers import QUEUE, join
 from et_sim.engine.state.durations import duration_of
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, NETWORK, NODE_DONE
 from et_sim.engine.state.records import MESSAGE_FIELDS
@@ -66,31 +66,33 @@ RANK = record(  # until when they are busy
     ("receiving_ns", "i8"),
 )
 NODE = record(
+    ("ready_ns", "i8"),  # the latest computed end of a parent
     ("parents", "i4"),  # with a computed end
-    ("ready_ns", "i8"),  # the latest of these ends
     ("operation", "i4"),  # its operation; NONE: it has none yet
 )
 CHANNEL = record(
     ("open", "i4"),  # posted receives without a message
     ("head", "i4"),  # these, and those about to be posted, in the order of the rank's program
     ("tail", "i4"),
+    ("early", QUEUE),  # messages before their receives are posted
 )
-EARLY = record(("head", "i4"), ("tail", "i4"))  # by channel: messages before their receives are posted
-PLACE = record(("goes_on_ns", "i8"), ("number", "i8"), ("operation", "i4"))  # of the heap
-OPERATION = record(  # computing, or a message or its receive on its way through processors and NICs
-    ("stage", "i4"),
+PLACE = record(("goes_on_ns", "i8"), ("operation", "i4"))  # of the heap
+OPERATION = record(  # computing, or a message or its receive on its way: a line of the cache
+    ("stage", "i2"),
+    ("uses", "i2"),  # of a receive: the heap and the channel
     ("source", "i4"),
     ("receive", "i4"),  # that a message has matched, while it waits for the processor
-    ("uses", "i4"),  # of a receive: the heap and the channel
-    ("number", "i8"),  # the lowest of several at one time goes first; 0: the heap decides
-    ("taken_ns", "i8"),  # of a message: until when it takes the processor of its target
     *MESSAGE_FIELDS,
+    # The lowest of several at one time goes first; 0: the heap decides. Later, of a message: until when it
+    # takes the processor of its target.
+    ("number", "i8"),
 )
 
 
 HAS_CONTENTION = True
 HAS_LOGGOPS = True
 RECORDS_NODES_ONLY = True
+OPERATIONS_AT_ONCE = 16  # in one event, of those that nothing else comes between
 MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 
 
@@ -102,7 +104,6 @@ class LogGopsTables(Tables, Struct, frozen=True):
     ranks: Any
     nodes: Any  # of all actors
     channels: Any
-    early: Any  # by channel
     heap: Any
 
 
@@ -139,10 +140,10 @@ def tables(network: Network, plan: LoweredPlan) -> LogGopsTables:
     last = plan.actors[-1]
     nodes = table(NODE, int(last.node_first) + int(plan.templates[last.template].nodes))
     nodes["operation"] = NONE
-    channels, early = table(CHANNEL, len(plan.channels)), table(EARLY, len(plan.channels))
-    for fifos in (channels, early):
+    channels = table(CHANNEL, len(plan.channels))
+    for fifos in (channels, channels["early"]):
         fifos["head"] = fifos["tail"] = NONE
-    return LogGopsTables(settings_row(given), state, ranks, nodes, channels, early, table(PLACE, 0))
+    return LogGopsTables(settings_row(given), state, ranks, nodes, channels, table(PLACE, 0))
 
 
 def grown(tables: LogGopsTables, rows: int) -> LogGopsTables:
@@ -166,7 +167,7 @@ def path_keys(_network: Network, **_: bool) -> None:
 
 def needs(_network: Network) -> Needs:
     """Return the needs: operations are kept in the pool of messages, and scheduled a few times."""
-    return Needs(causal_events=0, record=OPERATION, events=2)
+    return Needs(causal_events=0, record=OPERATION, events=2 + OPERATIONS_AT_ONCE)
 
 
 @works_on_tables
@@ -226,7 +227,7 @@ def receive_posted(run: Run, channel_row: int, kind: int, a: int, b: int) -> Non
 
 @works_on_tables
 def network_event(run: Run, kind: int, row: int, version: int) -> int:
-    """Run the first operation after all other events of this nanosecond; return a received
+    """Run the first operations after all other events of this nanosecond; return a received
     message, or NONE.
     """
     if kind == ARRIVAL:
@@ -238,8 +239,11 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
         schedule_at_end(run, NETWORK, 0, version, 0)
         return NONE
     state.planned_ns = NONE
-    while not _first_goes_on(run) and first_ns(run) <= clock.now:
-        pass  # it waits, and is back in the heap
+    for _ in range(OPERATIONS_AT_ONCE):
+        while not _first_goes_on(run) and first_ns(run) <= clock.now:
+            pass  # it waits, and is back in the heap
+        if state.waiting == 0 or first_ns(run) > clock.now or not is_last(run):
+            break
     _plan_first(run)
     return NONE
 

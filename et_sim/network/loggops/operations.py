@@ -36,7 +36,7 @@ def put(run: Run, row: int, time: int) -> None:
     """Queue an operation for a time, or for when its resources are free."""
     state = run.network.state[0]
     state.waiting += 1
-    _rise(run.network.heap, state.waiting - 1, row, time, run.messages[row].number)
+    _rise(run, state.waiting - 1, row, time)
 
 
 @works_on_tables
@@ -45,12 +45,11 @@ def take_first(run: Run) -> int:
     state, heap = run.network.state[0], run.network.heap
     state.waiting -= 1
     size = state.waiting
-    first, last = heap[0].operation, heap[size].operation
-    time, number = heap[size].goes_on_ns, heap[size].number
+    first, last, time = heap[0].operation, heap[size].operation, heap[size].goes_on_ns
     hole = 0
     while 2 * hole + 2 < size:
         below = 2 * hole + 2
-        if not _is_up_to(heap[below], heap[below - 1].goes_on_ns, heap[below - 1].number):
+        if not _is_up_to(run, below, heap[below - 1].operation, heap[below - 1].goes_on_ns):
             below -= 1
         _move(heap, below, hole)
         hole = below
@@ -58,7 +57,7 @@ def take_first(run: Run) -> int:
         _move(heap, size - 1, hole)
         hole = size - 1
     if size > 0:
-        _rise(heap, hole, last, time, number)
+        _rise(run, hole, last, time)
     return first
 
 
@@ -69,26 +68,29 @@ def first_ns(run: Run) -> int:
 
 
 @works_on_tables
-def _rise(heap: Any, hole: int, row: int, time: int, number: int) -> None:
+def _rise(run: Run, hole: int, row: int, time: int) -> None:
+    heap = run.network.heap
     while hole > 0:
         above = (hole - 1) >> 1
-        if _is_up_to(heap[above], time, number):
+        if _is_up_to(run, above, row, time):
             break
         _move(heap, above, hole)
         hole = above
-    heap[hole].operation, heap[hole].goes_on_ns, heap[hole].number = row, time, number
+    heap[hole].operation, heap[hole].goes_on_ns = row, time
 
 
 @works_on_tables
-def _is_up_to(place: Any, time: int, number: int) -> bool:
+def _is_up_to(run: Run, place: int, row: int, time: int) -> bool:
     """Return whether a place of the heap goes before an operation at that time."""
-    return place.goes_on_ns < time or (place.goes_on_ns == time and place.number <= number)
+    entry = run.network.heap[place]
+    if entry.goes_on_ns != time or run.network.constants[0].rules != LOGGOPSIM:
+        return bool(entry.goes_on_ns <= time)
+    return bool(run.messages[entry.operation].number <= run.messages[row].number)
 
 
 @works_on_tables
 def _move(heap: Any, place: int, to: int) -> None:
     heap[to].operation, heap[to].goes_on_ns = heap[place].operation, heap[place].goes_on_ns
-    heap[to].number = heap[place].number
 
 
 FIRST, ARRIVAL = 0, 1  # events: the first operation goes on; a message is received
@@ -151,13 +153,11 @@ def fetch_next(run: Run) -> None:
         return
     for at in range(7, FETCHED):
         prefetch(run.messages, heap[at].operation)
-        prefetch(run.messages, heap[at].operation + 1)  # a row is longer than a line
     for at in range(3, 7):
         operation = run.messages[heap[at].operation]
         prefetch(run.network.ranks, operation.source)
         prefetch(run.network.ranks, operation.target)
         prefetch(run.network.channels, operation.a)
-        prefetch(run.network.early, operation.a)
         prefetch(run.plan.actors, operation.c)
     for at in range(3):
         row, ahead = heap[at].operation, NODE if at > 0 else CHILDREN
@@ -257,14 +257,14 @@ def _post(run: Run, row: int) -> None:
     """Match a posted receive with an early message, which goes on or, if its time was taken, ends."""
     channel_row = run.messages[row].a
     _leave_one(run, row)
-    early = leave(run.messages, run.network.early[channel_row])
+    early = leave(run.messages, run.network.channels[channel_row].early)
     if early == NONE:
         run.network.channels[channel_row].open += 1
         return
     operation, now = run.messages[early], run.clock[0].now
     operation.receive = leave(run.messages, run.network.channels[channel_row])
     if run.network.constants[0].rules == LOGGOPSIM:
-        _receive(run, early, max(now, operation.taken_ns))
+        _receive(run, early, max(now, operation.number))
         return
     operation.stage = MEET
     put(run, early, now)
@@ -282,12 +282,12 @@ def _take_in(run: Run, row: int) -> bool:
             return False
         _take_target(run, row)
     if is_early:
-        join(run.messages, run.network.early[operation.a], row)
+        join(run.messages, run.network.channels[operation.a].early, row)
         return True
     if waits_for_receive:
         run.network.channels[operation.a].open -= 1
         operation.receive = leave(run.messages, run.network.channels[operation.a])
-    _receive(run, row, operation.taken_ns)
+    _receive(run, row, operation.number)
     return True
 
 
@@ -301,11 +301,11 @@ def _take_target(run: Run, row: int) -> None:
     if constants.rules == LOGGOPSIM:
         wire = int(after_first * constants.gap_per_byte)
         rank.receiving_ns = now + constants.gap + wire
-        operation.taken_ns = now + constants.overhead + max(copied, wire)
+        operation.number = now + constants.overhead + max(copied, wire)
     else:
         rank.receiving_ns = now + constants.gap
-        operation.taken_ns = rank.receiving_ns + constants.overhead + copied
-    rank.processor_ns = operation.taken_ns
+        operation.number = rank.receiving_ns + constants.overhead + copied
+    rank.processor_ns = operation.number
 
 
 @works_on_tables

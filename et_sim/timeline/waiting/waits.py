@@ -70,12 +70,11 @@ class Waits:
             awaited[of_groups] = arrived.actors[arrived.first[arrived.arrival[at]]]
         of_pairs = np.flatnonzero((action == Action.RECEIVE) | (action == Action.SEND))
         if len(of_pairs):
-            queued[of_pairs] = 0
-            pairs = nodes.where(of_pairs) if len(of_groups) else nodes
-            waiting[of_pairs], awaited[of_pairs] = self._of_pairs(pairs)
-            start, ended = (self._outcome.nodes[name][pairs.state_row] for name in ("start_ns", "end_ns"))
-            ended = np.where(ended == NONE, self._outcome.end_ns, ended)
-            moving[of_pairs] = ended - start - waiting[of_pairs]
+            are_all = len(of_pairs) == len(action)
+            pairs = nodes if are_all else nodes.where(of_pairs)
+            which = slice(None) if are_all else of_pairs
+            queued[which] = 0
+            waiting[which], moving[which], awaited[which] = self._of_pairs(pairs)
         awaited[waiting <= 0] = NONE
         return Waited(queued, waiting, moving, awaited)
 
@@ -107,15 +106,13 @@ class Waits:
     def _arrivals(self) -> CollectiveArrivals:
         return arrivals(self._outcome)
 
-    def _of_pairs(self, nodes: Issued) -> tuple[Any, Any]:
-        """Return how long sends and receives waited for each other, and the actor at the other end."""
+    def _of_pairs(self, nodes: Issued) -> tuple[Any, Any, Any]:
+        """Return how long sends and receives waited for each other and moved, and for which actor."""
         state, rows = np.asarray(self._outcome.nodes), nodes.state_row
         start, ended, sent = state["start_ns"][rows], state["end_ns"][rows], state["number"][rows]
         never = ended == NONE
         end = np.where(never, self._outcome.end_ns, ended)
         is_send = self._actions[nodes.at] == Action.SEND
-        channel = np.asarray(self._plan.nodes)["detail"][nodes.at]
-        peer, _ = peers_and_tags(self._plan, nodes.actor, channel, is_send)
         # A receive whose message never came waits to the end.
         came = np.where(never & ~is_send, end, start)
         came[is_send] = np.maximum(state["admitted_ns"][rows[is_send]], came[is_send])  # if it was held
@@ -124,7 +121,11 @@ class Waits:
         known = np.flatnonzero(~is_send & (sent != NONE))
         sends = self._plan.actors["node_first"][state["partner"][rows[known]]] + sent[known]
         came[known] = state["start_ns"][sends]
-        return np.clip(came, start, end) - start, peer
+        waiting = np.minimum(np.maximum(came, start), end) - start
+        awaited, waits = np.full(len(waiting), NONE, np.int32), np.flatnonzero(waiting > 0)
+        channel = np.asarray(self._plan.nodes)["detail"][nodes.at[waits]]
+        awaited[waits], _ = peers_and_tags(self._plan, nodes.actor[waits], channel, is_send[waits])
+        return waiting, end - start - waiting, awaited
 
     def _receives_posted(self, sends: Any, end: Any) -> Any:
         """Return when the receives that sends wait for were posted."""

@@ -75,22 +75,17 @@ class Messages:
     """Unmatched sends and receives, in the order of the file."""
 
     def __init__(self) -> None:
-        self._parts: list[Any] = []  # rows: channel (four), 1 of a send and -1 of a receive, line
+        self._left_over: Any = np.zeros((6, 0), np.int64)  # as of `_messages_of`
+        self._new: list[OperationColumns] = []
         self._count, self._most = 0, MOST_UNMATCHED
 
     def add(self, columns: OperationColumns) -> None:
         """Add the messages of some ranks."""
-        rows = np.flatnonzero(columns.code != CALC_CODE)
-        owner, peer, is_send = columns.owner[rows], columns.peer[rows], columns.code[rows] == SEND_CODE
-        channel = np.where(is_send, owner, peer), np.where(is_send, peer, owner)
-        sign = np.where(is_send, 1, -1)
-        self._parts.append(
-            np.stack((*channel, columns.tag[rows], columns.size[rows], sign, columns.line[rows]))
-        )
-        self._count += len(rows)
+        self._new.append(columns)
+        self._count += int((columns.code != CALC_CODE).sum())
         if self._count > self._most:
-            self._parts = [self._unmatched()]
-            self._count = self._parts[0].shape[1]
+            self._left_over, self._new = self._unmatched(), []
+            self._count = self._left_over.shape[1]
             self._most = max(MOST_UNMATCHED, 2 * self._count)
 
     def refuse_unmatched(self, source: str) -> None:
@@ -130,7 +125,7 @@ class Messages:
         """Return the messages after the last line at which their channel was balanced."""
         if not self._count:
             return np.zeros((6, 0), np.int64)
-        every = np.concatenate(self._parts, axis=1)
+        every = np.concatenate((self._left_over, *map(_messages_of, self._new)), axis=1)
         if are_paired(every[4] > 0, *every[:4]):
             return every[:, :0]
         order, begin = sorted_groups(*every[:4])
@@ -140,3 +135,14 @@ class Messages:
         even = np.where(surplus == 0, np.arange(len(order)), -1)
         is_left = np.arange(len(order)) > np.repeat(np.maximum.reduceat(even, begin), counts)
         return every[:, np.sort(order[is_left])]
+
+
+def _messages_of(columns: OperationColumns) -> Any:
+    """Return rows of the messages of some ranks: their channels (four), 1 for a send and -1 for a receive,
+    and their lines.
+    """
+    rows = np.flatnonzero(columns.code != CALC_CODE)
+    owner, peer, is_send = columns.owner[rows], columns.peer[rows], columns.code[rows] == SEND_CODE
+    channel = np.where(is_send, owner, peer), np.where(is_send, peer, owner)
+    sign = np.where(is_send, 1, -1)
+    return np.stack((*channel, columns.tag[rows], columns.size[rows], sign, columns.line[rows]))

@@ -21,8 +21,9 @@ from et_sim.basics.errors import TraceError, unreadable
 from et_sim.basics.units import plural
 from et_sim.documents.reading import Ungzipped
 from et_sim.trace.columns import Trace
-from et_sim.trace.goal.columns import columns_of
-from et_sim.trace.goal.schedule import Part, Reading, Totals
+from et_sim.trace.goal.columns import OperationColumns, columns_of
+from et_sim.trace.goal.programs import Programs
+from et_sim.trace.goal.schedule import Reading, Totals, stack_of_ranks
 from et_sim.trace.goal.statements import statements
 from et_sim.trace.stack import Templates
 from et_sim.trace.workload import Workload
@@ -34,7 +35,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 def read_goal(path: Path, ranks: int | None) -> Workload:
     """Read the workload of a file, which must have `ranks` ranks if given."""
     totals = Totals()
-    parts = [*_parts(path, totals)]
+    reading = Reading(str(path), totals)
+    parts = [*_parts(path, reading, shares=True)]
     if ranks is not None and ranks != totals.ranks:
         raise TraceError(
             f"there are schedules of {totals.ranks} ranks, but the machine has {plural(ranks, 'NPU')}",
@@ -43,11 +45,25 @@ def read_goal(path: Path, ranks: int | None) -> Workload:
         )
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    templates = Templates(stacks=[stack for _, stack in parts])
-    order = np.argsort([rank for numbers, _ in parts for rank in numbers])
-    if 2 * len(parts) > totals.ranks or (order[1:] < order[:-1]).any():
+    return _workload(path, totals.ranks, parts, reading.programs, digest)
+
+
+def _workload(
+    path: Path, ranks: int, parts: list[OperationColumns], programs: Programs, digest: str
+) -> Workload:
+    """Return the workload of ranks with traces of their own, and of ranks that share programs."""
+    source, of_rank = str(path), np.zeros(ranks, np.int32)
+    stacks = [stack_of_ranks(columns, source) for columns in parts]
+    stacks += [stack_of_ranks(columns, source, is_shared=True) for columns in programs.columns]
+    users = [numbers for columns in parts for numbers in columns.rank.reshape(-1, 1)] + programs.ranks
+    order = np.argsort([int(numbers.min()) for numbers in users])
+    for number, place in enumerate(order.tolist()):
+        of_rank[users[place]] = number
+    templates = Templates(stacks=stacks)
+    if 2 * len(stacks) > len(order) or (order[1:] < order[:-1]).any():
         templates = Templates(templates[place] for place in order.tolist())
-    return Workload(templates, np.arange(totals.ranks, dtype=np.int32), str(path), ((str(path), digest),))
+    relative = tuple((order >= len(users) - len(programs.ranks)).tolist()) if programs.ranks else ()
+    return Workload(templates, of_rank, source, ((source, digest),), relative_peers=relative)
 
 
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
@@ -55,16 +71,19 @@ Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 def schedules(path: Path, totals: Totals, progress: Progress | None = None) -> Iterator[tuple[int, Trace]]:
     """Yield (rank, trace) of a file that may be gzipped; `progress` receives the bytes read."""
-    for ranks, stack in _parts(path, totals, progress):
-        yield from zip(ranks, stack.traces, strict=True)
+    for columns in _parts(path, Reading(str(path), totals), progress):
+        yield from zip(columns.rank.tolist(), stack_of_ranks(columns, str(path)).traces, strict=True)
 
 
-def _parts(path: Path, totals: Totals, progress: Progress | None = None) -> Iterator[Part]:
-    source = str(path)
+def _parts(
+    path: Path, reading: Reading, progress: Progress | None = None, *, shares: bool = False
+) -> Iterator[OperationColumns]:
+    """Yield the ranks of a file; if it `shares`, without those that share a program."""
+    source = reading.source
     try:
         watched = progress(path.name, path.stat().st_size) if progress else nullcontext(lambda _: None)
         with path.open("rb") as file, watched as watch:
-            yield from _schedules(file, path, totals, watch)
+            yield from _schedules(file, path, reading, watch, shares=shares)
     except UnicodeDecodeError as error:
         cause = f"byte {error.object[error.start]} is not UTF-8 text"
         raise TraceError(cause, place=source, remedy="GOAL is text; binary schedules are not read") from None
@@ -78,13 +97,14 @@ def _parts(path: Path, totals: Totals, progress: Progress | None = None) -> Iter
         ) from None
 
 
-def _schedules(file: BinaryIO, path: Path, totals: Totals, watch: Callable[[int], None]) -> Iterator[Part]:
+def _schedules(
+    file: BinaryIO, path: Path, reading: Reading, watch: Callable[[int], None], *, shares: bool
+) -> Iterator[OperationColumns]:
     is_packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
     content: BinaryIO | Ungzipped = file
     if is_packed:
         content = Ungzipped(file, path.stat().st_size, str(path), TraceError)
-    reading = Reading(str(path), totals)
     line, rest = 1, content.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
     while True:
         part = content.read(max(_BYTES_AT_ONCE, len(rest)))
@@ -95,7 +115,8 @@ def _schedules(file: BinaryIO, path: Path, totals: Totals, watch: Callable[[int]
         columns = columns_of(ranks, line)
         if columns is None or not reading.accepts(columns):
             break
-        yield reading.columns(columns)
+        if not reading.add(columns) or not shares:
+            yield columns
         line += ranks.count(b"\n")
         if not part:
             reading.check_end()

@@ -22,6 +22,7 @@ from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.trace.columns import ATTRIBUTES, BIT, TAG_RANGE, NodeKind, Trace
 from et_sim.trace.goal.columns import Messages, OperationColumns
 from et_sim.trace.goal.lines import CALC_CODE, RECEIVE_CODE, SEND_CODE
+from et_sim.trace.goal.programs import Programs
 from et_sim.trace.goal.statements import (
     CALC,
     IREQUIRES,
@@ -38,7 +39,6 @@ from et_sim.trace.goal.statements import (
 from et_sim.trace.stack import Stack, TraceBlock, TraceHead
 
 MOST_RANKS = 2**31 - 1
-Part = tuple[list[int], Stack]  # ranks, and their traces
 KINDS = {CALC: NodeKind.COMP, SEND: NodeKind.SEND, RECEIVE: NodeKind.RECV}
 _PRESENT = {
     CALC: ("is_cpu_op", "duration_ns", "concurrent"),
@@ -83,6 +83,7 @@ class Reading(Struct):
     source: str
     totals: Totals
     messages: Messages = field(default_factory=Messages)
+    programs: Programs = field(default_factory=Programs)
     done: set[int] = field(default_factory=set)
 
     def accepts(self, columns: OperationColumns) -> bool:
@@ -95,16 +96,16 @@ class Reading(Struct):
         is_known = max(numbers, default=0) < ranks and int(columns.peer.max(initial=0)) < ranks
         return is_declared and is_new and is_known and int(columns.tag.max(initial=0)) < TAG_RANGE
 
-    def columns(self, columns: OperationColumns) -> Part:
-        """Return the traces of accepted ranks."""
+    def add(self, columns: OperationColumns) -> bool:
+        """Add accepted ranks; return whether they share a program, which is then among the programs."""
         self.totals.ranks = columns.declared or self.totals.ranks
         self.totals.add(columns)
         self.messages.add(columns)
         self.done.update(columns.rank.tolist())
-        return _part(columns, self.source)
+        return self.programs.add(columns, self.totals.ranks)
 
-    def statements(self, given: Iterable[Statement]) -> Iterator[Part]:
-        """Yield the traces of ranks that are read statement by statement."""
+    def statements(self, given: Iterable[Statement]) -> Iterator[OperationColumns]:
+        """Yield ranks that are read statement by statement."""
         source, totals = self.source, self.totals
         rank: _Rank | None = None
         for statement in given:
@@ -124,7 +125,7 @@ class Reading(Struct):
                 self.done.add(rank.number)
                 columns = _columns(rank, source)
                 self.messages.add(columns)
-                yield _part(columns, source)
+                yield columns
                 rank = None
         if rank is not None:
             raise TraceError(
@@ -142,14 +143,15 @@ class Reading(Struct):
                 place=self.source,
                 remedy=f'write "rank {missing} {{ }}" if it does nothing',
             )
-        self.messages.refuse_unmatched(self.source)
+        if not self.programs.are_matched(self.totals.ranks):
+            self.messages.refuse_unmatched(self.source)
 
 
 def traces(given: Iterable[Statement], source: str, totals: Totals) -> Iterator[tuple[int, Trace]]:
     """Yield (rank, trace) in the order of the file; `totals` are complete at the end."""
     reading = Reading(source, totals)
-    for ranks, stack in reading.statements(given):
-        yield from zip(ranks, stack.traces, strict=True)
+    for columns in reading.statements(given):
+        yield from zip(columns.rank.tolist(), stack_of_ranks(columns, source).traces, strict=True)
     reading.check_end()
 
 
@@ -252,8 +254,8 @@ def _columns(rank: _Rank, source: str) -> OperationColumns:
     )
 
 
-def _part(columns: OperationColumns, source: str) -> Part:
-    """Return the ranks, with a trace for each."""
+def stack_of_ranks(columns: OperationColumns, source: str, *, is_shared: bool = False) -> Stack:
+    """Return a trace for each rank; one that is shared is not named after its rank."""
     code, size, peer = columns.code, columns.size, columns.peer.astype(np.int32)
     is_calc, count = code == CALC_CODE, len(code)
     name, names = _names(columns)
@@ -275,8 +277,8 @@ def _part(columns: OperationColumns, source: str) -> Part:
         "duration_ns": np.where(is_calc, size, 0),
         "is_concurrent": np.ones(count, bool),
     }
-    ranks = columns.rank.tolist()
-    block = TraceBlock(
+    heads = [TraceHead(source if is_shared else f"{source}, rank {rank}") for rank in columns.rank.tolist()]
+    return TraceBlock(
         of_node,
         columns.first,
         columns.after_start,
@@ -284,10 +286,9 @@ def _part(columns: OperationColumns, source: str) -> Part:
         np.zeros(count + 1, np.int64),
         np.zeros(0, np.int32),
         names,
-        [TraceHead(f"{source}, rank {rank}") for rank in ranks],
+        heads,
         {},
-    )
-    return ranks, block.stack()
+    ).stack()
 
 
 def _names(columns: OperationColumns) -> tuple[Any, list[tuple[str, ...]]]:
