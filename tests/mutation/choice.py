@@ -253,7 +253,7 @@ def measure_runs(folder: Path) -> dict[str, Ran]:
             data_file=None, source=[PACKAGE], config_file=False
         )
         found = {}
-        for of in (shown.FILES["tables"], shown.FILES["keys"]):
+        for of in (shown.FILES[name] for name in ("tables", "keys", "special")):
             for kind, seed in ((kind, seed) for kind, count in of.counts.items() for seed in range(count)):
                 coverage.erase()
                 coverage.start()

@@ -18,6 +18,7 @@ from choice import RUNS_OF_KIND, RUNS_OF_ROW, Ran, Runs, chosen_files, chosen_ru
 from mutants import FETCHES, REPOSITORY, Mutant, changes_of, mutants_of
 from random_keys import KEYED
 from random_runs import RANDOM
+from random_special import SPECIAL
 from rooms import (
     FOLDER,
     MOST_FILES,
@@ -216,7 +217,7 @@ def test_sizes_of_blocks_and_fetches_into_caches_are_not_changed() -> None:
 def test_runs_of_a_module_run_it_and_are_kept() -> None:
     lines = {
         line.split()[0] + ":" + line.split()[1]
-        for name in ("tables", "keys")
+        for name in ("tables", "keys", "special")
         for line in (REPOSITORY / f"tests/views/shown/random-{name}.txt").read_text().splitlines()
     }
     chosen = {
@@ -226,9 +227,9 @@ def test_runs_of_a_module_run_it_and_are_kept() -> None:
     assert {run for runs in chosen.values() for run in runs} <= lines
     assert {*chosen} - {REST} <= {*modules()}
     assert len(chosen["et_sim/engine/loop.py"]) > 8
-    assert len(chosen[REST]) == RUNS_OF_KIND * (len(RANDOM) + len(KEYED))
+    assert len(chosen[REST]) == RUNS_OF_KIND * len([*RANDOM, *KEYED, *SPECIAL])
     module = "et_sim/network/loggops/model.py"
-    assert {run.partition(":")[0] for run in runs_for(mutants_of(module)[0]).split()} == {"uneven"}
+    assert {run.partition(":")[0] for run in runs_for(mutants_of(module)[0]).split()} == {"uneven", "goals"}
 
 
 def test_random_runs_are_chosen_until_enough_run_each_row() -> None:

@@ -32,24 +32,24 @@ class RingCase:
     def __init__(self, seed: int) -> None:
         draw = Random(seed)
         node, nodes = draw.choice(JOBS)
-        self._machine = _of_library(draw, node, nodes) if draw.random() < 0.5 else _of_grid(draw, node, nodes)
+        self.machine = _of_library(draw, node, nodes) if draw.random() < 0.5 else _of_grid(draw, node, nodes)
         rules = {"near": GroupRule(node), "far": GroupRule(nodes, node)}
         trace = _trace(draw, node, nodes)
-        self._workload = Workload(
+        self.workload = Workload(
             (trace,), np.zeros(node * nodes, np.int32), relative_peers=(True,), group_rules=rules
         )
-        self._machine["network"] = {**self._machine["network"], **_slow_ports(draw, node, nodes)}
+        self.machine["network"] = {**self.machine["network"], **_slow_ports(draw, node, nodes)}
 
     def result(self, patch: pytest.MonkeyPatch, *, ahead: bool, **network: Any) -> Result:
         """Return the result of a run that evaluates rings at once, or not; `network`: its other keys."""
         patch.setattr(driver, "FEWEST_TO_GO_AHEAD", 0 if ahead else 1 << 62)
-        keys = {**self._machine["network"], **network}
-        machine = {**self._machine, "network": {key: value for key, value in keys.items() if value != []}}
-        return run(self._workload, model="flow", fold=False, **machine)
+        keys = {**self.machine["network"], **network}
+        machine = {**self.machine, "network": {key: value for key, value in keys.items() if value != []}}
+        return run(self.workload, model="flow", fold=False, **machine)
 
     def slow_ports_as_links(self) -> list[dict[str, Any]]:
         """Return the ports that are slow through the whole run as the key `links` has them; none in rings."""
-        network, found = self._machine["network"], dict[Any, dict[str, Any]]()
+        network, found = self.machine["network"], dict[Any, dict[str, Any]]()
         for port in network.get("failures", ()):
             number, rank = port["dimension"], port["port"]
             half = halved(network["bandwidth"][number])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,6 +30,7 @@ from random_values import (
 
 from et_sim.machine import read_network_alone
 from et_sim.machine.congestion import ROCE, TCP
+from et_sim.network.description import as_text, describe
 from et_sim.trace import TraceBuilder, Workload
 
 
@@ -96,7 +98,13 @@ def devices(seed: int) -> Drawn:
         own = base["system"] | (reduces if "in-network" in keys else {})
         return {"network": base["network"] | keys, "system": own}
 
-    return Drawn(_program(draw, ranks), base, keys=more, with_keys=with_keys)
+    def described(folder: Path) -> None:
+        network = read_network_alone(base["network"])
+        about = describe(network, [(0, network.ranks - 1)])
+        text = json.dumps([about, as_text(about, "network")])
+        (folder / "described.json").write_text(text, encoding="utf-8")
+
+    return Drawn(_program(draw, ranks), base, keys=more, with_keys=with_keys, beside=described)
 
 
 def uneven(seed: int) -> Drawn:

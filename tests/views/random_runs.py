@@ -31,6 +31,7 @@ EAGER = {  # repeated steps are looked for as often as can be
     "QUEUES_PER_MESSAGE": 1 << 40,
     "ENTRIES_PER_MESSAGE": 1 << 40,
 }
+SEARCHED = {f"et_sim.engine.repeats.search.{name}": value for name, value in EAGER.items()}
 SMALL = {  # blocks of rows, which change no result
     "et_sim.timeline.rows.ROWS_AT_ONCE": 3,
     "et_sim.timeline.waiting.arrivals.ROWS_AT_ONCE": 3,
@@ -48,10 +49,12 @@ class Drawn(NamedTuple):
 
     workload: Workload
     options: dict[str, Any]
-    is_eager: bool = False  # repeated steps are looked for as often as can be
     written: tuple[range, ...] = ()  # ranks whose rows are written; none: all
     keys: Mapping[str, Any] = MappingProxyType({})
     with_keys: Callable[[dict[str, Any]], dict[str, Any]] = dict  # the options with these keys
+    patched: Mapping[str, Any] = MappingProxyType({})  # limits that change no result, for this run
+    figures: Callable[[Result], str] | None = None  # more of the result, which no file has
+    beside: Callable[[Path], None] | None = None  # writes more files
 
     def run(self) -> Result:
         """Return the result of the run, with as many keys as are not refused."""
@@ -213,7 +216,11 @@ def turns(seed: int) -> Drawn:
     net = network(shapes, list(sizes), latency=draw.choice((500.0, 0.0, 1234.0)))
     options = {"system": system("ring", len(sizes), **keys), "network": net, "fold": False}
     options |= {"model": draw.choice(("analytical", "link")), "detail": draw.choice(("nodes", "phases"))}
-    return Drawn(Workload.of([build.build()] * ranks), options, is_eager=True)
+    return Drawn(Workload.of([build.build()] * ranks), options, patched=SEARCHED, figures=_skipped)
+
+
+def _skipped(result: Result) -> str:
+    return f"skipped={result.outcome.run.repeats[0].skipped}"
 
 
 def memories(seed: int) -> Drawn:

@@ -32,7 +32,7 @@ if __name__ == "__main__":
     tests = Path(__file__).parents[1]
     sys.path[:0] = [
         str(tests),
-        *(str(tests / room) for room in ("fold", "golden", "oracle", "sweeps", "workloads")),
+        *(str(tests / room) for room in ("fold", "golden", "network", "oracle", "sweeps", "workloads")),
     ]
 
 import pyarrow as pa
@@ -40,14 +40,12 @@ import pytest
 from random_commands import DIGEST, called, without_digests
 from random_keys import KEYED
 from random_measured import LINES
-from random_runs import EAGER, RANDOM, SMALL
+from random_runs import RANDOM, SMALL
 from random_services import SERVICES
+from random_special import SPECIAL
 
 from et_sim.basics.errors import EtSimError
 from et_sim.cli import main as command
-from et_sim.engine.repeats import search
-from et_sim.machine import read_network_alone
-from et_sim.network.description import as_text, describe
 from et_sim.timeline import OutputFilter, write_run
 from et_sim.views import open_run
 from et_sim.views.run.selection import EVERYTHING, selection
@@ -209,24 +207,19 @@ def _made(kind: str, seed: int, folder: Path) -> str:
 
 def _written(kind: str, seed: int, folder: Path) -> str:
     """Simulate and write a run, and return its end."""
-    drawn = (KEYED if kind in KEYED else RANDOM)[kind](seed)
+    drawn = (RANDOM | KEYED | SPECIAL)[kind](seed)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in EAGER.items() if drawn.is_eager else ():
-            patch.setattr(search, name, value)
-        for name, value in SMALL.items() if seed % 2 else ():
+        for name, value in {**drawn.patched, **(SMALL if seed % 2 else {})}.items():
             patch.setattr(name, value)
         result = drawn.run()
-        if kind in KEYED:
+        if kind not in RANDOM:
             result.save(folder)
         else:
             write_run(result, folder, output_filter=OutputFilter(drawn.written))
-    if kind == "devices":
-        network = read_network_alone(drawn.options["network"])
-        about = describe(network, [(0, network.ranks - 1)])
-        lines = as_text(about, "network")
-        (folder / "described.json").write_text(json.dumps([about, lines]), encoding="utf-8")
-    skipped = f"skipped={result.outcome.run.repeats[0].skipped} " if drawn.is_eager else ""
-    return skipped + (f"{result.makespan_ns} ns" if result.is_complete else "stalls")
+    if drawn.beside is not None:
+        drawn.beside(folder)
+    figures = f"{drawn.figures(result)} " if drawn.figures is not None else ""
+    return figures + (f"{result.makespan_ns} ns" if result.is_complete else "stalls")
 
 
 def digest(content: Any) -> str:
@@ -269,6 +262,7 @@ class Shown(NamedTuple):
 FILES = {
     "tables": Shown(tables, dict.fromkeys(RANDOM, 24)),
     "keys": Shown(tables_with_metadata, dict.fromkeys(KEYED, 48)),
+    "special": Shown(tables_with_metadata, dict.fromkeys(SPECIAL, 48)),
     "views": Shown(everything, dict.fromkeys(RANDOM, 4)),
     "services": Shown(files_and_pages, dict.fromkeys(SERVICES, 48)),
     "commands": Shown(

@@ -9,13 +9,18 @@ import pytest
 from random_keys import KEYED
 from random_runs import RANDOM
 from random_shown import FILES, check
+from random_special import SPECIAL
 from random_values import KEYS
 
 from et_sim import api
 from et_sim.basics.errors import EtSimError
 from et_sim.documents.keys import Slot
 
-OF_TABLES = [("tables", kind) for kind in RANDOM] + [("keys", kind) for kind in KEYED]
+OF_TABLES = [
+    (name, kind)
+    for name, kinds in (("tables", RANDOM), ("keys", KEYED), ("special", SPECIAL))
+    for kind in kinds
+]
 # It has no allowed value: it belongs to networks of dimensions.
 NEVER_GIVEN = {"entry of in-network of a graph: dimension"}
 
@@ -61,7 +66,7 @@ def test_every_key_of_a_machine_is_given_in_a_kept_run(
     for name, kind in OF_TABLES:
         for seed in range(FILES[name].counts[kind]):
             with pytest.raises((ReadError, EtSimError)):
-                (RANDOM | KEYED)[kind](seed).run()
+                (RANDOM | KEYED | SPECIAL)[kind](seed).run()
     missing = {
         f"{of}: {key.name}"
         for of, keys in KEYS.items()

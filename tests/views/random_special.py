@@ -1,0 +1,407 @@
+"""Random small runs of parts that few machines or jobs have, each kind of some rooms' rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from machines import SHAPES, network, ring, system
+from random_packets import PACKETS, PROFILES
+from random_runs import DETAILS, Drawn
+from ring_cases import RingCase
+
+from et_sim.cli import main
+from et_sim.run.result import Result
+from et_sim.trace import GroupRule, TraceBuilder, Workload, shapes, write_workload
+
+
+def at_once(seed: int) -> Drawn:
+    """Return a job whose rings are evaluated at once, where no message meets others."""
+    case = RingCase(seed)
+    options = case.machine | {"model": "flow", "fold": False}
+    eager = {"et_sim.engine.driver.FEWEST_TO_GO_AHEAD": 0}
+    return Drawn(case.workload, options, patched=eager, figures=_evaluated)
+
+
+def _evaluated(result: Result) -> str:
+    return f"at-once={len(result.outcome.run.order_marks) > 0}"
+
+
+def arrays(seed: int) -> Drawn:
+    """Return convolutions and products on a systolic array, and files of layers in the form of SCALE-Sim."""
+    draw = Random(seed)
+    array: dict[str, Any] = {
+        "array-height": draw.choice((1, 4, 16, 32)),
+        "array-width": draw.choice((1, 3, 8, 32)),
+        **{f"{name}-sram-kb": draw.choice((1, 1, 2, 32)) for name in ("ifmap", "filter", "ofmap")},
+        "dataflow": draw.choice(("os", "ws", "is")),
+        "rules": draw.choice(("scale-sim", "corrected")),
+        "clock-ghz": draw.choice((1, 0.7)),
+    }
+    array |= {"bandwidth": draw.choice((1, 3, 10, 500))} if draw.random() < 0.7 else {}
+    build = TraceBuilder()
+    rows = [_layer(draw, number, build) for number in range(draw.randint(1, 4))]
+    configuration = _configuration(draw, array)
+    model = {"model": "systolic", **array}
+    options = {"system": system("ring", 1, compute=model), "network": ring(1), "detail": draw.choice(DETAILS)}
+    if draw.random() < 0.2:
+        rows = [f"p, {draw.choice((5, 40))}, {draw.choice((3, 20))}, 17{draw.choice((',', ''))}"]
+
+    def reports(folder: Path) -> None:
+        Path("array.cfg").write_text(configuration)
+        Path("layers.csv").write_text("\n".join(("Layer, sizes,", *rows)))
+        words = "systolic layers.csv -c array.cfg --out reports --rules"
+        with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as messages:
+            main([*words.split(), str(array["rules"])])
+        written = [path.read_text() for path in sorted(Path().glob("reports/*.csv"))]
+        found = [out.getvalue(), messages.getvalue(), *written]
+        (folder / "reports.json").write_text(json.dumps(found))
+
+    return Drawn(Workload.of([build.build()]), options, beside=reports)
+
+
+def _layer(draw: Random, number: int, build: TraceBuilder) -> str:
+    """Add a kernel to a trace, and return the row of a layer."""
+    high, wide = draw.randint(1, 4), draw.randint(1, 4)
+    image = (high + draw.randint(0, 9), wide + draw.randint(0, 9))
+    strides = draw.choice(((1, 1), (2, 2), (high, wide), (1, 3)))
+    channels, filters = draw.choice((1, 3, 8)), draw.choice((1, 5, 20))
+    made = shapes.convolution(image, (high, wide), channels, filters, strides)
+    if draw.random() < 0.4:
+        made = shapes.gemm(*(draw.choice((1, 7, 33, 100)) for _ in range(3)))
+    build.compute(f"layer {number}", nanos=100, layer_shape=made)
+    name = draw.choice(("a", "b", "DPc"))
+    sizes = (*image, high, wide, channels, filters, *strides)
+    return f"{name}{number}, {', '.join(map(str, sizes))}{draw.choice((',', ',', ''))}"
+
+
+def _configuration(draw: Random, array: Mapping[str, Any]) -> str:
+    """Return the array as SCALE-Sim's file, some with a mistake."""
+    rates = [str(draw.choice((1, 4, 50))) for _ in range(draw.choice((1, 1, 1, 3, 3, 2)))]
+    lines = [
+        "[general]",
+        "run_name = drawn",
+        "[architecture_presets]",
+        f"ArrayHeight: {array['array-height']}",
+        f"ArrayWidth : {array['array-width']}",
+        *(f"{name}SramSzkB = {array[f'{name.lower()}-sram-kb']}" for name in ("Ifmap", "Filter", "Ofmap")),
+        f"Dataflow: {array['dataflow']}",
+        f"Bandwidth : {', '.join(rates)}",
+        *draw.choice(((), (), ("MemoryBanks: 1",), ("Memory: 1",), ("ArrayWidth: 3",))),
+        "[run_presets]",
+        f"InterfaceBandwidth: {draw.choice(('CALC', 'USER', 'USER'))}",
+    ]
+    if draw.random() < 0.1:
+        lines.pop(draw.randrange(2, len(lines)))
+    return "\n".join(lines)
+
+
+def levels(seed: int) -> Drawn:
+    """Return the loop of a layer file on the bundles of links of ASTRA-sim 1.0."""
+    draw = Random(seed)
+    sizes = draw.choice(([4], [6], [4, 4], [2, 4], [2, 2, 2], [4, 2, 2]))
+    wired = [draw.choice(SHAPES) for _ in sizes]
+    net = _bundles(draw, sizes, wired)
+    names = {"Ring": "ring", "FullyConnected": "direct", "Switch": "halvingDoubling"}
+    given = {
+        f"{kind}-implementation": "_".join(
+            "direct" if kind == "all-to-all" and shape != "Ring" else names[shape] for shape in wired
+        )
+        for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    }
+    given |= {
+        "scheduling-policy": draw.choice(("LIFO", "FIFO")),
+        "endpoint-delay": str(draw.choice((1, 10, 100))),
+        "active-chunks-per-dimension": str(draw.choice((1, 2))),
+        "preferred-dataset-splits": str(draw.choice((1, 4, 5))),
+        "boost-mode": str(draw.choice((0, 1))),
+        "collective-optimization": draw.choice(("localBWAware", "baseline")),
+    }
+    if draw.random() < 0.3:
+        given |= {"num-queues-per-dim": "2", "injection-scale": "2.5"}
+    if draw.random() < 0.3:
+        orders = ("offlineGreedy", "roundRobin", "offlineGreedyFlex")
+        given["inter-dimension-scheduling"] = draw.choice(orders)
+        given["intra-dimension-scheduling"] = draw.choice(("smallestFirst", "RG", "FIFO"))
+    Path("system.txt").write_text("".join(f"{key}: {value}\n" for key, value in given.items()))
+    Path("network.json").write_text(json.dumps(net))
+    Path("layers.txt").write_text(_layers(draw))
+    options = {"system": "system.txt", "network": "network.json", "detail": draw.choice(DETAILS)}
+    return Drawn("layers.txt", options)
+
+
+def _bundles(draw: Random, sizes: list[int], wired: list[str]) -> dict[str, Any]:
+    """Return a network file of ASTRA-sim 1.0."""
+
+    def each(*values: Any) -> list[Any]:
+        return [draw.choice(values) for _ in sizes]
+
+    net: dict[str, Any] = {
+        "dimensions-count": len(sizes),
+        "topologies-per-dim": wired,
+        "units-count": sizes,
+        "links-count": [
+            size - 1 if shape == "FullyConnected" else draw.choice((2, 3))
+            for size, shape in zip(sizes, wired, strict=True)
+        ],
+        "link-latency": each(1, 500, 30),
+        "link-bandwidth": each(50, 6.25),
+    }
+    net |= {"nic-latency": each(0, 7), "router-latency": each(0, 13)} if draw.random() < 0.6 else {}
+    if draw.random() < 0.6:
+        net |= {"hbm-latency": each(0, 500), "hbm-bandwidth": each(10, 370), "hbm-scale": each(0, 1, 2.5)}
+    return net
+
+
+def _layers(draw: Random) -> str:
+    """Return a layer file of one to three layers."""
+    loop = draw.choice(("DATA", "MODEL", "HYBRID_DATA_MODEL", "MICRO", "HYBRID_MODEL_DATA"))
+    count = 1 if loop == "MICRO" else draw.randint(1, 3)
+    kinds = ("NONE", "ALLREDUCE", "ALLGATHER", "REDUCESCATTER", "ALLTOALL")
+    lines = [loop, str(count)]
+    for number in range(count):
+        passes = []
+        for _ in range(3):
+            kind = draw.choice(kinds)
+            size = 0 if kind == "NONE" else draw.choice((640, 4096, 65_536, 100_001))
+            passes.append(f"{draw.choice((1, 30, 900))} {kind} {size}")
+        lines.append(f"layer{number} -1 {' '.join(passes)} {draw.choice((0, 7))}")
+    return "\n".join(lines) + "\n"
+
+
+def goals(seed: int) -> Drawn:
+    """Return a schedule of LogGOPSim with labels, waits for begins, and threads, under either rules."""
+    draw = Random(seed)
+    ranks = draw.choice((2, 3, 4))
+    bodies: list[list[str]] = [[] for _ in range(ranks)]
+    counts = [0] * ranks
+
+    def add(rank: int, statement: str, more: str = "") -> None:
+        counts[rank] += 1
+        label = f"l{counts[rank]}"
+        bodies[rank].append(f"{label}: {statement}{more}")
+        for other in draw.sample(range(1, counts[rank]), min(counts[rank] - 1, draw.randint(0, 2))):
+            is_receive = f"l{other}: recv" in " ".join(bodies[rank])
+            word = "irequires" if draw.random() < (0.4 if is_receive else 0.005) else "requires"
+            bodies[rank].append(f"{label} {word} l{other}")
+
+    for tag in range(draw.randint(2, 9)):
+        source, target = draw.sample(range(ranks), 2)
+        size = draw.choice((1, 8, 1000, 65_535, 65_536, 200_000))
+        thread = " nic 1" if draw.random() < 0.01 else draw.choice(("", " cpu 0", " nic 0"))
+        if draw.random() < 0.5:
+            add(draw.randrange(ranks), f"calc {draw.choice((10, 700, 3000))}", draw.choice(("", " cpu 0")))
+        add(source, f"send {size}b to {target} tag {tag % 3}", thread)
+        add(target, f"recv {size}b from {source} tag {tag % 3}")
+    text = "\n".join(f"rank {rank} {{\n" + "\n".join(body) + "\n}" for rank, body in enumerate(bodies))
+    Path("schedule.goal").write_text(f"num_ranks {ranks}\n\n{text}\n")
+    constants = {
+        "npus": ranks,
+        "L": draw.choice((1000, 2500)),
+        "o": draw.choice((0, 200, 1500)),
+        "g": draw.choice((0, 5, 1000)),
+        "G": draw.choice((0.04, 6)),
+        "O": draw.choice((0, 0, 1)),
+        "S": draw.choice((0, 1000, 65_535)),
+        "rules": draw.choice(("atlahs", "loggopsim")),
+    }
+    options = {"system": {}, "network": {"loggops": constants}, "model": "loggops"}
+    return Drawn("schedule.goal", options)
+
+
+def exchanges(seed: int) -> Drawn:
+    """Return all-to-alls with bytes for each pair, of all ranks and of groups."""
+    draw = Random(seed)
+    npus = draw.choice(([4], [3], [2, 2], [2, 3], [2, 2, 2]))
+    ranks = int(np.prod(npus))
+    rules = {"pairs": GroupRule(2)} if ranks % 2 == 0 else {}
+    groups: dict[str, list[int]] = {"9": draw.sample(range(ranks), 3)} if ranks > 3 else {}
+    builders = [TraceBuilder() for _ in range(ranks)]
+    is_grouped = draw.random() < 0.4
+    for _ in range(draw.randint(1, 3)):
+        group = draw.choice([*rules, *groups, ""]) if is_grouped else ""
+        members = 2 if group in rules else len(groups.get(group, range(ranks)))
+        matrix = [[draw.choice((0, 1, 999, 60_000)) for _ in range(members)] for _ in range(members)]
+        after = {"after": []} if draw.random() < 0.4 else {}
+        for rank, build in enumerate(builders):
+            if group in groups and rank not in groups[group]:
+                continue
+            place = groups[group].index(rank) if group in groups else rank % 2 if group else rank
+            if draw.random() < 0.2:
+                build.compute(nanos=draw.choice((10, 4000)))
+            build.collective("all_to_all", group=group, splits=matrix[place], **after)
+    traces = tuple(build.build() for build in builders)
+    workload = Workload(traces, np.arange(ranks, dtype=np.int32), group_rules=rules)
+    own = system(draw.choice(("ring", "direct", "direct2")), len(npus))
+    own |= {
+        "profile": draw.choice(PROFILES),
+        "preferred-dataset-splits": draw.choice((1, 2, 5)),
+    }
+    net = network([draw.choice(SHAPES) for _ in npus], npus)
+    options = {"model": draw.choice(("analytical", "link", "flow")), "detail": draw.choice(DETAILS)}
+    options |= {"groups": groups} if groups else {}
+    return Drawn(workload, options | {"system": own, "network": net})
+
+
+def held(seed: int) -> Drawn:
+    """Return messages and programs of collectives whose sends wait for receives, some for ever."""
+    draw = Random(seed)
+    ranks = 3
+    inner, builders = ([TraceBuilder() for _ in range(ranks)] for _ in range(2))
+    for build in inner:
+        build.compute(nanos=draw.choice((1, 700)))
+    _add_messages(draw, inner, draw.randint(1, 4))
+    write_workload(Workload.of([build.build() for build in inner]), "program")
+    for number in range(draw.randint(1, 3)):
+        for build in builders:
+            if draw.random() < 0.3:
+                build.compute(f"work {number}", nanos=draw.choice((10, 3000)))
+            if draw.random() < 0.97:
+                after = {"after": []} if draw.random() < 0.3 else {}
+                build.collective(draw.choice(("all_reduce",) * 9 + ("all_gather",)), 640, **after)
+        if draw.random() < 0.3:
+            _add_messages(draw, builders, 1)
+    own = system("ring", 1, **{"rendezvous-protocol": draw.random() < 0.7})
+    own |= {"all-reduce-implementation-custom": ["program"], "num-queues-per-dim": draw.choice((1, 2))}
+    own |= {"profile": draw.choice(PROFILES)}
+    options = {"system": own, "network": ring(ranks), "detail": draw.choice(DETAILS)}
+    options["model"] = draw.choice(("analytical", "link", "flow"))
+    return Drawn(Workload.of([build.build() for build in builders]), options)
+
+
+def _add_messages(draw: Random, builders: list[TraceBuilder], count: int) -> None:
+    """Add messages in any order on each rank, without a few of their ends."""
+    ranks = range(len(builders))
+    made = [(*draw.sample(ranks, 2), draw.choice((8, 4096)), draw.randrange(2)) for _ in range(count)]
+    for rank, build in enumerate(builders):
+        own = [(True, each) for each in made if each[0] == rank]
+        own += [(False, each) for each in made if each[1] == rank]
+        draw.shuffle(own)
+        for is_sent, (source, target, size, tag) in own:
+            after = {"after": []} if draw.random() < 0.2 else {}
+            if draw.random() < 0.1:
+                continue
+            if is_sent:
+                build.send(target, size, tag=tag, **after)
+            else:
+                build.receive(source, size, tag=tag, **after)
+
+
+def plain(seed: int) -> Drawn:
+    """Return kernels with their operations and bytes alone, some of datatypes that a device lacks."""
+    draw = Random(seed)
+    build = TraceBuilder()
+    for number in range(draw.randint(2, 6)):
+        more = _stated(draw)
+        after = {"after": []} if draw.random() < 0.3 else {}
+        build.compute(f"k{number}", nanos=draw.choice((0, 40, 5000)), **more, **after)
+    if draw.random() < 0.4:
+        keys = {"roofline-enabled": 1, "peak-perf": draw.choice((0.001, 10)), "local-mem-bw": 50}
+        own = system("ring", 1, **keys)
+    else:
+        memories: list[dict[str, Any]] = [{"name": "HBM", "bandwidth": 3000}]
+        if draw.random() < 0.5:
+            memories.append({"name": "L2", "bandwidth": 9000, "capacity": draw.choice(("4KiB", "1MiB"))})
+        device = {"model": "roofline", "peaks": {"bf16": 400, "fp32": 60}, "memory": memories}
+        device |= {"efficiency": 0.7, "memory-efficiency": draw.choice((0.9, 1)), "launch-overhead": 0}
+        device |= {"dtype": draw.choice(("bf16", "fp32"))} if draw.random() < 0.7 else {}
+        device |= {"processors": draw.choice((4, 100)), "full-sums": 0.5} if draw.random() < 0.4 else {}
+        rules = [device, {"model": "replay"}] if draw.random() < 0.3 else device
+        own = system("ring", 1, compute=rules)
+    options = {"system": own, "network": ring(2), "detail": draw.choice(DETAILS)}
+    return Drawn(Workload.of([build.build()] * 2), options)
+
+
+def _stated(draw: Random) -> dict[str, Any]:
+    """Return what a trace states of a kernel."""
+    more: dict[str, Any] = {}
+    if draw.random() < 0.7:
+        more["num_ops"] = draw.choice((0, 1, 10**6, 10**10))
+    if draw.random() < 0.8:
+        more["tensor_bytes"] = draw.choice((0, 1, 4096, 10**8))
+    if draw.random() < 0.4:
+        more["dtype"] = draw.choice(("bf16", "bf16", "fp32", "int8"))
+    if draw.random() < 0.3:
+        more["layer_shape"] = draw.choice(
+            (
+                shapes.elementwise(4096, 1, 1),
+                shapes.gemm(64, draw.choice((1, 64)), 128),
+                shapes.softmax(64, 512),
+                shapes.attention(1, 4, 64, 64, 32, causal=draw.random() < 0.5),
+            )
+        )
+    return more
+
+
+def some(kernels: Any) -> Any:
+    """Return the times of the kernels of one name."""
+    return np.where(kernels.names == "k0", kernels.operations / 8, np.nan)
+
+
+def stated(kernels: Any) -> Any:
+    """Return times of the bytes of kernels."""
+    return kernels.bytes * 2.5
+
+
+def recorded(kernels: Any) -> Any:
+    """Return shorter times than the recorded ones."""
+    return np.where(kernels.recorded_ns > 300, kernels.recorded_ns / 3, 0.2)
+
+
+def below_zero(kernels: Any) -> Any:
+    """Return times of which some are no times."""
+    return kernels.bytes - 300.0
+
+
+TIMERS = (some, stated, recorded, lambda _: 7, below_zero, lambda _: [1.0], lambda _: None)
+
+
+def hosts(seed: int) -> Drawn:
+    """Return kernels of ranks without a host, which a drawn one launches, some timed by a user's model."""
+    draw = Random(seed)
+    ranks = 4
+    builders = [TraceBuilder() for _ in range(ranks)]
+    for number in range(draw.randint(3, 7)):
+        what = draw.choice(("kernel", "kernel", "kernel", "gap", "collective", "message"))
+        after = {"after": []} if draw.random() < 0.3 else {}
+        target = draw.randrange(1, ranks)
+        launches = draw.choice((None, None, 0, 2))
+        numbered = {} if launches is None else {"launches": launches}
+        nanos, size = draw.choice((200, 5000)), draw.choice((10, 4096, 100_000))
+        for build in builders:
+            if what == "kernel":
+                more = {"num_ops": size, "tensor_bytes": nanos}
+                build.compute(f"k{number % 3}", nanos=nanos, attributes=numbered, **after, **more)
+            elif what == "gap":
+                build.compute("gap", nanos=nanos, attributes={"gap": 1}, **after)
+            elif what == "collective":
+                build.collective("all_reduce", size, **after)
+        if what == "message":
+            builders[0].send(target, size, tag=number, **after)
+            builders[target].receive(0, size, tag=number, **after)
+    if draw.random() < 0.3:
+        builders[1].compute("operator", nanos=700, cpu=True)
+    own = system("ring", 1, profile="corrected")
+    own |= {"host-time": draw.choice(("300ns", "2us", 0.5))} if draw.random() < 0.8 else {}
+    options: dict[str, Any] = {"system": own, "network": ring(ranks), "detail": draw.choice(DETAILS)}
+    options |= {"compute_model": draw.choice(TIMERS)} if draw.random() < 0.6 else {}
+    return Drawn(Workload.of([build.build() for build in builders]), options)
+
+
+SPECIAL: dict[str, Callable[[int], Drawn]] = {
+    "at-once": at_once,
+    "arrays": arrays,
+    "levels": levels,
+    "goals": goals,
+    "exchanges": exchanges,
+    **PACKETS,
+    "held": held,
+    "plain": plain,
+    "hosts": hosts,
+}
