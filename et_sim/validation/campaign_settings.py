@@ -1,10 +1,16 @@
-"""Settings of engines in campaign B, which rows do not name: those of its scripts, by model.
+"""Settings of engines which rows do not name: those of a campaign's scripts.
+
+Campaign B, by model:
 
 SemiAnalysisAI/InferenceX, benchmarks: `70b_fp8_h200_trt_slurm.sh` (a267b4bd), `dsr1_fp8_h200_trt_slurm.sh`
 and `gptoss_fp4_h200_trt_slurm.sh` (2e46dba0). Scripts of TensorRT-LLM 1.3 give a pass of DeepSeek 8,192
 tokens at least, as serving_engines.json states; earlier ones do not, so that it has one prompt. The first
 ones (of rows without a version, 11c2dbe1) share experts among all ranks, and attention is data-parallel for
 long prompts of more than 32 requests, which rows do not state.
+
+Campaign A: servings of ai-dynamo/aiconfigurator have lengths of thousands of tokens, and its generator
+(rule_plugin/sglang.rule, 1089dfa8) lets SGLang mix prompts and tokens, with 1,500 tokens of a pass beside the
+length of a prompt.
 """
 
 from __future__ import annotations
@@ -12,6 +18,9 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from et_sim.basics.engine_names import SGLANG, TRTLLM
+from et_sim.serving.batcher import CHUNKED
+from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import numbers_of
 from et_sim.validation.serving_rows import ServingCase
 from et_sim.workloads import Plan
@@ -20,11 +29,13 @@ LLAMA_TOKENS, GPT_OSS_TOKENS, LEAST_TOKENS = 16_384, 20_000, 8_192  # of a pass
 ROUNDED, LEFT = 64, 64  # tokens of a pass of DeepSeek are a multiple, with some left
 SINCE_LEAST = (1, 3)  # version
 LONG, MANY = 8192, 32  # tokens of a prompt, and requests above which attention is data-parallel
+GENERATED, BESIDE = 1000, 1500  # lengths of generated servings; tokens of a pass beside those of a prompt
 
 
 class Settings(Struct, frozen=True):
     """Settings that differ from those of the engine; None: those of the engine, or of the row."""
 
+    policy: str | None = None
     token_budget: int | None = None
     memory_share: float | None = None
     wait_passes: int = 0
@@ -33,19 +44,27 @@ class Settings(Struct, frozen=True):
     plan: Plan | None = None
 
 
-def settings_of(case: ServingCase) -> Settings:
-    """Return the settings of a row: those of its engine, unless campaign B has others."""
-    engine, _, version = case.engine.partition(":")
-    if engine != "trtllm" or case.load.lengths == 1:
+def settings_of(case: ServingCase, engine: Engine) -> Settings:
+    """Return the settings of a row: those of its engine, unless its campaign has others."""
+    name, _, version = case.engine.partition(":")
+    if case.load.lengths == 1:
+        is_generated = case.load.prompt % GENERATED == 0
+        return _generated(case.load.prompt, engine) if name == SGLANG and is_generated else Settings()
+    if name != TRTLLM:
         return Settings()
     if case.model.startswith("gpt-oss"):
-        return Settings(GPT_OSS_TOKENS, 0.85)
+        return Settings(None, GPT_OSS_TOKENS, 0.85)
     if case.model.startswith("deepseek"):
         return _deepseek(case, version)
     if case.model.startswith("llama"):
         waits = case.load.prompt == case.load.output == 1024 and case.plan.tensor < 8
-        return Settings(LLAMA_TOKENS, None, *((20, 0.9) if waits else ()))
+        return Settings(None, LLAMA_TOKENS, None, *((20, 0.9) if waits else ()))
     return Settings()
+
+
+def _generated(prompt: int, engine: Engine) -> Settings:
+    """Return the settings of SGLang where it mixes prompts and tokens."""
+    return Settings(CHUNKED, min(engine.token_budget, prompt + BESIDE))
 
 
 def _deepseek(case: ServingCase, version: str) -> Settings:
@@ -58,4 +77,4 @@ def _deepseek(case: ServingCase, version: str) -> Settings:
         if load.prompt >= LONG and load.concurrency > MANY:
             shared |= {"data": plan.tensor, "tensor": 1}
         plan = replace(plan, **shared)
-    return Settings(budget, 0.75, balance_passes=60 * (plan.data > 1), plan=plan)
+    return Settings(None, budget, 0.75, balance_passes=60 * (plan.data > 1), plan=plan)

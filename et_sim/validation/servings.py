@@ -151,9 +151,10 @@ def model_of(case: ServingCase) -> Model:
 
 def setup_of(case: ServingCase, engine: Engine) -> Setup:
     """Return the setup of a case, whose engine runs as many sequences at a time as are under way."""
-    load, own = case.load, settings_of(case)
+    load, own = case.load, settings_of(case, engine)
+    policy = own.policy or engine.policy
     budget = max(own.token_budget or engine.token_budget, load.concurrency)
-    if engine.policy == "whole-prompts":
+    if policy == "whole-prompts":
         budget = max(budget, load.concurrency + load.prompt)
     most = min(engine.max_batch, load.concurrency)
     waits = {
@@ -166,21 +167,21 @@ def setup_of(case: ServingCase, engine: Engine) -> Setup:
         replicas=decode,
         prefill_replicas=prefill,
         decode_plan=case.decode_plan,
-        policy=Policy(engine.policy, most, budget, engine.block, **waits),
+        policy=Policy(policy, most, budget, engine.block, **waits),
         context_step=CONTEXT_STEP,
         memory_share=own.memory_share,
-        client=client_of(load, engine),
+        client=client_of(load, policy),
         engine=engine,
     )
 
 
-def client_of(load: Load, engine: Engine) -> Client:
+def client_of(load: Load, policy: str) -> Client:
     """Return the client of a load.
 
     Requests with lengths that vary do not stay in step, and those that warm up would end before the others
     begin. Equal ones that begin together stay together if no pass mixes prompts and tokens; else servers
     spread them in time, so that the first ones end at different times.
     """
-    if load.lengths < 1 or engine.policy.startswith(PREFILL_FIRST):
+    if load.lengths < 1 or policy.startswith(PREFILL_FIRST):
         return Client(load.concurrency, load.lengths, warm_up=0)
     return Client(load.concurrency, warm_up=load.concurrency, is_spread=True)

@@ -271,6 +271,27 @@ def test_campaign_b_has_settings_of_its_scripts(
         assert (policy.token_budget, policy.wait_passes) == lengths
 
 
+@pytest.mark.parametrize(
+    ("more", "policy", "budget", "is_spread"),
+    [
+        ({}, "chunked", 2500, True),
+        ({"isl": "8000"}, "chunked", 8192, True),
+        ({"isl": "1024"}, "prefill-first-chunked", 8192, False),
+        ({"isl": "8000", "campaign": "B"}, "prefill-first-chunked", 8192, False),
+        ({"backend": "vllm"}, "chunked", 8192, True),
+    ],
+)
+def test_sglang_mixes_prompts_and_tokens_in_servings_that_aiconfigurator_generated(
+    tmp_path: Path, more: dict[str, str], policy: str, budget: int, is_spread: bool
+) -> None:
+    usual = {"backend": "sglang", "isl": "1000", "osl": "100", "campaign": "A", "concurrency": "64"}
+    row = read(tmp_path, **{**usual, **more})
+    assert row.case is not None
+    found = setup_of(row.case, read_engine(row.backend))
+    assert (found.policy.name, found.policy.token_budget) == (policy, budget)
+    assert found.client.is_spread is is_spread
+
+
 def test_prompts_wait_as_a_description_of_the_engine_states_unless_scripts_do(tmp_path: Path) -> None:
     engine = replace(read_engine("trtllm"), wait_passes=7, wait_share=0.5, balance_passes=9)
     usual = {"backend": "trtllm", "backend_version": "", "osl": "1024", "concurrency": "64", "campaign": "B"}
