@@ -1,13 +1,17 @@
-"""Attention of devices by name against measured kernels of cuDNN (GB200, GB300) and AITER (MI300X, MI355X).
+"""Attention of devices by name against measured kernels of cuDNN (Blackwell) and AITER (MI300X, MI355X).
 
 The sources are NVIDIA/cudnn-frontend, benchmark/sdpa_benchmark_training/results (@df73764adb, and @60e572b7c8
 for windows of 128), and ROCm/aiter, op_tests/cpp/mha/README.md@0403bcdfd0. Constants of GB200 and GB300 are
 fitted to these and further rows; those of MI300X and MI355X to rows of 32 heads, and here are rows of 64.
+Nothing is fitted to earlier versions of cuDNN: 9.13 and 9.17 (artifacts@bb37575d10 and @d48a60eb14), and 9.18
+(results/gb200_918_only_cudnn@9072c4e78e, gb300_918_only_cudnn@b8c0656e6f).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -34,6 +38,71 @@ CUDNN = [
     ("gb300-nvl72", 2, 64, 8, 8192, 64, 64, 1024, 0.359, 0.965),
     ("gb300-nvl72", 2, 128, 128, 8192, 64, 64, 128, 0.397, 0.862),
 ]
+# of versions that no fit had seen: machine, heads, heads of keys, widths; by tokens, ms forward and backward
+UNSEEN = {
+    "9.13": [
+        (
+            "b200-dgx",
+            128,
+            8,
+            128,
+            128,
+            {8192: (1.877, 5.833), 16384: (6.602, 20.46), 32768: (24.795, 79.338)},
+        ),
+        (
+            "gb300-nvl72",
+            128,
+            8,
+            128,
+            128,
+            {8192: (1.47, 4.865), 16384: (5.167, 17.345), 32768: (19.592, 66.679)},
+        ),
+    ],
+    "9.17": [
+        (
+            "gb200-nvl72",
+            128,
+            8,
+            128,
+            128,
+            {4096: (0.397, 1.304), 8192: (1.389, 4.542), 32768: (20.937, 65.277)},
+        ),
+    ],
+    "9.18": [
+        (
+            "gb200-nvl72",
+            64,
+            8,
+            128,
+            128,
+            {4096: (0.212, 0.622), 8192: (0.704, 2.15), 32768: (10.436, 30.513)},
+        ),
+        (
+            "gb300-nvl72",
+            64,
+            8,
+            128,
+            128,
+            {4096: (0.164, 0.574), 8192: (0.571, 1.976), 32768: (8.663, 28.331)},
+        ),
+        (
+            "gb200-nvl72",
+            128,
+            128,
+            192,
+            128,
+            {4096: (0.519, 1.65), 8192: (1.831, 5.875), 32768: (24.538, 87.23)},
+        ),
+        (
+            "gb300-nvl72",
+            128,
+            128,
+            192,
+            128,
+            {4096: (0.438, 1.541), 8192: (1.518, 5.412), 32768: (21.319, 80.52)},
+        ),
+    ],
+}
 # machine, sequences, heads of keys (of 64), tokens, causal, TFLOP/s forward and backward
 AITER = [
     ("mi300x-node", 1, 8, 8192, False, 591.37, 473.0),
@@ -89,6 +158,63 @@ def test_attention_on_blackwell_takes_what_cudnn_takes(
             backward=backward,
         )
         assert full_clock_ns(machine, shape) / 1e6 == pytest.approx(measured, rel=0.13)
+
+
+class Unseen(NamedTuple):
+    """A kernel of a version of cuDNN that no fit had seen."""
+
+    machine: str
+    is_backward: bool
+    shape: str
+    measured_ns: float
+
+
+def unseen(version: str) -> Iterator[Unseen]:
+    """Yield the measured kernels of a version."""
+    for machine, heads, key_heads, width, values, rows in UNSEEN[version]:
+        for tokens, measured in rows.items():
+            for is_backward, ms in zip((False, True), measured, strict=True):
+                shape = shapes.attention(
+                    1,
+                    heads,
+                    tokens,
+                    tokens,
+                    width,
+                    key_heads=key_heads,
+                    value_width=None if values == width else values,
+                    causal=True,
+                    backward=is_backward,
+                )
+                yield Unseen(machine, is_backward, shape, ms * 1e6)
+
+
+@pytest.mark.parametrize(
+    ("version", "there", "back"), [("9.13", 0.17, 0.11), ("9.17", 0.03, 0.0), ("9.18", 0.02, -0.02)]
+)
+def test_attention_of_a_version_of_cudnn_differs_by_what_the_widths_of_bands_come_from(
+    version: str, there: float, back: float
+) -> None:
+    for is_backward, stated in ((False, there), (True, back)):
+        errors = [
+            math.log(row.measured_ns / full_clock_ns(row.machine, row.shape))
+            for row in unseen(version)
+            if row.is_backward == is_backward
+        ]
+        assert sum(errors) / len(errors) == pytest.approx(stated, abs=0.02)
+
+
+def test_bands_of_attention_on_blackwell_hold_most_kernels_of_versions_that_no_fit_had_seen() -> None:
+    rows, inside = [row for version in UNSEEN for row in unseen(version)], 0
+    for row in rows:
+        accuracy = read_system_alone(preset(row.machine).system).accuracy
+        assert accuracy is not None
+        stated = accuracy.of_kernel_alone(row.shape, "bf16")
+        assert stated is not None
+        assert stated.shares.keys() == {"attention_backward" if row.is_backward else "attention"}
+        low, high = stated.band(round(full_clock_ns(row.machine, row.shape)))
+        inside += low <= row.measured_ns <= high
+        assert high / low < 1.5
+    assert 0.7 * len(rows) <= inside <= 0.95 * len(rows)
 
 
 @pytest.mark.parametrize(("machine", "batch", "key_heads", "tokens", "causal", "there", "back"), AITER)
