@@ -212,6 +212,13 @@ def _timed(plan: LoweredPlan, part: _Part, shared: SharedColumns, *_: Any) -> _T
     return _Timed(shared, duration_ns, None if nominal is None else nominal.of(duration_ns))
 
 
+def _communication_of(plan: LoweredPlan, actor: Any, shared: SharedColumns) -> Issued:
+    """Return the communication among rows."""
+    which = shared.communication
+    actors, row = actor[which], (shared.at - shared.base)[which]
+    return Issued(actors, shared.at[which], plan.actors["node_first"][actors] + row)
+
+
 def _nominal(plan: LoweredPlan, shared: SharedColumns) -> NominalUse | None:
     return None if plan.kernels is None else plan.kernels.nominal(shared.at)
 
@@ -354,11 +361,9 @@ class TimelineSource:
     def _waited(self, actor: Any, shared: SharedColumns) -> Waited:
         queued, waiting, moving = np.full((3, len(actor)), NONE, np.int64)
         waited = Waited(queued, waiting, moving, np.full(len(actor), NONE, np.int32))
-        which, at = shared.communication, shared.at
+        which = shared.communication
         if len(which):
-            actors, row = actor[which], (at - shared.base)[which]
-            state_row = self._plan.actors["node_first"][actors] + row
-            waits_of_some = self.waits.of(Issued(actors, at[which], state_row))
+            waits_of_some = self.waits.of(self._plan.derived(_communication_of, actor, shared))
             for column, values in zip(waited, waits_of_some, strict=True):
                 column[which] = values
         return waited
