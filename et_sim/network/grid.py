@@ -158,10 +158,16 @@ def tables(network: Network) -> GridTables:
     dimensions["uneven_first"], dimensions["uneven_end"] = uneven[:-1], uneven[1:]
     speeds["bytes_per_ns"] /= units
     speeds["latency_ns"] *= units
-    for row, dimension, stride in zip(dimensions, fabric.dimensions, fabric.strides, strict=True):
-        row.npus, row.stride, row.wiring = dimension.npus, stride, SHAPE_CODE[dimension.shape]
-        row.bytes_per_ns, row.latency_ns = dimension.bytes_per_ns / units, dimension.latency_ns * units
-        row.ports, row.ranks = ports_of(dimension), fabric.ranks
+    dimensions["stride"], dimensions["ranks"] = fabric.strides, fabric.ranks
+    columns = {
+        "npus": [dimension.npus for dimension in fabric.dimensions],
+        "wiring": [SHAPE_CODE[dimension.shape] for dimension in fabric.dimensions],
+        "bytes_per_ns": [dimension.bytes_per_ns / units for dimension in fabric.dimensions],
+        "latency_ns": [dimension.latency_ns * units for dimension in fabric.dimensions],
+        "ports": [ports_of(dimension) for dimension in fabric.dimensions],
+    }
+    for name, column in columns.items():
+        dimensions[name] = column
     return GridTables(dimensions, speeds)
 
 

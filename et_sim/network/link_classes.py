@@ -35,7 +35,7 @@ def classes_of_links(plan: LoweredPlan, links: int) -> tuple[Any, Any]:
 
 def first_of_classes(links: ResourceTable, plan: LoweredPlan) -> ResourceTable:
     """Return the first link of each class, with the names of all."""
-    class_of, first = classes_of_links(plan, len(links))
+    class_of, first = plan.derived(classes_of_links, len(links))
     actor = np.where(links.actor == NO_OWNER, NO_OWNER, plan.actor_of_rank[links.actor])
     return replace(
         links,

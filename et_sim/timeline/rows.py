@@ -212,6 +212,14 @@ def _timed(plan: LoweredPlan, part: _Part, shared: SharedColumns, *_: Any) -> _T
     return _Timed(shared, duration_ns, None if nominal is None else nominal.of(duration_ns))
 
 
+def _communication_of(plan: LoweredPlan, actor: Any, shared: SharedColumns) -> Issued:
+    """Return the communication among rows."""
+    which, at, row = shared.communication, shared.at, shared.at - shared.base
+    if len(which) < len(actor):
+        actor, at, row = actor[which], at[which], row[which]
+    return Issued(actor, at, plan.actors["node_first"][actor] + row)
+
+
 def _nominal(plan: LoweredPlan, shared: SharedColumns) -> NominalUse | None:
     return None if plan.kernels is None else plan.kernels.nominal(shared.at)
 
@@ -352,15 +360,12 @@ class TimelineSource:
         return peers_and_tags(self._plan, actor, own_channel, is_send)
 
     def _waited(self, actor: Any, shared: SharedColumns) -> Waited:
-        which, at = shared.communication, shared.at
-        first = self._plan.actors["node_first"]
+        issued, which = self._plan.derived(_communication_of, actor, shared), shared.communication
         if len(which) == len(actor):
-            return self.waits.of(Issued(actor, at, first[actor] + at - shared.base))
+            return self.waits.of(issued)
         queued, waiting, moving = np.full((3, len(actor)), NONE, np.int64)
         waited = Waited(queued, waiting, moving, np.full(len(actor), NONE, np.int32))
         if len(which):
-            actors, row = actor[which], (at - shared.base)[which]
-            waits_of_some = self.waits.of(Issued(actors, at[which], first[actors] + row))
-            for column, values in zip(waited, waits_of_some, strict=True):
+            for column, values in zip(waited, self.waits.of(issued), strict=True):
                 column[which] = values
         return waited

@@ -18,6 +18,7 @@ from et_sim.plan.members import Actors
 from et_sim.run.options import RunOptions
 from et_sim.run.planning import KeptPlans, Planner, plan_of
 from et_sim.run.simulation import prepare
+from et_sim.sweeps.evaluate import figures
 from et_sim.trace import TraceBuilder, Workload
 
 MACHINES = ("h100-dgx:8", "h100-dgx:16", "a100-dgx-80gb:16", "mi300x-node:8", "a100-quad:8", "b200-dgx:16")
@@ -75,13 +76,16 @@ def changed(
     return {"system": system, "network": network}
 
 
-def shown(workload: Workload, groups: Any, machine: dict[str, Any], model: str, planner: Planner) -> Any:
+def shown(
+    workload: Workload, groups: Any, machine: dict[str, Any], model: str, planner: Planner, *, fold: bool
+) -> Any:
     """Return everything that a run shows, or its refusal."""
+    options = RunOptions(**machine, groups=groups, model=model, fold=fold)
     try:
-        run = execute(workload, RunOptions(**machine, groups=groups, model=model), planner=planner)
+        run = execute(workload, options, planner=planner)
     except EtSimError as error:
         return str(error)
-    return run.summary(), run.timeline.to_pylist()
+    return figures(run), run.summary(), run.timeline.to_pylist()
 
 
 def assert_as_alone(seed: int) -> tuple[int, int]:
@@ -91,11 +95,13 @@ def assert_as_alone(seed: int) -> tuple[int, int]:
     machine = given(name)
     workload, groups = random_job(draw, int(name.rpartition(":")[2]))
     side = draw.randrange(len(machine["network"]["npus_count"]))
-    what = draw.choice(("bandwidth", "latency", "all"))
+    what, fold = draw.choice(("bandwidth", "latency", "all")), draw.random() < 0.7
+    if draw.random() < 0.3:  # messages are copied in the time of their flight
+        machine = {**machine, "system": {**machine["system"], "local-mem-bw": 5}}
     for _ in range(POINTS):
         other = changed(draw, machine, side, what)
-        shared = planner.guarded(partial(shown, workload, groups, other, model))
-        assert shared == shown(workload, groups, other, model, Planner()), seed
+        shared = planner.guarded(partial(shown, workload, groups, other, model, fold=fold))
+        assert shared == shown(workload, groups, other, model, Planner(), fold=fold), seed
     return planner.made, POINTS
 
 

@@ -20,7 +20,7 @@ from et_sim.machine import read_machine
 from et_sim.run.options import RunOptions
 from et_sim.run.planning import KeptPlans, Planner
 from et_sim.run.unread import DifferentError, FigureReadError, Reads, Unread, merged
-from et_sim.sweeps.evaluate import Evaluator, PointTask, evaluate
+from et_sim.sweeps.evaluate import Evaluator, PointTask, evaluate, figures
 from et_sim.sweeps.space import Workshop
 from et_sim.sweeps.state import plan_sweep
 from et_sim.trace import TraceBuilder, Workload
@@ -48,7 +48,7 @@ def result_of(workload: Workload, machine: dict[str, Any], planner: Planner) -> 
         run = execute(workload, RunOptions(**machine), planner=planner)
     except EtSimError as error:
         return str(error)
-    return run.summary(), run.timeline.to_pylist()
+    return figures(run), run.summary(), run.timeline.to_pylist()
 
 
 def changed(draw: Random, machine: dict[str, Any]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def test_programs_that_become_equal_by_a_factor_are_folded_again() -> None:
         machine = {"system": {**SYSTEM, "time-factors": [{"kernels": factor}]}, "network": RING_4}
         shared = planner.guarded(partial(result_of, workload, machine))
         assert shared == result_of(workload, machine, Planner())
-        actors.append(shared[0]["folded"]["actors"])
+        actors.append(shared[1]["folded"]["actors"])
     assert actors == [2, 2, 1, 2]
     assert planner.made == 2
 

@@ -48,6 +48,13 @@ def _actions(plan: LoweredPlan) -> Any:
     return np.ascontiguousarray(np.asarray(plan.nodes)["action"])
 
 
+def _groups_and_pairs(_: LoweredPlan, actions: Any, at: Any) -> tuple[Any, Any]:
+    """Return which nodes are collectives, and which are sends and receives."""
+    action = actions[at]
+    is_of_pair = (action == Action.RECEIVE) | (action == Action.SEND)
+    return np.flatnonzero(action == Action.COLLECTIVE), np.flatnonzero(is_of_pair)
+
+
 class Waits:
     """Waits of the communication of a run."""
 
@@ -59,8 +66,7 @@ class Waits:
         """Return how nodes spent the time before their bytes moved."""
         queued, waiting, moving = np.full((3, len(nodes.actor)), NONE, np.int64)
         awaited = np.full(len(nodes.actor), NONE, np.int32)
-        action = self._actions[nodes.at]
-        of_groups = np.flatnonzero(action == Action.COLLECTIVE)
+        of_groups, of_pairs = self._plan.derived(_groups_and_pairs, self._actions, nodes.at)
         if len(of_groups):
             arrived, state_row = self._arrivals, nodes.state_row[of_groups]
             at = arrived.rows(state_row)
@@ -68,7 +74,6 @@ class Waits:
             waiting[of_groups] = arrived.until_ns[at] - arrived.admitted_ns[at]
             moving[of_groups] = arrived.moving_ns[at]
             awaited[of_groups] = arrived.actors[arrived.first[arrived.arrival[at]]]
-        of_pairs = np.flatnonzero((action == Action.RECEIVE) | (action == Action.SEND))
         if len(of_pairs):
             are_all = len(of_pairs) == len(action)
             pairs = nodes if are_all else nodes.where(of_pairs)

@@ -1,0 +1,109 @@
+"""Kept starts: a run that begins from the start of another one has the tables of a new run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from et_sim.compiled.signature import fields_of
+from et_sim.compiled.tables_by_reference import Tables
+from et_sim.engine import driver
+from et_sim.engine.start import KeptStart
+from et_sim.machine.presets import preset
+from et_sim.run.options import RunOptions
+from et_sim.run.planning import Plan, plan_of
+from et_sim.run.simulation import Task, prepare
+from et_sim.trace import TraceBuilder, Workload
+
+SLOW_MEMORY = 5  # GB/s, so that a message is copied in the time of its flight
+NO_RECORDS = driver.Recorders()
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+
+
+def task_with(rails: str, model: str) -> Task:
+    """Return two collectives of sixteen ranks on two nodes whose cards have a bandwidth."""
+    build = TraceBuilder()
+    work = build.compute("work", micros=1)
+    build.collective("all_reduce", 3 << 20, after=[work])
+    build.collective("all_to_all", 1 << 20, after=[work])
+    known = preset("h100-dgx:16")
+    machine = {
+        "system": {**known.system, "local-mem-bw": SLOW_MEMORY},
+        "network": {**known.network, "bandwidth": ["450GB/s", rails]},
+    }
+    workload = Workload((build.build(),), np.zeros(16, np.int32))
+    return prepare(workload, RunOptions(**machine, model=model))
+
+
+def plans_of(first: Task, second: Task, *, may_fold: bool) -> tuple[Plan, Plan]:
+    """Return the plan of a task, and the same plan with the paces of another task."""
+    plan = plan_of(first.workload, first.machine, first.network_model(), may_fold=may_fold)
+    other = plan.on(second.machine)
+    assert other is not None
+    return plan, other
+
+
+def begun(plan: Plan, task: Task, kept: KeptStart | None) -> Any:
+    """Return a run before its first event."""
+    model, network = task.network_model(), task.machine.network
+    begin = driver._begin(plan.lowered, network, model, NO_RECORDS, None, kept, goes_ahead=False)
+    return begin.start.run
+
+
+def first_start(plan: Plan, task: Task) -> Any:
+    """Return the first run that a kept start begins, which is a new one."""
+    kept = KeptStart()
+    begun(plan, task, kept)  # states the rules, and keeps nothing
+    return begun(plan, task, kept)
+
+
+def arrays_in(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all arrays of tables with their places."""
+    if isinstance(value, np.ndarray):
+        yield place, value
+    elif isinstance(value, Tables):
+        for name in fields_of(type(value)):
+            yield from arrays_in(getattr(value, name), f"{place}.{name}")
+    elif isinstance(value, tuple):
+        for number, item in enumerate(value):
+            yield from arrays_in(item, f"{place}[{number}]")
+
+
+def contents(run: Any) -> dict[str, Any]:
+    """Return the contents of all tables, but for the states of nodes, which actors set when they start."""
+    return {place: array.tolist() for place, array in arrays_in(run) if not place.startswith(".nodes")}
+
+
+@pytest.mark.parametrize("model", ["flow", "link", "analytical"])
+@pytest.mark.parametrize("may_fold", [False, True])
+def test_a_run_from_a_kept_start_begins_with_the_tables_of_a_new_one(model: str, may_fold: bool) -> None:
+    slow, fast = task_with("390Gbps", model), task_with("400Gbps", model)
+    first, second = plans_of(slow, fast, may_fold=may_fold)
+    kept = KeptStart()
+    begun(first, slow, kept)
+    for plan, task in ((first, slow), (second, fast), (first, slow), (second, fast), (second, fast)):
+        run = begun(plan, task, kept)
+        alone = first_start(plan, task)
+        assert contents(run) == contents(alone)
+        _scramble(run)
+
+
+def _scramble(run: Any) -> None:
+    """Change everything that a run may change."""
+    for place, array in arrays_in(run):
+        if not place.startswith(".plan"):
+            array.view(np.ndarray).reshape(-1).view(np.uint8)[...] = 77
+
+
+def test_the_times_of_copies_and_the_equal_pauses_differ_between_these_starts() -> None:
+    slow, fast = task_with("390Gbps", "flow"), task_with("400Gbps", "flow")
+    one, two = (begun(plan, slow, None) for plan in plans_of(slow, fast, may_fold=False))
+    assert not np.array_equal(one.plan.programs["copy_ns"], two.plan.programs["copy_ns"])
+    assert not np.array_equal(one.alike_transfers, two.alike_transfers)
