@@ -260,10 +260,10 @@ def spare(reserve: int) -> int:
     return max(2 * reserve, min(64 * reserve, 1 << 17))
 
 
-def grow_pool(pool: Any, free: Any, reserve: int, *, is_ample: bool = True) -> Any:
-    """Return a larger pool, whose new rows are free; enough for many events if it `is_ample`."""
+def grow_pool(pool: Any, free: Any, reserve: int, beyond: int = 0, *, is_ample: bool = True) -> Any:
+    """Return a larger pool, whose new rows are free; enough for many events if it `is_ample`, and `beyond`."""
     old, fewest = len(pool), SMALLEST_POOL if is_ample else 0
-    more = spare(reserve) if is_ample else 2 * reserve
+    more = beyond + (spare(reserve) if is_ample else 2 * reserve)
     new = max((4 if old < LARGE_POOL else 2) * old, old + more, fewest)
     if new > LARGEST_POOL:
         raise MemoryError(f"the simulation needs a pool of {new} rows")

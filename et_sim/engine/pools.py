@@ -31,6 +31,7 @@ from et_sim.plan.records import LANES, UNLIMITED_LANES, Action, LoweredPlan, mos
 
 ROWS_PER_THING = 4
 COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end
+MOST_AT_FIRST, POOLS_OF_RECEIVES = 1 << 19, ("events", "messages")
 MOST_CHUNKS_AT_FIRST, MOST_CHUNKS_BESIDE = 1 << 20, 1 << 16
 EVENTS_AT_A_LOOK = 1 << 10  # for which there should be space
 TRANSFERS_OF_A_TREE = 4  # a tree that starts posts up to two receives, each perhaps in an event of its own
@@ -171,10 +172,13 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel, *, is_ample: boo
     if empty:  # written beyond its end: the reserve is wrong
         raise RuntimeError(f"internal error: {', '.join(empty)} ran out within one event")
     changes: dict[str, Any] = {}
+    # All ranks may post their receives at the start. Rows that are not used take no memory.
+    waiting = 0 if len(run.events) or not is_ample else min(len(run.plan.actor_channels) // 2, MOST_AT_FIRST)
     for free, name in POOL_OF.items():
         rows = reserve.collectives if name == "running" else reserve.rows
         if clock[free].rows < rows:
-            changes[name] = grow_pool(getattr(run, name), clock[free], rows, is_ample=is_ample)
+            beyond = waiting if name in POOLS_OF_RECEIVES else 0
+            changes[name] = grow_pool(getattr(run, name), clock[free], rows, beyond, is_ample=is_ample)
     if clock.chunks_top + reserve.chunks > len(run.chunks):
         of_all = len(run.actors) * reserve.chunks // COMPLETIONS_PER_EVENT  # if all ranks start at once
         rows = max(2 * len(run.chunks), clock.chunks_top + 2 * reserve.chunks)
