@@ -2,10 +2,11 @@
 
     python benchmarks/growth.py [--only TEXT]
 
-Each point is the user time of a process `et-sim run` on one of the suite's inputs, the least of two, so that
-other work on the machine counts little. A slope is the exponent between the last two sizes: 1 where four
-times as many ranks take four times as long. Where all ranks differ, sizes end where the files of traces,
-which are made first, would take longer than all the rest. The picture goes to `docs/growth.svg`.
+Each point is the processor time of a process `et-sim run`, the least of two, so that other work on the
+machine counts little. Inputs are those of the suite, and those whose cost grows in other ways: graphs, groups
+that straddle racks, a slow rank, paths, packets, and texts of LogGOPSim. A slope is the exponent between the
+last two sizes: 1 where four times as many ranks take four times as long. Sizes end where a run, or making the
+files of traces before it, would take longer than all the rest. The picture goes to `docs/growth.svg`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ from suite import HERE, Row, run_once
 Shape = tuple[int, ...]
 COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#eeca3b")
 IN_PANEL = 2  # names of more would overlap
+JOBS: tuple[Shape, ...] = ((64,), (256,), (1024,))  # each rank is simulated
+RACKS: tuple[Shape, ...] = ((288,), (1152,), (4608,), (18_432,))  # whole patterns of 32 in racks of 72
+PATHS: tuple[Shape, ...] = ((4, 32), (8, 128), (16, 512), (32, 2048))  # below a switch, and between switches
+TREES: tuple[Shape, ...] = ((16,), (128,), (1024,), (8192,))
 CUBES: tuple[Shape, ...] = ((4, 4, 4), (16, 8, 8), (16, 16, 16), (32, 32, 16), (64, 32, 32))
 RINGS: tuple[Shape, ...] = tuple((prod(cube),) for cube in CUBES)
 CLUSTERS: tuple[Shape, ...] = tuple((8, ranks // 128, 16) for ranks in (256, 1024, 4096, 16_384, 65_536))
@@ -54,6 +59,13 @@ KINDS = (
     Kind("ring, links", "all_reduce", RINGS, {"chunks": 64, "model": "link"}),
     Kind("job", "job", CLUSTERS),
     Kind("all different", "unlike", CUBES[:3], {"chunks": 1}),
+    Kind("leaves, analytical", "all_reduce", RINGS, {"machine": "leaves", "chunks": 1}),
+    Kind("leaves, flow", "all_reduce", RINGS, {"machine": "leaves", "model": "flow", "chunks": 1}),
+    Kind("paths, flow", "all_reduce", PATHS, {"machine": "tree", "model": "flow", "chunks": 1}),
+    Kind("straddling", "experts", RACKS, {"model": "flow"}),
+    Kind("slow rank", "slow", JOBS, {"model": "flow"}),
+    Kind("packets", "permutation", TREES, {"model": "packet", "chunks": 1}),
+    Kind("GOAL", "goal", RINGS, {"model": "loggops"}),
 )
 
 
@@ -80,17 +92,17 @@ def table(found: dict[str, list[tuple[float, float]]]) -> str:
 def picture(found: dict[str, list[tuple[float, float]]]) -> str:
     """Draw all kinds in one panel; each name has its slope."""
     series = [
-        Series(f"{name}: {slope(points):.2f}", colour, points)
-        for (name, points), colour in zip(found.items(), COLOURS, strict=False)
+        Series(f"{name}: {slope(points):.2f}", COLOURS[number % len(COLOURS)], points)
+        for number, (name, points) in enumerate(found.items())
     ]
     panels = [
         Panel("", "ranks", series[first : first + IN_PANEL]) for first in range(0, len(series), IN_PANEL)
     ]
-    return log_log_svg("User seconds of the whole process, and slopes", panels)
+    return log_log_svg("Processor seconds of the whole process, and slopes", panels)
 
 
 def measured(kind: Kind, run: Callable[[Row], float]) -> list[tuple[float, float]]:
-    """Return ranks and the least user seconds of two runs, by size."""
+    """Return ranks and the least processor seconds of two runs, by size."""
     return [(float(prod(row.shape)), min(run(row), run(row))) for row in kind.rows()]
 
 
@@ -104,7 +116,9 @@ def main() -> None:
         for kind in KINDS:
             if options.only in kind.name:
                 run_once(kind.rows()[0], Path(folder))  # compiles
-                found[kind.name] = measured(kind, lambda row: float(run_once(row, Path(folder))["user_s"]))
+                found[kind.name] = measured(
+                    kind, lambda row: float(run_once(row, Path(folder))["processor_s"])
+                )
                 print(kind.name, found[kind.name], flush=True)
     print(table(found))
     if not options.only:

@@ -9,7 +9,10 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from et_sim.machine.presets import preset
+
 GROUPS_OF = 8
+LIMITS = ("local-mem-capacity", "local-mem-reserved")  # a run ends where memory is full
 
 
 def torus(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
@@ -74,6 +77,63 @@ def star(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
     return {"system.json": system, "network.yml": network}
 
 
+def leaves(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
+    """Return leaves of 64 NPUs below 32 spines, whose equal ways messages share."""
+    graph = {"generator": "leaf-spine", "npus-per-leaf": 64, "spines": 32, "leaves": prod(shape) // 64}
+    return _graph({**graph, "bandwidth": "400Gbps", "latency": 500}, 2, chunks)
+
+
+def tree(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
+    """Return three tiers of switches with many equal paths, on which collectives go by two dimensions."""
+    ports = round((4 * prod(shape)) ** (1 / 3))
+    graph = {"generator": "fat-tree", "k": ports, "bandwidth": "400Gbps", "latency": 500}
+    return _graph(graph, len(shape), chunks, {"logical-dimensions": list(shape)})
+
+
+def _graph(
+    graph: dict[str, Any], dimensions: int, chunks: int, keys: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a graph whose equal ways messages share, with rings in the corrected profile."""
+    system = {"profile": "corrected", "preferred-dataset-splits": chunks}
+    system["all-reduce-implementation"] = ["ring"] * dimensions
+    return {"system.json": system, "network.yml": {"graph": graph, "routing": "spread", **(keys or {})}}
+
+
+def fat_tree(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
+    """Return three tiers of switches below which are these NPUs, with a packet-level network."""
+    ports = round((4 * prod(shape)) ** (1 / 3))
+    graph = {"generator": "fat-tree", "k": ports, "bandwidth": "100Gbps", "latency": "1us"}
+    network = {"graph": graph, "routing": "ecmp-ns3", "logical-dimensions": [prod(shape)]}
+    system = {**_system(1, chunks), "profile": "corrected"}
+    return {"system.json": system, "network.yml": {**network, "protocol": {"preset": "ns3-parity"}}}
+
+
+def racks(shape: tuple[int, ...], _: int) -> dict[str, Any]:
+    """Return racks of 72 GB200."""
+    return _preset(f"gb200-nvl72:{prod(shape)}")
+
+
+def slow_rank(shape: tuple[int, ...], _: int) -> dict[str, Any]:
+    """Return nodes of eight H100, one of which computes slowly."""
+    return _preset(f"h100-dgx:{prod(shape)}", stragglers=[{"ranks": "5", "compute": 1.2}])
+
+
+def _preset(name: str, **keys: Any) -> dict[str, Any]:
+    """Return a preset machine without a limit of memory."""
+    machine = preset(name)
+    system = {key: value for key, value in machine.system.items() if not key.startswith(LIMITS)}
+    return {"system.json": {**system, **keys}, "network.yml": dict(machine.network)}
+
+
+def loggops(shape: tuple[int, ...], _: int) -> dict[str, Any]:
+    """Return LogGOPSim's machine with the constants of its command line."""
+    constants = {"L": 2500, "o": 1500, "g": 1000, "G": 6, "S": 65535}
+    return {
+        "system.json": {"profile": "corrected"},
+        "network.yml": {"loggops": {"npus": prod(shape), **constants}},
+    }
+
+
 MACHINES: dict[str, Callable[[tuple[int, ...], int], dict[str, Any]]] = {
     "all_reduce": torus,
     "chain": torus,
@@ -82,4 +142,10 @@ MACHINES: dict[str, Callable[[tuple[int, ...], int], dict[str, Any]]] = {
     "distinct": grouped,
     "unlike": grouped,
     "star": star,
+    "leaves": leaves,
+    "tree": tree,
+    "experts": racks,
+    "slow": slow_rank,
+    "permutation": fat_tree,
+    "goal": loggops,
 }

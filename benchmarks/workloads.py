@@ -9,13 +9,17 @@ those it starts. Not here: the machines they run on (`machines`), and what is me
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from loggops import dissemination
 from machines import GROUPS_OF
 
+from et_sim.cli import main
 from et_sim.trace import TraceBuilder, Workload, write_workload
 from et_sim.trace.manifest import write_manifest
 from et_sim.workloads import Model, Plan, make_training
@@ -109,6 +113,50 @@ def _short_program(micros: Any, rank: int, ranks: int) -> Any:
     return build.build()
 
 
+def experts(prefix: Path, ranks: int) -> Path:
+    """Return a step of four layers of deepseek-v3, whose experts are spread over 32 ranks."""
+    step = ("--layers", "4", "--micro-batches", "1", "--ranks", str(ranks), "--dp", str(ranks), "--ep", "32")
+    return _made(prefix, "--model", "deepseek-v3", *step)
+
+
+def slow(prefix: Path, ranks: int) -> Path:
+    """Return the job of the README, with as many replicas as there are ranks for."""
+    plan = ("--tp", "8", "--pp", "4", "--dp", str(ranks // 32), "--batch", "1", "--micro-batches", "16")
+    more = ("--sequence-parallel", "--zero", "1", "--software", "megatron-core")
+    return _made(prefix, "--model", "llama3-70b", *plan, *more, "--machine", f"h100-dgx:{ranks}")
+
+
+def _made(prefix: Path, *options: str) -> Path:
+    """Return what `et-sim make llm` makes."""
+    path = prefix.with_suffix(".workload.json")
+    if not path.exists():
+        with redirect_stdout(sys.stderr):
+            status = main(["make", "llm", *options, "-o", str(prefix)])
+        if status:
+            sys.exit(status)
+    return path
+
+
+def permutation(prefix: Path, ranks: int, size: int = 128 << 10) -> Path:
+    """Return a permutation: each rank sends one message, of 128 KiB by default, and receives one."""
+    if not Path(f"{prefix}.0.et").exists():
+        targets = np.random.default_rng(1).permutation(ranks).tolist()
+        builders = [TraceBuilder() for _ in range(ranks)]
+        for source, target in enumerate(targets):
+            builders[source].send(target, size, tag=source)
+            builders[target].receive(source, size, tag=source)
+        write_workload(Workload.of([builder.build() for builder in builders]), prefix)
+    return prefix
+
+
+def goal(prefix: Path, ranks: int) -> Path:
+    """Return LogGOPSim's dissemination: rounds of eight bytes to the rank 2^k further on."""
+    path = prefix.with_suffix(".goal")
+    if not path.exists():
+        path.write_text("".join(dissemination(ranks)))
+    return path
+
+
 WORKLOADS: dict[str, Callable[..., Path]] = {
     "all_reduce": all_reduce,
     "chain": chain,
@@ -116,6 +164,10 @@ WORKLOADS: dict[str, Callable[..., Path]] = {
     "job": job,
     "distinct": distinct,
     "unlike": unlike,
+    "experts": experts,
+    "slow": slow,
+    "permutation": permutation,
+    "goal": goal,
 }
 
 

@@ -72,7 +72,8 @@ def test_every_turn_runs_the_reference_on_the_files_of_all_ranks(suite: ModuleTy
     assert (tmp_path / "runs.txt").read_text().splitlines() == [
         "network-configuration remote-memory-configuration system-configuration"
     ] * 2
-    assert row.reference_user_s >= 0.05
+    assert row.is_beside
+    assert row.reference_s >= 0.05
     assert row.reference_s != 99
     assert row.result["makespan_ns"] > 0
 
@@ -116,9 +117,9 @@ def test_a_reference_that_is_absent_or_fails_is_refused_in_one_sentence(
 
 
 def test_measured_times_stand_in_the_table_and_in_the_picture(suite: ModuleType, tmp_path: Path) -> None:
-    result = {"wall_s": 0.5, "user_s": 0.4, "peak_mib": 90, "messages": 48, "actors": 1, "ranks": 4}
+    result = {"wall_s": 0.5, "processor_s": 0.4, "peak_mib": 90, "messages": 48, "actors": 1, "ranks": 4}
     row = suite.Row("small", (4,), "all_reduce", target_s=1, result=result)
-    row.reference_s, row.reference_user_s = 2.0, 1.9
+    row.reference_s, row.is_beside = 2.0, True
     larger = replace(row, result={**result, "ranks": 40}, fold=False, reference_s=21.0)
     (tmp_path / "docs").mkdir()
     (tmp_path / "benchmarks").mkdir()
@@ -130,8 +131,8 @@ def test_measured_times_stand_in_the_table_and_in_the_picture(suite: ModuleType,
     assert "Machine: cpu a, load 0.5." in text
     assert "stale" not in text
     line = next(line for line in text.splitlines() if line.startswith("| small"))
-    assert line.split(" | ")[2:4] == ["0.50 s", "0.40 s"]
-    assert line.endswith("| 2 s | 1.9 s | 4.0x |")
+    assert line.split(" | ")[2:4] == ["0.40 s", "0.50 s"]
+    assert line.endswith("| 2 s | 5.0x |")
     stored = json.loads((tmp_path / "benchmarks" / "results.json").read_text())
     assert stored["machine"] == {"cpu": "a", "load": 0.5}
     assert [row["reference_s"] for row in stored["rows"]] == [2.0, 2.0, 21.0]
@@ -141,12 +142,12 @@ def test_measured_times_stand_in_the_table_and_in_the_picture(suite: ModuleType,
 
 
 def test_times_of_the_reference_from_another_machine_are_marked(suite: ModuleType) -> None:
-    result = {"wall_s": 0.5, "user_s": 0.4, "peak_mib": 90, "messages": 48, "actors": 1, "ranks": 4}
+    result = {"wall_s": 0.5, "processor_s": 0.4, "peak_mib": 90, "messages": 48, "actors": 1, "ranks": 4}
     row = suite.Row("small", (4,), "all_reduce", reference_s=2.0, result=result)
-    beside = replace(row, reference_user_s=1.9)
-    assert suite.table([beside]).splitlines()[-1].endswith("| 2 s | 1.9 s | 4.0x |")
+    beside = replace(row, is_beside=True)
+    assert suite.table([beside]).splitlines()[-1].endswith("| 2 s | 5.0x |")
     lines = suite.table([beside, row]).splitlines()
-    assert lines[-3].endswith("| 2 s \\* | - | 4.0x \\* |")
+    assert lines[-3].endswith("| 2 s \\* | 5.0x \\* |")
     assert lines[-1].startswith("\\* Of another machine")
     assert f"factor of {suite.DOUBT}" in lines[-1]
 
@@ -167,14 +168,14 @@ def test_a_slope_is_the_exponent_between_the_last_two_sizes(growth: ModuleType) 
 
 def test_all_workloads_of_the_suite_grow(suite: ModuleType, growth: ModuleType) -> None:
     grown = {kind.workload for kind in growth.KINDS}
-    assert grown == {row.workload for row in suite.ROWS} - {"distinct"}  # its traces have 5,000 nodes each
+    assert grown >= {row.workload for row in suite.ROWS} - {"distinct"}  # its traces have 5,000 nodes each
     sizes = {ranks for kind in growth.KINDS for shape in kind.shapes for ranks in [suite.prod(shape)]}
     assert {64, 65_536} <= sizes
     assert all(len(kind.rows()) >= 3 for kind in growth.KINDS)
 
 
 def test_growth_is_drawn_for_ranks_messages_nodes_and_packets(suite: ModuleType) -> None:
-    result = {"wall_s": 0.5, "messages": 48, "ranks": 4, "packets": 7}
+    result = {"processor_s": 0.5, "messages": 48, "ranks": 4, "packets": 7}
     growths = [
         replace(
             growth,
