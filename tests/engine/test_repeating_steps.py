@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import SHAPES, collective, network, ring, system
+from msgspec.structs import replace
 from random_runs import EAGER
 
 from et_sim.api import run
@@ -277,3 +279,18 @@ def test_a_link_takes_the_place_of_another_in_the_same_state(
     links = [SimpleNamespace(**state), SimpleNamespace(**state | later)]
     run: Any = SimpleNamespace(network=SimpleNamespace(links=links))
     assert link_repeats._turns(run, 0, 1) is turns
+
+
+@pytest.mark.parametrize(("other", "turns"), [((1, 2), True), ((1, 3), False), ((5, 4), False)])
+def test_ways_of_as_many_links_with_as_many_bytes_exchange_places(
+    other: tuple[int, int], turns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = cycle((0, 1))
+    monkeypatch.setattr(link_repeats, "turn", lambda *_: True)
+    monkeypatch.setattr(link_repeats, "take_row", lambda *_: next(rows))
+    monkeypatch.setattr(link_repeats, "give_row", lambda *_: None)
+    machine = {"system": system("ring"), "network": network(["Ring"], [6])}
+    ended = simulated(collective(6, "all_gather"), model="link", **machine).outcome.run
+    ended = replace(ended, messages=np.zeros(2, ended.messages.dtype).view(np.recarray))
+    assert link_repeats.ways_turn(ended, 0, 1, *other, 0) is turns
+    assert link_repeats.ways_turn(ended, *other, 0, 1, 0) is turns

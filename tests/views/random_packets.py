@@ -1,4 +1,4 @@
-"""Random small runs of packets that skip periods, know messages, or pause ports in circles."""
+"""Random small runs of packets with skipped periods, known messages, or ports that stay paused in circles."""
 
 from __future__ import annotations
 
@@ -130,6 +130,13 @@ def parity(seed: int) -> Drawn:
     protocol: dict[str, Any] = {"preset": draw.choice(("ns3-parity", "ns3-parity", "roce"))}
     protocol |= {"as-ns3": draw.random() < 0.8}
     protocol |= draw.choice(({}, {"payload": 1000}, {"window": "none", "congestion-control": "none"}))
+    if draw.random() < 0.75:
+        protocol |= {
+            "pauses": False,
+            "retransmission-timeout": "20us",
+            "random-drop": draw.choice((0.05, 0.3)),
+        }
+        protocol |= {"random-drop-from": 1, "window": "none", "congestion-control": "none"}
     own = system(draw.choice(("ring", "direct", "halvingDoubling")))
     own |= {"preferred-dataset-splits": draw.choice((1, 2, 4)), "num-queues-per-dim": draw.choice((1, 2))}
     own |= {"active-chunks-per-dimension": draw.choice((1, 2, 4)), "profile": draw.choice(PROFILES)}

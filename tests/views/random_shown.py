@@ -216,6 +216,8 @@ def _written(kind: str, seed: int, folder: Path) -> str:
             result.save(folder)
         else:
             write_run(result, folder, output_filter=OutputFilter(drawn.written))
+    if result.stall is not None and kind not in RANDOM:
+        (folder / "report.json").write_text(json.dumps(result.stall.text), encoding="utf-8")
     if drawn.beside is not None:
         drawn.beside(folder)
     figures = f"{drawn.figures(result)} " if drawn.figures is not None else ""

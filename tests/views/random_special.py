@@ -23,8 +23,13 @@ from et_sim.trace import GroupRule, TraceBuilder, Workload, shapes, write_worklo
 
 def at_once(seed: int) -> Drawn:
     """Return a job whose rings are evaluated at once, where no message meets others."""
-    case = RingCase(seed)
-    options = case.machine | {"model": "flow", "fold": False}
+    case, draw = RingCase(seed), Random(f"at once {seed}")
+    own = {"endpoint-delay": 0} if draw.random() < 0.25 else {}
+    own |= {"preferred-dataset-splits": 2} if draw.random() < 0.2 else {}
+    own |= {"profile": "reference"} if draw.random() < 0.1 else {}
+    own |= {"rendezvous-protocol": True} if draw.random() < 0.1 else {}
+    options = case.machine | {"model": "flow", "fold": False, "system": case.machine["system"] | own}
+    options |= {"detail": draw.choice(DETAILS)} if draw.random() < 0.1 else {}
     eager = {"et_sim.engine.driver.FEWEST_TO_GO_AHEAD": 0}
     return Drawn(case.workload, options, patched=eager, figures=_evaluated)
 
