@@ -117,10 +117,13 @@ class _Follower:
         self._evict(rows[is_eviction], now[is_eviction])
 
     def _finish_times(self, rows: Any) -> Any:
-        """Return the times at which the goal is reached without further events."""
+        """Return the times at which the goal is reached without further events; steps that a restart finds
+        are stored already.
+        """
         state = self._state
         left = np.maximum(self._goal - state.restored.steps[rows], 0) / state.share[rows]
-        return state.begin[rows] + time_for(self._cycles.of(rows), state.step[rows], left)
+        needed = time_for(self._cycles.of(rows), state.step[rows], left)
+        return state.begin[rows] + np.where(left > 0, needed, 0.0)
 
     def _trained(self, rows: Any, now: Any) -> Any:
         """Return the progress of training since the last restart."""

@@ -8,8 +8,10 @@ from random_shown import check
 
 def test_random_calibrations_have_the_kept_results() -> None:
     check("commands", "fits", 4)
+    check("commands", "logs", 3)
 
 
 @pytest.mark.deep
 def test_many_random_calibrations_have_the_kept_results() -> None:
     check("commands", "fits")
+    check("commands", "logs")

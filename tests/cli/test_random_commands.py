@@ -8,8 +8,10 @@ from random_shown import check
 
 def test_random_commands_have_the_kept_results() -> None:
     check("commands", "uses", 6)
+    check("commands", "looks", 1)
 
 
 @pytest.mark.deep
 def test_many_random_commands_have_the_kept_results() -> None:
     check("commands", "uses")
+    check("commands", "looks")

@@ -171,6 +171,15 @@ def test_the_best_interval_is_near_that_of_the_first_order() -> None:
     assert values[best] == max(values.values())
 
 
+def test_a_restart_that_finds_all_steps_stored_ends_the_job() -> None:
+    """Check steps that end between the interruptions at 30 and 50 hours, before a last write of a day."""
+    checkpoints = {"bytes": 0, "stall": "1d", "how": "asynchronous"}
+    of_hours = {"maintenance": {"every": "20h"}, "recovery": {"start": "30s", "load": 0}}
+    job = JOB | of_hours | {"failures": {}, "checkpoints": checkpoints, "tokens": 34 * 360 * 1_000_000}
+    summary = goodput(job, days=3, runs=1).summary()
+    assert summary["finish_days"]["mean"] == pytest.approx((50 * 3600 + 30) / 86400)
+
+
 def test_tokens_and_days_to_finish_agree() -> None:
     job = JOB | {"failures": {}, "tokens": 8640 * 1_000_000, "checkpoints": {"stall": 0}}
     summary = months_of(job, days=1).summary()

@@ -8,8 +8,10 @@ from random_shown import check
 
 def test_random_months_have_the_kept_results() -> None:
     check("services", "months", 3)
+    check("commands", "spans", 4)
 
 
 @pytest.mark.deep
 def test_many_random_months_have_the_kept_results() -> None:
     check("services", "months")
+    check("commands", "spans")

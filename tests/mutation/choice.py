@@ -4,6 +4,8 @@
 without machine code, for about half an hour, keeps the lines of each test file in the folder, and writes the
 choice. Files that the folder holds already are not run again. With `--runs` before the folder, it does the
 same for the random runs whose tables are kept, and writes `runs.json`: those that run the lines of a module.
+With `--commands` it does so for those of which views, services or outputs of commands are kept, and writes
+`commands.json`.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ import sys
 import time
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from mutants import REPOSITORY
-from rooms import CHOICE, MOST_FILES, REST, ROOMS, RUNS, functions_of, modules
+from rooms import CHOICE, COMMANDS, MOST_FILES, REST, ROOMS, RUNS, functions_of, modules, tried_by_commands
 
 TESTS = REPOSITORY / "tests"
 PACKAGE = f"{REPOSITORY / 'et_sim'}/"
@@ -44,6 +46,11 @@ OWN = 4  # times nearer to a module is a test file that imports it
 # Random runs of a module: those that run a row, and the seconds of all.
 RUNS_OF_ROW, SECONDS_OF_RUNS = 24, 20.0
 RUNS_OF_KIND = 3  # for modules without functions
+KEPT = {  # files of kept lines by option, and where the choice among them is
+    "--runs": (("tables", "keys", "special"), RUNS),
+    "--commands": (("services", "commands", "views"), COMMANDS),
+}
+OF_CONVERTERS = "conversions"  # a kind of commands that runs little of the package
 OUTSIDE = 0  # the row of a module that stands for all outside of its functions: importing it runs them
 
 
@@ -240,35 +247,43 @@ def text_of(chosen: Mapping[str, Mapping[str, list[str]]]) -> str:
     return f'{{\n "files": [\n{listed}\n ],\n "functions": {{\n' + ",\n".join(lines) + "\n }\n}\n"
 
 
-def measure_runs(folder: Path) -> dict[str, Ran]:
-    """Return the lines of each random run whose tables are kept, by its kind and seed."""
-    path = folder / "runs.pickle"
-    if not path.is_file():
-        os.environ["ET_SIM_COMPILE"] = "never"
-        project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
-        rooms = project["tool"]["pytest"]["ini_options"]["pythonpath"]
-        sys.path[:0] = [str(REPOSITORY / room) for room in rooms]
-        shown = importlib.import_module("random_shown")
-        coverage = importlib.import_module("coverage").Coverage(
-            data_file=None, source=[PACKAGE], config_file=False
-        )
-        found = {}
-        for of in (shown.FILES[name] for name in ("tables", "keys", "special")):
-            for kind, seed in ((kind, seed) for kind, count in of.counts.items() for seed in range(count)):
-                coverage.erase()
-                coverage.start()
-                begin = time.process_time()
-                shown.line(kind, seed, of.of)
-                seconds = time.process_time() - begin
-                coverage.stop()
-                data = coverage.get_data()
-                lines = {
-                    f"et_sim/{file.removeprefix(PACKAGE)}": sum(1 << line for line in data.lines(file))
-                    for file in data.measured_files()
-                }
-                found[f"{kind}:{seed}"] = Ran(seconds, lines, 0)
-        path.write_bytes(pickle.dumps({name: tuple(ran) for name, ran in found.items()}))
-    return {name: Ran(*ran) for name, ran in pickle.loads(path.read_bytes()).items()}
+def measure_runs(folder: Path, names: Collection[str]) -> dict[str, Ran]:
+    """Return the lines of each random run of some kept files, by its name; a kind at a time is measured."""
+    os.environ["ET_SIM_COMPILE"] = "never"
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    rooms = project["tool"]["pytest"]["ini_options"]["pythonpath"]
+    sys.path[:0] = [str(REPOSITORY / room) for room in rooms]
+    shown = importlib.import_module("random_shown")
+    found: dict[str, Ran] = {}
+    for name in names:
+        of = shown.FILES[name]
+        for kind, count in ((kind, count) for kind, count in of.counts.items() if kind != OF_CONVERTERS):
+            path = folder / f"runs-{name}-{kind}.pickle"
+            if not path.is_file():
+                path.write_bytes(pickle.dumps(_ran(shown, name, kind, count)))
+            found |= {run: Ran(*ran) for run, ran in pickle.loads(path.read_bytes()).items()}
+    return found
+
+
+def _ran(shown: Any, name: str, kind: str, count: int) -> dict[str, tuple[Any, ...]]:
+    coverage = importlib.import_module("coverage").Coverage(
+        data_file=None, source=[PACKAGE], config_file=False
+    )
+    found = {}
+    for seed in range(count):
+        coverage.erase()
+        coverage.start()
+        begin = time.process_time()
+        shown.line(kind, seed, shown.FILES[name].of)
+        seconds = time.process_time() - begin
+        coverage.stop()
+        data = coverage.get_data()
+        lines = {
+            f"et_sim/{file.removeprefix(PACKAGE)}": sum(1 << line for line in data.lines(file))
+            for file in data.measured_files()
+        }
+        found[shown.run_name(name, kind, seed)] = tuple(Ran(seconds, lines, 0))
+    return found
 
 
 def chosen_runs(runs: Mapping[str, Ran], module: str, rows: int) -> list[str]:
@@ -285,11 +300,11 @@ def chosen_runs(runs: Mapping[str, Ran], module: str, rows: int) -> list[str]:
     return chosen
 
 
-def choice_of_runs(runs: Mapping[str, Ran]) -> str:
+def choice_of_runs(runs: Mapping[str, Ran], of_modules: Sequence[str]) -> str:
     """Return the runs of each module as JSON, a module on a line; `*`: of those without functions."""
     by_kind = _by_kind(sorted(runs, key=lambda name: (runs[name].seconds, name)))
     found = {REST: {kind: seeds[:RUNS_OF_KIND] for kind, seeds in by_kind.items()}}
-    for module in modules():
+    for module in of_modules:
         rows = sum((1 << last + 1) - (1 << first + 1) for _, first, last in functions_of(module))
         found[module] = _by_kind(chosen_runs(runs, module, rows))
     lines = [
@@ -312,8 +327,11 @@ def main() -> None:
     """Measure what the folder lacks, and write the choice."""
     [*options, folder] = [*sys.argv[1:-1], Path(sys.argv[-1])]
     folder.mkdir(parents=True, exist_ok=True)
+    for option in options:
+        names, path = KEPT[option]
+        of_modules = modules() if path == RUNS else tried_by_commands()
+        path.write_text(choice_of_runs(measure_runs(folder, names), of_modules))
     if options:
-        RUNS.write_text(choice_of_runs(measure_runs(folder)))
         return
     measure(folder)
     CHOICE.write_text(text_of(choice(folder)))

@@ -38,28 +38,33 @@ ROOMS = (
 )
 FOLDER = Path(__file__).parent
 CHOICE = FOLDER / "rooms.json"
-RUNS = FOLDER / "runs.json"
+RUNS, COMMANDS = FOLDER / "runs.json", FOLDER / "commands.json"
 REST = "*"  # of a module: all but its functions
 MOST_FILES = 8  # of a function
 BY_NAME = 2  # more, whose names share words with the line
-# Files that compare all results of random cases with kept ones, by room.
-OF_RUNS = "tests/views/test_random_tables.py"
 DECLARED = "tests/docs/test_generated_pages.py"  # defaults and limits of all declared keys
-RANDOM_CASES = (
-    ("views", "tests/views/test_random_views.py"),
-    ("views/sweep", "tests/sweeps/test_random_sweeps.py"),
-    ("goodput", "tests/goodput/test_random_months.py"),
-    ("serving", "tests/serving/test_random_servings.py"),
-    ("workloads", "tests/workloads/test_random_jobs.py"),
-    ("workloads/inference", "tests/serving/test_random_servings.py"),
-    ("cli", "tests/workloads/test_random_jobs.py"),
-    ("cli", "tests/cli/test_random_commands.py"),
-    ("sweeps", "tests/sweeps/test_random_sweeps.py"),
-    ("calibrate", "tests/calibrate/test_random_fits.py"),
-    ("cli/calibrate", "tests/calibrate/test_random_fits.py"),
-    ("validation", "tests/validation/test_random_rows.py"),
-    ("cli/validate", "tests/validation/test_random_rows.py"),
-    *((room, OF_RUNS) for room in ("compute", "engine", "fold", "memory", "network", "plan", "timeline")),
+# Files that compare all results of random runs with kept ones, by kind; `views/late` is a kind of views.
+OF_RUNS = "tests/views/test_random_tables.py"
+OF_KINDS = {
+    "views": "tests/views/test_random_views.py",
+    "servings": "tests/serving/test_random_servings.py",
+    "months": "tests/goodput/test_random_months.py",
+    "steps": "tests/workloads/test_random_jobs.py",
+    "jobs": "tests/workloads/test_random_jobs.py",
+    "uses": "tests/cli/test_random_commands.py",
+    "sweeps": "tests/sweeps/test_random_sweeps.py",
+    "fits": "tests/calibrate/test_random_fits.py",
+    "checks": "tests/validation/test_random_rows.py",
+    "serves": "tests/serving/test_random_servings.py",
+    "spans": "tests/goodput/test_random_months.py",
+    "searches": "tests/sweeps/test_random_sweeps.py",
+    "looks": "tests/cli/test_random_commands.py",
+    "logs": "tests/calibrate/test_random_fits.py",
+    "configs": "tests/workloads/test_random_jobs.py",
+}
+# Rooms whose changes only runs try, by their tables.
+OF_TABLES = tuple(
+    f"et_sim/{room}/" for room in ("compute", "engine", "fold", "memory", "network", "plan", "timeline")
 )
 
 
@@ -92,21 +97,40 @@ def files_for(mutant: Mutant) -> list[str]:
 
 
 @cache
-def runs_by_module() -> dict[str, dict[str, str]]:
+def runs_by_module(path: Path = RUNS) -> dict[str, dict[str, str]]:
     """Return seeds of random runs by module and kind."""
-    written: dict[str, dict[str, str]] = json.loads(RUNS.read_text())
+    written: dict[str, dict[str, str]] = json.loads(path.read_text())
     return written
 
 
+def tried_by_commands() -> list[str]:
+    """Return the modules whose changes are tried by commands, services and views, too."""
+    return [module for module in modules() if not module.startswith(OF_TABLES)]
+
+
+def _chosen(module: str) -> dict[str, str]:
+    """Return seeds of random runs by kind: the quickest that run the lines of a module."""
+    paths = [RUNS] if module.startswith(OF_TABLES) else [RUNS, COMMANDS]
+    found = [of[module] for of in map(runs_by_module, paths) if module in of]
+    return {kind: seeds for of in found or map(_of_rest, paths) for kind, seeds in of.items()}
+
+
+def _of_rest(path: Path) -> dict[str, str]:
+    return runs_by_module(path)[REST]
+
+
 def runs_for(mutant: Mutant) -> str:
-    """Return random runs whose tables are compared: the quickest that run the lines of the module."""
-    found = runs_by_module().get(mutant.module) or runs_by_module()[REST]
+    """Return random runs whose results are compared, by name."""
+    found = _chosen(mutant.module)
     return " ".join(f"{kind}:{seed}" for kind, seeds in found.items() for seed in seeds.split())
 
 
 def _of_random_cases(module: str) -> list[str]:
-    """Return the file of random cases which the room of a module has a part in."""
-    return [file for room, file in RANDOM_CASES if re.match(rf"et_sim/{room}(/|_\w+\.py|\.py)", module)]
+    """Return the files that compare the random runs of a module, those of most runs first."""
+    counts: Counter[str] = Counter()
+    for kind, seeds in _chosen(module).items():
+        counts[OF_KINDS.get(kind.partition("/")[0], OF_RUNS)] += len(seeds.split())
+    return [file for file, _ in counts.most_common()]
 
 
 def _files_that_run(mutant: Mutant) -> list[str]:

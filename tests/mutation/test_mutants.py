@@ -14,15 +14,21 @@ from pathlib import Path
 
 import pytest
 import rooms
-from choice import RUNS_OF_KIND, RUNS_OF_ROW, Ran, Runs, chosen_files, chosen_runs, text_of
+from choice import OF_CONVERTERS, RUNS_OF_KIND, RUNS_OF_ROW, Ran, Runs, chosen_files, chosen_runs, text_of
 from mutants import FETCHES, REPOSITORY, Mutant, changes_of, mutants_of
 from random_keys import KEYED
+from random_lines import LINES
 from random_runs import RANDOM
+from random_services import SERVICES
+from random_shown import FILES, kept, run_name
 from random_special import SPECIAL
 from rooms import (
+    COMMANDS,
     FOLDER,
     MOST_FILES,
+    OF_KINDS,
     REST,
+    RUNS,
     changes_to_try,
     equivalents,
     files_by_function,
@@ -215,21 +221,28 @@ def test_sizes_of_blocks_and_fetches_into_caches_are_not_changed() -> None:
 
 
 def test_runs_of_a_module_run_it_and_are_kept() -> None:
-    lines = {
-        line.split()[0] + ":" + line.split()[1]
-        for name in ("tables", "keys", "special")
-        for line in (REPOSITORY / f"tests/views/shown/random-{name}.txt").read_text().splitlines()
-    }
-    chosen = {
-        module: [f"{kind}:{seed}" for kind, seeds in found.items() for seed in seeds.split()]
-        for module, found in runs_by_module().items()
-    }
-    assert {run for runs in chosen.values() for run in runs} <= lines
-    assert {*chosen} - {REST} <= {*modules()}
-    assert len(chosen["et_sim/engine/loop.py"]) > 8
-    assert len(chosen[REST]) == RUNS_OF_KIND * len([*RANDOM, *KEYED, *SPECIAL])
+    kept_runs = {run_name(name, *run) for name in FILES for run in kept(name)}
+    for path, counts in ((RUNS, {**RANDOM, **KEYED, **SPECIAL}), (COMMANDS, {**SERVICES, **LINES, **RANDOM})):
+        chosen = {
+            module: [f"{kind}:{seed}" for kind, seeds in found.items() for seed in seeds.split()]
+            for module, found in runs_by_module(path).items()
+        }
+        assert {run for runs in chosen.values() for run in runs} <= kept_runs
+        assert {*chosen} - {REST} <= {*modules()}
+        assert len(chosen[REST]) == RUNS_OF_KIND * len({*counts} - {OF_CONVERTERS})
     module = "et_sim/network/loggops/model.py"
     assert {run.partition(":")[0] for run in runs_for(mutants_of(module)[0]).split()} == {"uneven", "goals"}
+
+
+def test_a_change_has_the_files_of_the_runs_that_are_chosen_for_it() -> None:
+    assert {*OF_KINDS} == {"views", *SERVICES, *LINES} - {OF_CONVERTERS}
+    for module, file in (("serving/cluster.py", "servings"), ("sweeps/search.py", "sweeps")):
+        mutant = mutants_of(f"et_sim/{module}")[0]
+        runs = runs_for(mutant).split()
+        assert len([run for run in runs if run.startswith(f"{file}:")]) > 8
+        assert OF_KINDS[file] in files_for(mutant)
+    of_engine = mutants_of("et_sim/engine/loop.py")[0]
+    assert not {*files_for(of_engine)} & {OF_KINDS["servings"], OF_KINDS["uses"]}
 
 
 def test_random_runs_are_chosen_until_enough_run_each_row() -> None:

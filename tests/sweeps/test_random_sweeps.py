@@ -9,9 +9,11 @@ from random_shown import check
 def test_random_sweeps_have_the_kept_results() -> None:
     pytest.importorskip("optuna")
     check("commands", "sweeps", 2)
+    check("commands", "searches", 1)
 
 
 @pytest.mark.deep
 def test_many_random_sweeps_have_the_kept_results() -> None:
     pytest.importorskip("optuna")
     check("commands", "sweeps")
+    check("commands", "searches")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
@@ -168,6 +168,9 @@ class Line(Struct):
     after: tuple[str, ...] = ()  # commands that show its outputs
     files: Mapping[str, Any] = {}  # its inputs: texts, or content for JSON
     build: Callable[[Random], None] | None = None  # writes more of them
+    values: Mapping[str, Sequence[str]] = {}  # of options, before those of all commands
+    without: Collection[str] = ()  # options that have no effect, and are seldom drawn
+    may_stall: bool = False  # a command that makes its inputs
 
 
 def small(draw: Random, names: Sequence[str]) -> dict[str, Any]:
@@ -277,8 +280,10 @@ def words_of(line: Line, draw: Random) -> list[str]:
     """Return a command line with its options."""
     words = line.words.split()
     options = [each for each in options_of(words[:2], line.job, draw) if each.flag not in words]
+    if line.without and draw.random() > A_WRONG_ONE:
+        options = [each for each in options if each.flag.lstrip("-") not in line.without]
     for option in draw.sample(options, min(draw.randint(0, line.others), len(options))):
-        words += [option.flag, *_value(draw, option)]
+        words += [option.flag, *_value(draw, option, line.values)]
         beside = COMPANIONS.get(option.flag[2:], "").split()
         if beside and line.job and beside[0] not in words and draw.random() < 1 - A_WRONG_ONE:
             words += beside
@@ -301,13 +306,16 @@ def options_of(words: Sequence[str], job: str, draw: Random) -> list[Described]:
     return found
 
 
-def _value(draw: Random, option: Described) -> list[str]:
+def _value(draw: Random, option: Described, values: Mapping[str, Sequence[str]]) -> list[str]:
     """Draw the value of an option; none: it is a switch."""
     if option.kind is bool:
         return []
     if draw.random() < A_WRONG_ONE:
         return [draw.choice(WRONG)]
-    given = VALUES.get(option.flag.lstrip("-")) or option.form.choices
+    name = option.flag.lstrip("-")
+    if name in values:
+        return draw.choice(values[name]).split()
+    given = VALUES.get(name) or option.form.choices
     if given is None or (option.kind is int and not given[0].isalnum()):
         given = OF_KIND.get(option.kind, ("x",))
     return [draw.choice(given)]
@@ -323,7 +331,7 @@ def called(line: Line, draw: Random, folder: Path) -> str:
     if line.build is not None:
         line.build(draw)
     for words in line.before:
-        assert _printed(words.split())[0] == 0, words
+        assert _printed(words.split())[0] <= line.may_stall, words
     words_ = words_of(line, draw)
     status, *printed = _printed(words_)
     shown = [_printed(words.split())[1:] for words in line.after if status == 0]

@@ -75,7 +75,7 @@ class Waits:
             moving[of_groups] = arrived.moving_ns[at]
             awaited[of_groups] = arrived.actors[arrived.first[arrived.arrival[at]]]
         if len(of_pairs):
-            are_all = len(of_pairs) == len(action)
+            are_all = len(of_pairs) == len(nodes.at)
             pairs = nodes if are_all else nodes.where(of_pairs)
             which = slice(None) if are_all else of_pairs
             queued[which] = 0
