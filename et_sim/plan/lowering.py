@@ -141,7 +141,7 @@ class Lowering:
             longest = self.variants.longest
             self.slowing, self.slowdowns = slowing_of(self._parts(), len(self.nodes), system.overlap, longest)
         else:
-            self.slowing, self.slowdowns = self._occupation(self.collectives.processors_held)
+            self.slowing, self.slowdowns = self._occupation(self.collectives.held)
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         refuse_too_much_at_start(system.local_memory, self.tensors, "system configuration")
         ranks = np.arange(machine.network.ranks, dtype=np.int32)
@@ -158,8 +158,13 @@ class Lowering:
         ]
 
     def _occupation(self, held: Any) -> tuple[Any, Any]:
-        """Return which nodes collectives slow, and by how much, by the processors that each holds."""
-        return occupation_of(self._parts() if held.any() else (), len(self.nodes), self.kernels, held)
+        """Return which nodes collectives slow, and by how much, by what each holds."""
+        if self.kernels is None or not held.any():
+            return occupation_of((), None, held)
+        library = self.machine.system.library
+        is_memory = library is not None and library.shares_memory
+        units = self.kernels.memory if is_memory else self.kernels.processors
+        return occupation_of(self._parts(), units(len(self.nodes)), held)
 
     def on(self, machine: Machine) -> Lowering | None:
         """Return the lowering for a machine with other figures, which only the library reads; None where
@@ -168,9 +173,9 @@ class Lowering:
         collectives = self.collectives.on(machine)
         if collectives is None:
             return None
-        again, held = copy.copy(self), collectives.processors_held
+        again, held = copy.copy(self), collectives.held
         again.machine, again.collectives = machine, collectives
-        if not machine.system.overlap and not np.array_equal(held, self.collectives.processors_held):
+        if not machine.system.overlap and not np.array_equal(held, self.collectives.held):
             again.slowing, again.slowdowns = again._occupation(held)
         return again
 

@@ -57,7 +57,9 @@ from et_sim.workloads.training.plan import Plan
 
 BOTH, PREFILL, DECODE = "both", "prefill", "decode"
 USUAL_LENGTH = 8192  # tokens of sequences for which the stage with the least room is found
-MOST_UNALIKE = 128  # ranks; few groups are alike, and finding them takes longer than a few layers of all ranks
+MOST_UNALIKE = (
+    128  # ranks; few groups are alike, and finding them takes longer than a few layers of all ranks
+)
 
 
 class CachePool(Struct, frozen=True):
