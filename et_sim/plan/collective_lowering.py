@@ -469,9 +469,9 @@ class CollectiveTables:
         return self._of_library.nodes(len(self._collectives))
 
     @property
-    def processors_held(self) -> Any:
-        """Return the number of processors that each collective takes from kernels of its ranks."""
-        return self._of_library.processors_held(len(self._collectives))
+    def held(self) -> Any:
+        """Return the processors, or thousandths of memory, that each collective takes from kernels."""
+        return self._of_library.held(len(self._collectives))
 
     def chunk_plans(self) -> np.ndarray:
         """Return the table of chunks that have the same phases."""

@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from et_sim.compute import Durations, Treatment, Utilisation
 
+THOUSANDTHS = 1000  # in which a part of the bandwidth of memory is counted
+
 
 class NominalUse(Struct, frozen=True, eq=False):
     """The use of the machine by nodes whose kernels take the times of their model."""
@@ -55,6 +57,13 @@ class KernelTable(Struct, frozen=True, eq=False):
         processors = np.zeros(nodes, np.float32)
         processors[self.node] = np.nan_to_num(self.used.processors)
         return processors
+
+    def memory(self, nodes: int) -> Any:
+        """Return the thousandths of memory that each node has if traffic sets its time, else 0."""
+        thousandths, used = np.zeros(nodes, np.float32), self.used
+        is_bound = used.traffic_ns > np.maximum(used.arithmetic_ns, used.launch_ns)
+        thousandths[self.node] = np.where(is_bound, THOUSANDTHS, 0)
+        return thousandths
 
 
 class KernelPrices:

@@ -40,6 +40,7 @@ from et_sim.machine.collective_library.engines import OF_ENGINES, ONE_SHOT
 from et_sim.machine.model import DimensionShape, Network
 from et_sim.plan.axes import SUBGROUP_ENDPOINT_NS, Axes, DimensionWay
 from et_sim.plan.groups import GroupShape
+from et_sim.plan.kernel_table import THOUSANDTHS
 from et_sim.plan.layout import EqualLines, Layout
 from et_sim.plan.library_bytes import BY_SWITCH, FROM_OR_TO_ROOT, UnlikeMessages, WireBytes
 
@@ -61,7 +62,7 @@ class LibraryCollective(Struct, frozen=True):
 
     choice: LibraryChoice
     nodes: int  # number of nodes of its ranks
-    processors: int  # of each rank, taken from its kernels
+    held: int  # processors of each rank, or thousandths of its memory's bandwidth, taken from its kernels
     chunks: tuple[tuple[PacedPhase, ...], ...]
     call: Call
     parts: _Parts  # steps along its ways
@@ -171,11 +172,19 @@ class LibraryPhases:
                 place="system configuration",
                 remedy='correct "calibration" of the key "library"',
             )
-        processors = self._library.processors(call, choice)
         carried_ns = sum(self._carried_ns(part, part.message(part.size)) for side in parts for part in side)
         are_few = carried_ns > time
         chunks = self._chunks(parts, time, are_few=are_few)
-        return LibraryCollective(choice, call.nodes, processors, tuple(chunks), call, parts, are_few)
+        return LibraryCollective(
+            choice, call.nodes, self._held(call, choice), tuple(chunks), call, parts, are_few
+        )
+
+    def _held(self, call: Call, choice: LibraryChoice) -> int:
+        """Return the processors that a collective takes from kernels, or thousandths of memory."""
+        library, whole = self._library, self._memory_bw
+        if not library.shares_memory:
+            return library.processors(call, choice)
+        return round(THOUSANDTHS * library.memory(call, choice) / whole) if whole else 0
 
     def is_within(self, way: DimensionWay) -> bool:
         """Return whether a way leads through a node."""

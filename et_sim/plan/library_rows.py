@@ -94,8 +94,8 @@ class LibraryRows:
         """Return the number of nodes of each collective of the library; 0 of others."""
         return tuple(self._made[row].made.nodes if row in self._made else 0 for row in range(rows))
 
-    def processors_held(self, rows: int) -> Any:
-        """Return the number of processors that each collective takes from kernels of its ranks."""
+    def held(self, rows: int) -> Any:
+        """Return the processors, or thousandths of memory, that each collective takes from kernels."""
         held = np.zeros(rows, np.int16)
-        held[list(self._made)] = [one.made.processors for one in self._made.values()]
+        held[list(self._made)] = [one.made.held for one in self._made.values()]
         return held

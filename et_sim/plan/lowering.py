@@ -142,8 +142,10 @@ class Lowering:
             longest = self.variants.longest
             self.slowing, self.slowdowns = slowing_of(self._parts(), len(self.nodes), system.overlap, longest)
         else:
-            self._occupations: dict[bytes, tuple[Any, Any]] = {}  # on machines with other figures, too
-            self.slowing, self.slowdowns = self._occupation(self.collectives.processors_held)
+            self._occupations: dict[
+                tuple[bool, bytes], tuple[Any, Any]
+            ] = {}  # on machines with other figures, too
+            self.slowing, self.slowdowns = self._occupation(self.collectives.held)
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         refuse_too_much_at_start(system.local_memory, self.tensors, "system configuration")
         ranks = np.arange(machine.network.ranks, dtype=np.int32)
@@ -160,15 +162,22 @@ class Lowering:
         ]
 
     def _occupation(self, held: Any) -> tuple[Any, Any]:
-        """Return which nodes collectives slow, and by how much, by the processors that each holds."""
-        known = self._occupations.get(held.tobytes())
+        """Return which nodes collectives slow, and by how much, by what each holds."""
+        library = self.machine.system.library
+        is_memory = library is not None and library.shares_memory
+        key = is_memory, held.tobytes()
+        known = self._occupations.get(key)
         if known is None:
             if len(self._occupations) == MOST_OCCUPATIONS:
                 self._occupations.clear()
-            parts = self._parts() if held.any() else ()
-            known = occupation_of(parts, len(self.nodes), self.kernels, held)
-            self._occupations[held.tobytes()] = known
+            known = self._occupations[key] = self._new_occupation(held, is_memory=is_memory)
         return known
+
+    def _new_occupation(self, held: Any, *, is_memory: bool) -> tuple[Any, Any]:
+        if self.kernels is None or not held.any():
+            return occupation_of((), None, held)
+        units = self.kernels.memory if is_memory else self.kernels.processors
+        return occupation_of(self._parts(), units(len(self.nodes)), held)
 
     def on(self, machine: Machine) -> Lowering | None:
         """Return the lowering for a machine with other figures, which only the library reads; None where
@@ -177,9 +186,9 @@ class Lowering:
         collectives = self.collectives.on(machine)
         if collectives is None:
             return None
-        again, held = copy.copy(self), collectives.processors_held
+        again, held = copy.copy(self), collectives.held
         again.machine, again.collectives = machine, collectives
-        if not machine.system.overlap and not np.array_equal(held, self.collectives.processors_held):
+        if not machine.system.overlap and not np.array_equal(held, self.collectives.held):
             again.slowing, again.slowdowns = again._occupation(held)
         return again
 

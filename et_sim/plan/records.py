@@ -7,6 +7,7 @@ receives, the groups it is a member of) is stored with the actor.
 
 from __future__ import annotations
 
+import functools
 import math
 import mmap
 from collections.abc import Callable, Sequence
@@ -440,7 +441,13 @@ def most_of_a_template(plan: LoweredPlan, of_node: Any) -> int:
 
 def table(dtype: np.dtype[Any], rows: int) -> Any:
     """Return a zeroed record array."""
-    return zeros((rows,), dtype).view(np.recarray)
+    return zeros((rows,), _of_records(dtype)).view(np.recarray)
+
+
+@functools.cache
+def _of_records(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of the rows of a record array, which NumPy would make again for each of them."""
+    return np.dtype((np.record, dtype))
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

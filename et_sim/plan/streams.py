@@ -24,7 +24,6 @@ from et_sim.basics.units import format_ns
 from et_sim.compute import Treatment
 from et_sim.machine.model import LimitedWork, Notice, SlowedWork, StreamWork
 from et_sim.plan import records
-from et_sim.plan.kernel_table import KernelTable
 from et_sim.plan.records import FIRST_FACTOR, LANES, Action, lane_limits
 from et_sim.trace.columns import BoolColumn, NodeKind, Trace
 
@@ -191,19 +190,16 @@ def slowing_of(
     return factors, slowdowns
 
 
-def occupation_of(
-    parts: Sequence[TemplatePart], nodes: int, kernels: KernelTable | None, held: Any
-) -> tuple[Any, Any]:
-    """Return the same tables for the processors that collectives hold, in the order of the plan's
-    collectives.
+def occupation_of(parts: Sequence[TemplatePart], of_kernels: Any, held: Any) -> tuple[Any, Any]:
+    """Return the same tables for what collectives hold, in the order of the plan's collectives.
 
-    The tables are empty if no collective holds processors, or no kernel is slowed.
+    `of_kernels` has all that each node has of it, processors or thousandths of memory; 0: it does not set the
+    node's time. The tables are empty if no collective holds any, or no kernel is slowed.
     """
     nothing = np.zeros(0, np.int16), records.table(records.SLOWDOWN, 0)
-    if not held.any() or kernels is None:
+    if not held.any() or of_kernels is None:
         return nothing
-    of_kernels = kernels.processors(nodes)
-    occupation, processors = np.zeros(nodes, np.int16), list[int]()
+    occupation, units = np.zeros(len(of_kernels), np.int16), list[int]()
     for part in parts:
         simulated = np.flatnonzero(part.nodes["action"] == Action.COLLECTIVE)
         of_node = part.nodes["detail"][simulated]
@@ -214,13 +210,13 @@ def occupation_of(
             )
             of_kernel = of_kernels[part.rows][timed]
             for number in unique(of_kernel[of_kernel > 0]).astype(int).tolist():
-                if number not in processors:
-                    processors.append(number)
-                row = FIRST_FACTOR + processors.index(number)
+                if number not in units:
+                    units.append(number)
+                row = FIRST_FACTOR + units.index(number)
                 occupation[part.rows][timed[of_kernel == number]] = row
-    if not processors:
+    if not units:
         return nothing
-    slowdowns = records.table(records.SLOWDOWN, len(processors))
-    for row, number in zip(slowdowns, processors, strict=True):
+    slowdowns = records.table(records.SLOWDOWN, len(units))
+    for row, number in zip(slowdowns, units, strict=True):
         row.alone, row.beside, row.each = number, number - number // 2, 1
     return occupation, slowdowns

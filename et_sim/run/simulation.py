@@ -218,7 +218,9 @@ def _with_engine(machine: Machine, workload: Workload) -> Machine:
 
 
 def _with_reserved(machine: Machine, workload: Workload) -> Machine:
-    """Return the machine without the processors that exchanges hold throughout, which take no others.
+    """Return the machine without the processors that exchanges hold throughout.
+
+    Exchanges take no others, and memory only while they run.
 
     The machine overrides the software: `occupies` of its library, and `overlap`.
     """
@@ -234,7 +236,7 @@ def _with_reserved(machine: Machine, workload: Workload) -> Machine:
         else rule
         for rule in system.compute
     ]
-    library = None if library is None else replace(library, occupies=False)
+    library = None if library is None else replace(library, occupies=False, shares_memory=True)
     return replace(machine, system=replace(system, compute=tuple(rules), library=library))
 
 

@@ -207,12 +207,12 @@ def test_kernels_are_slowed_if_some_of_the_collectives_hold_processors(
     nodes["detail"] = [0, 1, -1]
     nodes["treatment"], nodes["busy"] = Treatment.MODELLED, [0, 0, 1]
     part: Any = SimpleNamespace(nodes=nodes, rows=slice(0, 3))
-    kernels: Any = SimpleNamespace(processors=lambda _: np.array([0, 0, 132], np.float32))
-    occupation, slowdowns = occupation_of([part], 3, kernels, np.array(held))
+    of_kernels = np.array([0, 0, 132], np.float32)
+    occupation, slowdowns = occupation_of([part], of_kernels, np.array(held))
     assert occupation.tolist() == occupied
     assert [(row.alone, row.beside, row.each) for row in slowdowns] == [(132, 66, 1)]
     for nothing in (np.zeros(2, np.int64), np.zeros(0, np.int64)):
-        assert [len(table) for table in occupation_of([part], 3, kernels, nothing)] == [0, 0]
+        assert [len(table) for table in occupation_of([part], of_kernels, nothing)] == [0, 0]
 
 
 def test_many_changes_round_no_more_than_one() -> None:

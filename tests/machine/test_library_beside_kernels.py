@@ -13,6 +13,7 @@ from msgspec.structs import replace
 import et_sim
 from et_sim.machine.collective_library import Call, Library, LibraryProtocol, LibraryWires
 from et_sim.machine.presets import preset
+from et_sim.trace.workload import MadeFor
 
 H100 = Library("nccl-2.30", "hopper", LibraryWires(370.8, True, 8, 50), 8)
 MIB = 1 << 20
@@ -100,6 +101,58 @@ def test_memory_bound_and_recorded_kernels_lose_no_time() -> None:
     build.collective("all_gather", 8 * MIB)
     recorded = _run(et_sim.Workload((build.build(),), np.zeros(8, np.int32)))
     assert _span(recorded, "kernel") == (0, 500_000)
+
+
+@pytest.mark.parametrize("exchange", ["deepep-low-latency", "deepep-low-latency-rdma"])
+def test_copies_that_travel_alone_hold_no_processors(exchange: str) -> None:
+    call = Call("all_to_all", 32, 4, 64 * MIB)
+    apart, normal = (replace(H100, expert_exchange=name) for name in (exchange, "deepep"))
+    assert apart.processors(call, apart.choice(call)) == 0
+    assert normal.processors(call, normal.choice(call)) == 16
+    other = Call("all_gather", 8, 1, 64 * MIB)
+    assert apart.processors(other, apart.choice(other)) == 24
+
+
+def test_exchanges_beside_reserved_processors_take_two_bytes_of_memory_for_each_that_they_send() -> None:
+    call = Call("all_to_all", 32, 4, 64 * MIB)
+    shared = replace(H100, expert_exchange="deepep", shares_memory=True)
+    time_us = shared.choice(call).time_us
+    assert shared.memory(call, shared.choice(call)) == pytest.approx(2 * 62 * MIB / (1000 * time_us))
+    assert replace(shared, shares_memory=False).memory(call, shared.choice(call)) == 0
+    assert replace(shared, expert_exchange="").memory(call, shared.choice(call)) == 0
+    other = Call("all_gather", 8, 1, 64 * MIB)
+    assert shared.memory(other, shared.choice(other)) == 0
+
+
+def _beside_experts(kernel: str, *, reserved: int, begins_after: bool = False) -> tuple[int, int]:
+    """Return the times of a kernel and of an exchange with experts."""
+    build = et_sim.TraceBuilder()
+    first = build.compute("kernel", layer_shape=kernel, dtype="bf16")
+    build.collective("all_to_all", 64 * MIB, after=[first] if begins_after else [])
+    software = MadeFor("x", expert_exchange="deepep", reserved=reserved)
+    workload = et_sim.Workload((build.build(),), np.zeros(16, np.int32), software=software)
+    run = et_sim.simulate(workload, machine="h100-dgx:16")
+    spans = (_span(run, name) for name in ("kernel", "all_to_all"))
+    first, second = (end - begin for begin, end in spans)
+    return first, second
+
+
+def test_a_kernel_that_memory_bounds_loses_what_an_exchange_takes_beside_reserved_processors() -> None:
+    kernel = "layernorm 16384 8192"
+    alone, exchange = _beside_experts(kernel, reserved=20, begins_after=True)
+    assert alone < exchange
+    sent = 60 * MIB  # of 64 MiB for 16 ranks
+    taken = round(1000 * 2 * sent / exchange / 3350)
+    assert 0 < taken < 500
+    beside, _ = _beside_experts(kernel, reserved=20)
+    assert beside == -(-alone * 1000 // (1000 - taken))
+    assert _beside_experts(kernel, reserved=0)[0] == alone
+
+
+def test_a_kernel_that_arithmetic_bounds_loses_only_reserved_processors() -> None:
+    kernel = "gemm 4096 4096 4096"
+    alone, _ = _beside_experts(kernel, reserved=20, begins_after=True)
+    assert _beside_experts(kernel, reserved=20)[0] == alone
 
 
 @pytest.mark.deep

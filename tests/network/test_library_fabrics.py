@@ -176,9 +176,9 @@ def test_rows_of_other_collectives_have_no_choice_nodes_or_processors_of_the_lib
     rows = LibraryRows()
     assert rows.choices(2) == ()
     choice = SimpleNamespace(text="ring, Simple", larger=None)
-    made = cast(Any, SimpleNamespace(choice=choice, nodes=2, processors=16))
+    made = cast(Any, SimpleNamespace(choice=choice, nodes=2, held=16))
     rows.add(1, cast(Any, SimpleNamespace(made=made)))
     assert rows.choices(3) == ("", "ring, Simple", "")
     assert rows.nodes(3) == (0, 2, 0)
-    assert rows.processors_held(3).tolist() == [0, 16, 0]
+    assert rows.held(3).tolist() == [0, 16, 0]
     assert rows.notices == []

@@ -52,6 +52,7 @@ from et_sim.machine.collective_library.engines import (
     ENGINE_PROCESSORS,
     MOST_RANKS,
     OF_ENGINES,
+    TRAFFIC_OF_COPIES,
 )
 from et_sim.machine.collective_library.engines import (
     EXPERT_EXCHANGES as EXPERTS,
@@ -304,6 +305,7 @@ class Library(Struct, frozen=True):
     eager: bool = flag(
         "The engine launches its all-reduces one by one, and not in a graph of kernels.", False
     )
+    shares_memory: bool = False  # its exchanges with experts take memory from kernels, and no processors
     logged: tuple[
         Logged, ...
     ] = ()  # observed choices, which override its constants between the observed sizes
@@ -389,7 +391,7 @@ class Library(Struct, frozen=True):
         Channels run twice, each with half of the bytes; small collectives use fewer.
         """
         threads = LIBRARIES[self.name].threads
-        if not self.takes_processors or threads is None:
+        if not self.takes_processors or threads is None or self._travels_alone(call):
             return 0
         least = threads[choice.protocol] * FEWEST_BYTES[choice.protocol]
         if choice.algorithm == RING and choice.protocol is LibraryProtocol.LL:
@@ -398,6 +400,17 @@ class Library(Struct, frozen=True):
             return min(ENGINE_PROCESSORS, self.most_processors or MOST_CHANNELS)
         most = min(2 * choice.channels, self.most_processors or MOST_CHANNELS, MOST_CHANNELS)
         return max(min(most, call.size // least), 1)
+
+    def _travels_alone(self, call: Call) -> bool:
+        """Return whether the bytes travel without a kernel."""
+        return call.kind == ALL_TO_ALL and bool(own := self.expert_exchange) and EXPERTS[own].travels_alone
+
+    def memory(self, call: Call, choice: LibraryChoice) -> float:
+        """Return the GB/s that an exchange with experts takes from kernels on each GPU."""
+        if not self.shares_memory or not self.expert_exchange or call.kind != ALL_TO_ALL:
+            return 0.0
+        sent = call.size * (call.ranks - 1) / call.ranks
+        return TRAFFIC_OF_COPIES * sent / (1000 * choice.time_us)
 
     def way(self, call: Call) -> Candidate:
         """Return its choice as a candidate of its cost model."""

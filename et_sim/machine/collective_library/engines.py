@@ -17,7 +17,8 @@ DeepEP sends tokens to the ranks of their experts (dispatch) and sums up what co
         + max(bytes within a node / (share x link), bytes to others / (share x card))
 
 With low latency, a token is sent to each of its experts, and else to each rank that has some of them. Until
-June 2025, low-latency kernels sent copies within a node over the cards, too.
+June 2025, low-latency kernels sent copies within a node over the cards, too. Copies of low latency occupy no
+processors while they travel (deepseek-ai/DeepEP, README: overlap by hooks).
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class ExpertExchange(Struct, frozen=True):
     share: float  # of the bandwidth of a GPU's links
     processors: int = 0  # for that share; fewer carry in proportion less. 0: any number
     by_cards: bool = False  # copies within a node pass the cards, too
+    travels_alone: bool = False  # kernels run while copies are sent and received, and none in between
 
     def time_us(
         self, within: float, between: float, message: float, link: float, rail: float, processors: int = 0
@@ -96,14 +98,20 @@ class ExpertExchange(Struct, frozen=True):
 EXPERT_EXCHANGES: Mapping[str, ExpertExchange] = MappingProxyType(
     {
         DEEPEP: ExpertExchange(30.6, 0.591, 19),
-        LOW_LATENCY: ExpertExchange(10.1, 0.532),
-        BY_CARDS: ExpertExchange(10.1, 0.532, by_cards=True),
+        LOW_LATENCY: ExpertExchange(10.1, 0.532, travels_alone=True),
+        BY_CARDS: ExpertExchange(10.1, 0.532, by_cards=True, travels_alone=True),
     }
 )
 # Share of the rate of a card. Fitted to dispatch and combine with low latency on 16, 64 and 256 GPUs of H800
 # (deepseek-ai/DeepEP, docs/legacy.md@0297fc8017, MIT); 32 and 128 GPUs, and the tables of other kernels, were
 # left out (docs/collectives.md).
 SHARE_OF_CARDS = 0.87
+
+# Bytes that normal kernels pass through the memory of a GPU for each byte that it sends: between nodes, a
+# copy is written into a buffer of the sender's card and one of the receiver's; within a node, into a buffer
+# of the receiver and then to its place, and combine reads outputs of experts instead (deepseek-ai/DeepEP,
+# csrc/kernels/internode.cu). Reads soon after a write are taken to come from the cache: this is the least.
+TRAFFIC_OF_COPIES = 2
 
 
 def copies(exchange: str, chosen: int, ranks: int) -> float:
