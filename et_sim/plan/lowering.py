@@ -142,9 +142,8 @@ class Lowering:
             longest = self.variants.longest
             self.slowing, self.slowdowns = slowing_of(self._parts(), len(self.nodes), system.overlap, longest)
         else:
-            self._occupations: dict[
-                tuple[bool, bytes], tuple[Any, Any]
-            ] = {}  # on machines with other figures, too
+            # Also of machines with other figures.
+            self._occupations: dict[tuple[bool, bytes], tuple[Any, Any]] = {}
             self.slowing, self.slowdowns = self._occupation(self.collectives.held)
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         refuse_too_much_at_start(system.local_memory, self.tensors, "system configuration")
