@@ -172,10 +172,14 @@ class LibraryPhases:
                 remedy='correct "calibration" of the key "library"',
             )
         processors = self._library.processors(call, choice)
-        carried_ns = sum(self._carried_ns(part, part.message(part.size)) for side in parts for part in side)
-        are_few = carried_ns > time
+        are_few = self._are_rounds_few(parts, time)
         chunks = self._chunks(parts, time, are_few=are_few)
         return LibraryCollective(choice, call.nodes, processors, tuple(chunks), call, parts, are_few)
+
+    def _are_rounds_few(self, parts: _Parts, time_ns: int) -> bool:
+        """Return whether steps are joined to few rounds: their messages would take longer than there is."""
+        within, between = parts
+        return sum(self._carried_ns(part, part.message(part.size)) for part in (*within, *between)) > time_ns
 
     def is_within(self, way: DimensionWay) -> bool:
         """Return whether a way leads through a node."""
