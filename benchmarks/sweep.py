@@ -3,8 +3,9 @@
     python benchmarks/sweep.py [POINTS]
 
 Each point is an all-reduce on a ring of eight ranks with another bandwidth; then, with one worker, with
-another latency, and behind kernels with another factor; and steps of a language model on eight and sixteen
-H100, with other links and another factor of kernels. `simulate` is the same points one after the other in
+another latency, and behind kernels with another factor; steps of a language model on 8, 16 and 1,024 H100,
+with other links and another factor of kernels; and an all-reduce on a leaf-spine with another latency, whose
+points are planned one by one. `simulate` is the same points one after the other in
 this process, as a script without sweeps would simulate them, machine files as dicts. The views of a sweep are
 measured on a table of 10,000 rows made of these.
 """
@@ -46,6 +47,17 @@ SYSTEM: dict[str, Any] = {
 STEP: dict[str, Any] = {"make": "llm", "model": "llama3-8b", "layers": 2}
 PLAN = {"tp": 8, "zero": 1, "micro-batches": 2}
 NETWORK: dict[str, Any] = {"topology": ["Ring"], "npus_count": [8], "bandwidth": [50.0], "latency": [500.0]}
+LEAF_SPINE: dict[str, Any] = {
+    "graph": {
+        "generator": "leaf-spine",
+        "leaves": 4,
+        "spines": 2,
+        "npus-per-leaf": 4,
+        "bandwidth": "50GB/s",
+        "latency": "500ns",
+    },
+    "logical-dimensions": [16],
+}
 
 
 def main(points: int) -> None:
@@ -101,17 +113,25 @@ def _others(points: int) -> dict[str, dict[str, Any]]:
     sixteen = {"workload": {**STEP, "plan": {**PLAN, "dp": 2}}, "machine": "h100-dgx:16"}
     system = {**node.system, "time-factors": factors}
     slowed = {"workload": eight["workload"], "system": system, "network": node.network}
+    many = {"workload": {**STEP, "plan": {**PLAN, "dp": 128}}, "machine": "h100-dgx:1024"}
     found = (
         ("ring, latency", ring, "network.latency[0]", 100.0, 900.0),
         ("ring, kernels", ring, FACTOR, 1.0, 2.0),
         ("8 H100, kernels", slowed, FACTOR, 1.0, 2.0),
         ("8 H100, NVLinks", eight, "network.bandwidth[0]", 200.0, 450.0),
         ("16 H100, rails", sixteen, "network.bandwidth[1]", 20.0, 50.0),
+        ("16 H100, latency", sixteen, "network.latency[1]", 1000.0, 9000.0),
+        ("1,024 H100, rails", many, "network.bandwidth[1]", 20.0, 50.0),
     )
-    return {
+    sweeps: dict[str, dict[str, Any]] = {
         what: {"base": base, "axes": {axis: {"range": {"from": least, "to": most, "count": points}}}}
         for what, base, axis, least, most in found
     }
+    latencies = [f"{500 + 400 * number / points:.3f}ns" for number in range(points)]
+    on_graph = {"workload": {"make": "all_reduce", "ranks": 16, "bytes": 1 << 20}, "system": SYSTEM}
+    base = {**on_graph, "network": LEAF_SPINE, "model": "flow"}
+    sweeps["leaf-spine, latency"] = {"base": base, "axes": {"network.graph.latency": latencies}}
+    return sweeps
 
 
 def _enlarged(swept: Path, large: Path) -> Path:

@@ -28,7 +28,7 @@ class Kept:
         if known is None:
             if len(self._values) >= MOST_KEPT:
                 self._values.clear()
-            # What is given is held, too, so that no other object gets its identity.
+            # `given` is held, too, so that no other object gets the identity of one of them.
             known = self._values[place] = given, make(subject, *given)
         value: Value = known[1]
         return value

@@ -172,8 +172,7 @@ class LibraryPhases:
                 place="system configuration",
                 remedy='correct "calibration" of the key "library"',
             )
-        carried_ns = sum(self._carried_ns(part, part.message(part.size)) for side in parts for part in side)
-        are_few = carried_ns > time
+        are_few = self._are_rounds_few(parts, time)
         chunks = self._chunks(parts, time, are_few=are_few)
         return LibraryCollective(
             choice, call.nodes, self._held(call, choice), tuple(chunks), call, parts, are_few
@@ -185,6 +184,11 @@ class LibraryPhases:
         if not library.shares_memory:
             return library.processors(call, choice)
         return round(THOUSANDTHS * library.memory(call, choice) / whole) if whole else 0
+
+    def _are_rounds_few(self, parts: _Parts, time_ns: int) -> bool:
+        """Return whether steps are joined to few rounds: their messages would take longer than there is."""
+        within, between = parts
+        return sum(self._carried_ns(part, part.message(part.size)) for part in (*within, *between)) > time_ns
 
     def is_within(self, way: DimensionWay) -> bool:
         """Return whether a way leads through a node."""

@@ -328,4 +328,4 @@ def test_bytes_that_phases_share_go_in_few_rounds_only_if_their_own_messages_tak
     part = _WaySteps(way, steps=2, distance=(1,), size=800, at_the_same_time=4)
     phases: Any = SimpleNamespace(_carried_ns=carried)
     with pytest.raises(_CarriedError, match=r"^100$"):
-        LibraryPhases._chunks(phases, ([part], []), 50)
+        LibraryPhases._are_rounds_few(phases, ([part], []), 50)

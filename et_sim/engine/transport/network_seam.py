@@ -129,7 +129,10 @@ class NetworkModel:
         return 0
 
     def grown(self, tables: Any, rows: int, /) -> Tables:  # noqa: ARG002
-        """Return the tables with at least this many rows left in every pool."""
+        """Return the tables with at least this many rows left in every pool.
+
+        New rows follow from the sizes of pools alone: networks with other figures get the same ones.
+        """
         kept: Tables = tables
         return kept
 
