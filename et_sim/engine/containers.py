@@ -261,7 +261,9 @@ def spare(reserve: int) -> int:
 
 
 def grow_pool(pool: Any, free: Any, reserve: int, beyond: int = 0, *, is_ample: bool = True) -> Any:
-    """Return a larger pool, whose new rows are free: for many events if it `is_ample`, and `beyond`."""
+    """Return a larger pool, whose new rows are free: enough for many events if it `is_ample`, and others
+    `beyond` these.
+    """
     old, fewest = len(pool), SMALLEST_POOL if is_ample else 0
     more = beyond + (spare(reserve) if is_ample else 2 * reserve)
     new = max((4 if old < LARGE_POOL else 2) * old, old + more, fewest)

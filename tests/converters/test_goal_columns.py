@@ -27,7 +27,7 @@ from et_sim.trace.goal import columns as goal_columns
 from et_sim.trace.goal import file as goal_file
 from et_sim.trace.goal.columns import MOST_UNMATCHED, columns_of
 from et_sim.trace.goal.file import schedules
-from et_sim.trace.goal.schedule import Reading, Totals
+from et_sim.trace.goal.schedule import Reading, Totals, stack_of_ranks
 
 MIXED = rank_texts(
     3,
@@ -135,7 +135,8 @@ def test_a_text_with_a_changed_letter_is_read_as_by_statements(at: int, letter: 
     columns, reading = columns_of(text.encode(), 1), Reading("<text>", Totals())
     if columns is None or not reading.accepts(columns):
         return
-    ranks, stack = reading.columns(columns)
+    reading.add(columns)
+    ranks, stack = columns.rank.tolist(), stack_of_ranks(columns, reading.source)
 
     def by_columns() -> list[Trace]:
         reading.check_end()

@@ -20,6 +20,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return an actor with three lanes; only lanes in `free` may issue."""
     made = SimpleNamespace(
         lanes=[SimpleNamespace(ready=0) for _ in range(3)],
+        actors=[SimpleNamespace(ready=0)],
         nodes=[SimpleNamespace(heap=NONE) for _ in range(3 * NODES)],
         free=set(range(3)),
         plan=SimpleNamespace(
@@ -47,7 +48,7 @@ def test_a_lane_gives_its_nodes_in_ascending_order(run: Any, seed: int) -> None:
             ready.push_ready(run, 0, numbers.pop())
         else:
             assert ready.pop_ready(run, 0, 0) == heapq.heappop(expected)
-        assert run.lanes[0].ready == len(expected)
+        assert run.lanes[0].ready == run.actors[0].ready == len(expected)
 
 
 def test_the_free_lane_with_the_lowest_node_is_next(run: Any) -> None:

@@ -7,13 +7,14 @@ import json
 from pathlib import Path
 
 import pytest
-from goal_texts import dissemination, incast
+from goal_texts import dissemination, incast, linear_all_to_all, rank_texts
 
 import et_sim
 from converters.cli import main as convert
 from et_sim.basics.errors import TraceError
 from et_sim.cli import main
 from et_sim.trace import encode_trace, read_workload
+from et_sim.trace.goal import file as goal_file
 
 
 @pytest.mark.parametrize("name", ["a.goal", "a.goal.gz", "schedule"])
@@ -42,6 +43,76 @@ def test_a_run_of_it_is_the_run_of_its_traces(tmp_path: Path) -> None:
     ]
     assert runs[0].finish_ns.tolist() == runs[1].finish_ns.tolist()
     assert runs[0].timeline.equals(runs[1].timeline)
+
+
+@pytest.mark.parametrize(
+    ("text", "are_shared"),
+    [
+        (dissemination(8, 100), True),
+        (linear_all_to_all(5, 64), True),
+        (incast(4, 64), False),
+        (dissemination(8, 100).replace("s1 requires s0\n", "", 1), False),
+        (dissemination(8, 100).replace("rank 0 {\n", "rank 0 {\ncalc 5\n"), False),
+        (
+            dissemination(8, 100).replace("rank 0 {\n", "rank 0 {\ncalc 5\n").replace("calc 5", "calc 6"),
+            False,
+        ),
+    ],
+    ids=["dissemination", "all-to-all", "incast", "dependency", "calculation", "duration"],
+)
+def test_ranks_whose_peers_are_at_equal_distances_share_a_trace(
+    text: str, are_shared: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.goal"
+    file.write_text(text)
+    workload = read_workload(file)
+    ranks = range(workload.ranks)
+    assert workload.are_relative.tolist() == ([True] if are_shared else [False] * workload.ranks)
+    sources = {str(file)} if are_shared else {f"{file}, rank {rank}" for rank in ranks}
+    assert {workload.trace(rank).source for rank in ranks} == sources
+
+
+@pytest.mark.parametrize("are_shuffled", [False, True])
+def test_ranks_in_portions_share_traces_of_several_programs(
+    are_shuffled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = [
+        [f"calc {7 if rank < 6 else 9}", f"send 8b to {(rank + 1) % 12}", f"recv 8b from {(rank - 1) % 12}"]
+        for rank in range(12)
+    ]
+    head, *ranks = rank_texts(12, bodies).replace("}\n\n", "}\n").split("rank ")
+    parts = ["".join(f"rank {rank}" for rank in part) for part in (ranks[:6], ranks[6:])]
+    longer = max(map(len, parts))
+    parts = [part.replace("{\n", "{\n" + " " * (longer - len(part)) + "\n", 1) for part in parts]
+    monkeypatch.setattr(goal_file, "_BYTES_AT_ONCE", longer + len(head) + 1)
+    file = tmp_path / "a.goal"
+    file.write_text(head + "".join(parts[::-1] if are_shuffled else parts))
+    workload = read_workload(file)
+    assert workload.are_relative.tolist() == [True, True]
+    assert workload.template_of_rank.tolist() == [0] * 6 + [1] * 6
+    assert [workload.trace(rank).duration_ns.max() for rank in (0, 11)] == [7, 9]
+
+
+@pytest.mark.parametrize("in_last_portion", [1, 2])
+def test_the_last_ranks_share_the_trace_of_those_read_before(
+    in_last_portion: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = dissemination(9, 100)
+    monkeypatch.setattr(
+        goal_file,
+        "_BYTES_AT_ONCE",
+        [at for at in range(len(text)) if text.startswith("rank ", at)][-in_last_portion],
+    )
+    (tmp_path / "a.goal").write_text(text)
+    workload = read_workload(tmp_path / "a.goal")
+    assert (len(workload.templates), workload.ranks) == (1, 9)
+
+
+def test_an_unmatched_message_of_a_shared_program_is_named_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "a.goal"
+    file.write_text(dissemination(8, 100).replace("recv 100b from", "recv 99b from"))
+    with pytest.raises(TraceError, match="line 4: rank 0 has a send of 100 bytes with tag 0 that no recv of"):
+        read_workload(file)
 
 
 def test_a_machine_of_another_size_is_refused(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def columns_of(content: bytes, line: int) -> OperationColumns | None:
     )
 
 
-MOST_UNMATCHED = 1 << 20  # messages that are kept before matches are removed
+MOST_UNMATCHED = 1 << 20  # operations that are kept before matches are removed
 Channel = tuple[int, int, int, int]  # source, target, tag, bytes
 
 
@@ -82,7 +82,7 @@ class Messages:
     def add(self, columns: OperationColumns) -> None:
         """Add the messages of some ranks."""
         self._new.append(columns)
-        self._count += int((columns.code != CALC_CODE).sum())
+        self._count += len(columns.code)
         if self._count > self._most:
             self._left_over, self._new = self._unmatched(), []
             self._count = self._left_over.shape[1]

@@ -1,8 +1,8 @@
 """Programs that several ranks of a GOAL text share: they differ in the ranks of their peers, but not in their
 distances from the rank itself.
 
-Ranks that are read together share a program if all of them do. Their traces are then one template, whose
-peers are distances, however many ranks there are.
+Ranks that are read together share a program if all of them do; a single one may run a program that others
+share. Their traces are then one template, whose peers are distances, however many ranks there are.
 """
 
 from __future__ import annotations
@@ -28,12 +28,17 @@ class Programs:
 
     def add(self, columns: OperationColumns, ranks: int) -> bool:
         """Return whether some of all `ranks` share a program, which is then stored."""
+        if len(columns.rank) == 1 and not self.columns:
+            return False
         program = _shared(columns, ranks)
         if program is None:
             return False
         content = tuple(getattr(program, name).tobytes() for name in _CONTENT)
-        number = self._number.setdefault(content, len(self.columns))
+        number = self._number.get(content, len(self.columns))
         if number == len(self.columns):
+            if len(columns.rank) == 1:
+                return False
+            self._number[content] = number
             self.columns.append(program)
             self.ranks.append(columns.rank)
         else:
@@ -53,7 +58,7 @@ class Programs:
 
 def _shared(columns: OperationColumns, ranks: int) -> OperationColumns | None:
     """Return the program that the ranks of these columns share, with distances as peers, or None."""
-    size = int(columns.first[1]) if len(columns.rank) > 1 else 0
+    size = int(columns.first[1]) if len(columns.rank) else 0
     if size == 0 or (np.diff(columns.first) != size).any():
         return None
     is_calc = columns.code == CALC_CODE
