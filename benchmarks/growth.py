@@ -76,16 +76,11 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def table(found: dict[str, list[tuple[float, float]]]) -> str:
-    """Return seconds by ranks and the slope of each kind as a Markdown table."""
-    sizes = sorted({ranks for points in found.values() for ranks, _ in points})
-    lines = [
-        f"| input | {' | '.join(f'{size:,.0f}' for size in sizes)} | slope |",
-        "|---" * (len(sizes) + 2) + "|",
-    ]
+    """Return processor seconds by ranks and the slope of each kind as a Markdown table."""
+    lines = ["| input | ranks: processor time | slope |", "|---|---|---|"]
     for name, points in found.items():
-        seconds = dict(points)
-        cells = (f"{seconds[size]:.2f} s" if size in seconds else "-" for size in sizes)
-        lines.append(f"| {name} | {' | '.join(cells)} | {slope(points):.2f} |")
+        cells = ", ".join(f"{ranks:,.0f}: {seconds:.2f} s" for ranks, seconds in points)
+        lines.append(f"| {name} | {cells} | {slope(points):.2f} |")
     return "\n".join(lines)
 
 

@@ -21,7 +21,7 @@ INTERRUPTED = 130  # exit status
 
 
 def started(program: str, module: str, *, ends_at_once: bool = False) -> int:
-    """Import the command line of a program, run it, and return its exit status, or end with it."""
+    """Import the command line of a program, run it, and return its exit status or end the process with it."""
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_usual:
         signal.signal(signal.SIGINT, partial(_end, program))

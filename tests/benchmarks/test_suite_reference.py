@@ -158,9 +158,9 @@ def test_a_slope_is_the_exponent_between_the_last_two_sizes(growth: ModuleType) 
     assert growth.slope(points[:3]) == pytest.approx(0.5)
     found = {"one": points, "two": points[:3]}
     header, _, one, two = growth.table(found).splitlines()
-    assert header == "| input | 64 | 1,024 | 4,096 | 16,384 | slope |"
-    assert one == "| one | 0.20 s | 0.20 s | 0.40 s | 1.60 s | 1.00 |"
-    assert two == "| two | 0.20 s | 0.20 s | 0.40 s | - | 0.50 |"
+    assert header == "| input | ranks: processor time | slope |"
+    assert one == "| one | 64: 0.20 s, 1,024: 0.20 s, 4,096: 0.40 s, 16,384: 1.60 s | 1.00 |"
+    assert two == "| two | 64: 0.20 s, 1,024: 0.20 s, 4,096: 0.40 s | 0.50 |"
     drawn = ElementTree.fromstring(growth.picture(found))
     texts = {element.text for element in drawn.iter() if element.tag.endswith("text")}
     assert {"one: 1.00", "two: 0.50", "ranks"} <= texts
@@ -172,6 +172,21 @@ def test_all_workloads_of_the_suite_grow(suite: ModuleType, growth: ModuleType) 
     sizes = {ranks for kind in growth.KINDS for shape in kind.shapes for ranks in [suite.prod(shape)]}
     assert {64, 65_536} <= sizes
     assert all(len(kind.rows()) >= 3 for kind in growth.KINDS)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    "name", ["leaves, analytical", "paths, flow", "straddling", "slow rank", "packets", "GOAL"]
+)
+def test_other_ways_to_grow_run_on_their_machines(
+    growth: ModuleType, suite: ModuleType, tmp_path: Path, name: str
+) -> None:
+    [kind] = [kind for kind in growth.KINDS if kind.name == name]
+    row = kind.rows()[0]
+    result = suite.run_once(row, tmp_path)
+    assert result["ranks"] == suite.prod(row.shape)
+    assert result["messages"] > 0
+    assert "reference" not in result
 
 
 def test_growth_is_drawn_for_ranks_messages_nodes_and_packets(suite: ModuleType) -> None:

@@ -113,7 +113,7 @@ def test_yaml_that_is_json_has_the_value_of_the_yaml_library(content: dict[str, 
             if not is_json:
                 patch.setattr(texts, "_may_be_json", lambda _: False)
             try:
-                results.append(repr(parse_yaml(text, "file")))  # tells 1 from 1.0 and True
+                results.append(repr(parse_yaml(text, "file")))  # in which 1, 1.0 and True differ
             except MachineError as error:
                 results.append(str(error))
     assert results[0] == results[1]

@@ -1,0 +1,60 @@
+"""The end of a program: at once, after everything that the interpreter would do for others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import atexit, sys, threading, time
+sys.path.insert(0, {folder!r})
+from et_sim.basics.starting import started
+
+class Last:
+    def __del__(self):
+        print("taken apart", file=sys.stderr)
+
+kept = Last()
+atexit.register(lambda: print("exit function", file=sys.stderr))
+sys.exit(started("toy", "toy", ends_at_once={at_once!r}))
+"""
+COMMAND = """
+import sys, threading, time
+def main():
+    print("x" * 100_000)
+    {more}
+    return 3
+"""
+LATER = "threading.Thread(target=lambda: (time.sleep(0.1), print('thread', file=sys.stderr))).start()"
+
+
+def _ended(folder: Path, *, at_once: bool, more: str = "pass", to: str = "") -> tuple[int, int, list[str]]:
+    """Return the exit status, the characters on stdout, and what was written to stderr."""
+    (folder / "toy.py").write_text(COMMAND.format(more=more))
+    program = PROGRAM.format(folder=str(folder), at_once=at_once)
+    sink = open(to, "wb") if to else subprocess.PIPE  # noqa: PTH123, SIM115
+    done = subprocess.run([sys.executable, "-c", program], stdout=sink, stderr=subprocess.PIPE, check=False)
+    return done.returncode, len(done.stdout or b""), done.stderr.decode().splitlines()
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_output_is_written_and_exit_functions_run_once(tmp_path: Path, at_once: bool) -> None:
+    status, written, said = _ended(tmp_path, at_once=at_once)
+    assert (status, written) == (3, 100_001)
+    assert said == ["exit function", *([] if at_once else ["taken apart"])]
+
+
+def test_other_threads_are_waited_for(tmp_path: Path) -> None:
+    _, _, said = _ended(tmp_path, at_once=True, more=LATER)
+    assert "thread" in said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_output_that_cannot_be_written_is_reported_as_ever(tmp_path: Path) -> None:
+    ends = [_ended(tmp_path, at_once=at_once, to="/dev/full") for at_once in (True, False)]
+    assert ends[0] == ends[1]
+    assert ends[0][0] != 0
+    assert any("No space left" in line for line in ends[0][2])
