@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from machines import SHAPES, network, ring, system
 from random_packets import PACKETS, PROFILES
-from random_runs import DETAILS, Drawn
+from random_runs import DETAILS, Drawn, graphs, grids, late, memories, programs, switches, turns
 from ring_cases import RingCase
 
 from et_sim.cli import main
 from et_sim.run.result import Result
 from et_sim.trace import GroupRule, TraceBuilder, Workload, shapes, write_workload
+
+PATHS = (grids, grids, late, switches, memories, programs, graphs, turns)  # kinds with a record of causes
 
 
 def at_once(seed: int) -> Drawn:
@@ -338,6 +340,9 @@ def _stated(draw: Random) -> dict[str, Any]:
                 shapes.elementwise(4096, 1, 1),
                 shapes.gemm(64, draw.choice((1, 64)), 128),
                 shapes.softmax(64, 512),
+                shapes.embedding(100, 64),
+                shapes.quantise(64, 512),
+                shapes.grouped_gemm(64, 32, (10, 30)),
                 shapes.attention(1, 4, 64, 64, 32, causal=draw.random() < 0.5),
             )
         )
@@ -399,6 +404,13 @@ def hosts(seed: int) -> Drawn:
     return Drawn(Workload.of([build.build() for build in builders]), options)
 
 
+def paths(seed: int) -> Drawn:
+    """Return a run of another kind with a record of its causes."""
+    drawn = PATHS[seed % len(PATHS)](1000 + seed)
+    detail = ("path", "path,phases", "path,messages,links")[seed % 3]
+    return drawn._replace(options=drawn.options | {"detail": detail}, patched={}, figures=None)
+
+
 SPECIAL: dict[str, Callable[[int], Drawn]] = {
     "at-once": at_once,
     "arrays": arrays,
@@ -408,5 +420,6 @@ SPECIAL: dict[str, Callable[[int], Drawn]] = {
     **PACKETS,
     "held": held,
     "plain": plain,
+    "paths": paths,
     "hosts": hosts,
 }
