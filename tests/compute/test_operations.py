@@ -60,6 +60,7 @@ def test_operations_without_products_count_their_elements() -> None:
     assert of(shapes.layernorm(10, 8)) == (7 * 80, 2 * 80 + 2 * 8)
     assert of(shapes.softmax(10, 8)) == (5 * 80, 2 * 80)
     assert of(shapes.elementwise(100, 2, 3)) == (300, 300)
+    assert of(shapes.embedding(10, 8)) == (0, 2 * 80)
     assert read_shape(shapes.embedding(10, 8), "").operation.bytes(16) == 2 * 10 * 8 * 2 + 80
 
 

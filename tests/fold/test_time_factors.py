@@ -18,6 +18,9 @@ from test_fold import (
 
 from et_sim.api import run
 from et_sim.basics.errors import MachineError
+from et_sim.machine import read_machine
+from et_sim.machine.system_parts import TimeFactors
+from et_sim.plan.straggler_variants import StragglerVariants
 from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
 
@@ -158,6 +161,21 @@ def test_ranks_with_equal_factors_are_one_actor_and_others_are_not() -> None:
     assert actors({"ranks": "3", "kernels": 2}) == 2
     assert actors({"ranks": "3", "kernels": 2}, {"ranks": "5", "kernels": 2}) == 2
     assert actors({"ranks": "3", "kernels": 2}, {"ranks": "5", "gaps": 2}) == 3
+
+
+@pytest.mark.parametrize(
+    ("ranks", "is_shared"), [({}, True), ({"ranks": "all"}, True), ({"ranks": "3"}, False)]
+)
+def test_other_factors_take_the_same_variants_only_where_they_concern_all_ranks(
+    ranks: dict[str, str], is_shared: bool
+) -> None:
+    def entries(factor: float) -> tuple[TimeFactors, ...]:
+        keys = {"time-factors": [{**ranks, "kernels": factor}]}
+        return read_machine(system=system(**keys), network=RING).system.time_factors
+
+    variants = StragglerVariants(recording(), (), entries(2))
+    assert (variants.with_factors(entries(3)) is not None) is is_shared
+    assert variants.with_factors(()) is None
 
 
 @st.composite

@@ -156,6 +156,16 @@ def _recorded(changes: Changes, per_port: int) -> Queues:
     return result
 
 
+def test_the_pause_of_a_port_without_bytes_and_messages_counts() -> None:
+    queues = new_queues(np.zeros(3, np.int64), np.arange(1, 4), pauses=False)
+    queues.ports[1].since_ns, queues.ports[1].is_paused = 5, 1
+    for port in range(2):
+        observed.settle(queues, port, 25)
+    paused = [part["paused_ns"].sum() for part in np.split(queues.slices, 3)]
+    assert paused == [0, 20, 0]
+    assert queues.ports["since_ns"][:2].tolist() == [25, 25]
+
+
 @given(CHANGES)
 def test_merged_slices_are_as_if_their_width_had_been_known(
     changes: list[tuple[int, int, int, bool]],

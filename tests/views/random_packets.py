@@ -1,4 +1,4 @@
-"""Random small runs of packets with skipped periods, known messages, or ports that stay paused in circles."""
+"""Random small runs of packets that are skipped, known, lost or paused, and of messages on chosen ways."""
 
 from __future__ import annotations
 
@@ -178,9 +178,38 @@ def circles(seed: int) -> Drawn:
     return Drawn(Workload.of([build.build() for build in builders]), options)
 
 
+def routings(seed: int) -> Drawn:
+    """Return messages on dragonflies of several groups, on ways that a rule of routing chooses."""
+    draw = Random(seed)
+    graph = {
+        "generator": "dragonfly",
+        "groups": draw.choice((2, 3, 4)),
+        "routers-per-group": draw.choice((1, 2)),
+        "npus-per-router": draw.choice((1, 2)),
+        "global-links": {"bandwidth": "40Gbps", "latency": draw.choice(("1us", "300ns"))},
+        **SPEED,
+    }
+    ranks = graph["groups"] * graph["routers-per-group"] * graph["npus-per-router"]
+    builders = [TraceBuilder() for _ in range(ranks)]
+    for tag in range(draw.randint(2, 7)):
+        source, target = draw.sample(range(ranks), 2)
+        size = draw.choice((1, 5000, 60_000))
+        builders[source].send(target, size, tag=tag, after=[])
+        builders[target].receive(source, size, tag=tag, after=[])
+    if draw.random() < 0.5:
+        for build in builders:
+            build.collective("all_gather", 4096 * ranks, after=[])
+    net: dict[str, Any] = {"graph": graph, "logical-dimensions": [ranks], "seed": draw.choice((1, 5))}
+    net["routing"] = draw.choice(("valiant", "valiant", "valiant", "ecmp", "spread", "destination"))
+    options = {"system": system(), "network": net, "model": draw.choice(("link", "flow", "packet"))}
+    options["detail"] = draw.choice(("nodes", "links", "messages"))
+    return Drawn(Workload.of([build.build() for build in builders]), options)
+
+
 PACKETS: dict[str, Callable[[int], Drawn]] = {
     "repeats": repeats,
     "steady": steady,
     "parity": parity,
     "circles": circles,
+    "routings": routings,
 }
