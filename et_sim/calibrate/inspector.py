@@ -42,7 +42,7 @@ TABLE = tuple[tuple[str, int, int, int], "OperationTimes"]
 
 class _Header(Struct, frozen=True):
     id: str = ""
-    rank: int = 0
+    rank: int = -1
     n_ranks: int = 0
     nnodes: int = 1
     comm_name: str = ""

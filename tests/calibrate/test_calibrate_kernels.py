@@ -111,6 +111,16 @@ def test_two_datatypes_at_once_are_refused(other: RooflineDevice) -> None:
         fit(device_of(MACHINE), Kernels.of(rows))
 
 
+def test_datatypes_that_were_not_measured_are_named_where_the_device_has_several(
+    other: RooflineDevice,
+) -> None:
+    kernels, device = measured(other, SOFTMAX), device_of(MACHINE)
+    of_one = structs.replace(device, peaks={"bf16": device.peaks["bf16"]})
+    for known, is_named in ((device, True), (of_one, False)):
+        unknown = fit(known, kernels).unknown
+        assert any(text.startswith("datatypes but bf16: not measured") for text in unknown) is is_named
+
+
 def test_figures_at_their_bounds_are_refused(other: RooflineDevice) -> None:
     kernels = measured(
         other, ["elementwise 67108864 1", "elementwise 33554432 1", *2 * ["elementwise 99999999"]]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -20,6 +22,7 @@ from et_sim.calibrate.step import (
     find,
     with_figure,
 )
+from et_sim.calibrate.step_pair import ENOUGH, _slowdown
 from et_sim.cli import main
 from et_sim.machine import Machine
 from et_sim.run.options import RunOptions
@@ -255,3 +258,40 @@ def test_a_time_within_the_tolerance_is_explained_without_a_figure(monkeypatch: 
         assert (found.value, found.after_ns) == (without, 9_995)
         with pytest.raises(InputError):
             find(figure, "job", RunOptions(), 10_001)
+
+
+class KnownJobs(NamedTuple):
+    """Two jobs, whose times follow a power of the limit of power."""
+
+    slope: float
+    begin: float  # logarithm of the time at the machine's limit by the measured one
+    jobs: tuple[str, str] = ("job", "other")
+
+    def off(self, slower_power: float) -> float:
+        return self.begin + self.slope * math.log(slower_power)
+
+    def ends(self, slower_power: float, software: float) -> tuple[float, float]:
+        return software, math.exp(self.off(slower_power))
+
+
+@pytest.mark.parametrize("slope", [0.5, -0.5])
+@pytest.mark.parametrize("begin", [0.2, -0.2, 0.34, -0.34, 0.0])
+def test_the_limit_of_power_at_which_two_times_agree_is_found(slope: float, begin: float) -> None:
+    jobs: Any = KnownJobs(slope, begin)
+    assert _slowdown(jobs) == pytest.approx(math.exp(-begin / slope), rel=2 * ENOUGH / abs(slope))
+
+
+@pytest.mark.parametrize(("slope", "begin"), [(0.5, 0.4), (-0.5, 0.4), (0.5, -0.4)])
+def test_times_that_half_or_twice_the_power_does_not_explain_are_refused(slope: float, begin: float) -> None:
+    jobs: Any = KnownJobs(slope, begin)
+    with pytest.raises(InputError, match="do not explain both times: with those of a half, 1 and 2"):
+        _slowdown(jobs)
+
+
+def test_times_that_power_does_not_separate_are_refused() -> None:
+    alike: Any = KnownJobs(0.001, 0.1)
+    without: Any = KnownJobs(0, 0.1)
+    with pytest.raises(InputError, match="change both times alike"):
+        _slowdown(alike)
+    with pytest.raises(InputError, match="changes neither time"):
+        _slowdown(without)

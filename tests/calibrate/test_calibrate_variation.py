@@ -160,6 +160,19 @@ def test_a_shared_time_and_that_of_each_rank_are_found_apart() -> None:
     assert of_rank.spread == pytest.approx(np.std(own), rel=0.05)
 
 
+@pytest.mark.parametrize("is_common", [False, True])
+def test_passes_have_one_cause_where_their_times_are_correlated(is_common: bool) -> None:
+    draw = np.random.default_rng(23)
+    first, second = draw.normal(0, 0.1, (2, 60, 24, 1))
+    passes = [
+        structs.replace(work, name=name)
+        for name, logs in ((FORWARD, first), (BACKWARD, first if is_common else second))
+        for work in fit_all(recorded(1e6 * np.exp(logs)), range(60), "operation")
+    ]
+    entries = [level.entry for work in with_sharing(passes) for level in work.levels]
+    assert any("cause" in entry for entry in entries) is is_common
+
+
 def test_work_beside_passes_is_divided_as_work_without_passes_is() -> None:
     draw = np.random.default_rng(17)
     shared, own = draw.normal(0, 0.2, (60, 1, 1)), draw.normal(0, 0.05, (60, 24, 1))

@@ -198,6 +198,17 @@ def test_a_record_without_one_of_its_figures_is_damaged(missing: str, tmp_path: 
     assert (log.damaged, len(log.number)) == (1, RANKS)
 
 
+@pytest.mark.parametrize("missing", ["rank", "n_ranks"])
+def test_a_header_without_its_rank_or_their_number_is_damaged(missing: str, tmp_path: Path) -> None:
+    write(tmp_path, [(rank, performance("all_reduce", 1, 1 << 20, 5.0)) for rank in range(RANKS)])
+    first, *others = sorted(tmp_path.iterdir())
+    record = json.loads(first.read_text())
+    del record["header"][missing]
+    first.write_text(json.dumps(record) + "\n")
+    log = read_inspector([first, *others])
+    assert (log.damaged, sorted(log.rank)) == (1, [*range(1, RANKS)])
+
+
 @pytest.mark.parametrize("text", ['{"header": 3}\n', '{"coll_perf": {"coll": "AllReduce"}}\n', "{" * 5000])
 def test_a_file_without_records_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.log"

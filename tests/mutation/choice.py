@@ -27,12 +27,21 @@ from typing import Any, NamedTuple
 
 import pytest
 from mutants import REPOSITORY
-from rooms import CHOICE, COMMANDS, MOST_FILES, REST, ROOMS, RUNS, functions_of, modules, tried_by_commands
+from rooms import (
+    CHOICE,
+    COMMANDS,
+    LEFT_OUT,
+    MOST_FILES,
+    REST,
+    ROOMS,
+    RUNS,
+    functions_of,
+    modules,
+    tried_by_commands,
+)
 
 TESTS = REPOSITORY / "tests"
 PACKAGE = f"{REPOSITORY / 'et_sim'}/"
-# Folders whose tests run other processes, read texts, or take long.
-LEFT_OUT = {"compiled", "docs", "golden", "language", "mutation", "recorder"}
 LONG_SECONDS = 25  # a test that takes longer, with its lines noted, is not chosen
 MOST_SECONDS = 12.0  # of processor time, for the files of a function together
 ENOUGH = 3  # files that run a row

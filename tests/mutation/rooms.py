@@ -39,8 +39,11 @@ ROOMS = (
 FOLDER = Path(__file__).parent
 CHOICE = FOLDER / "rooms.json"
 RUNS, COMMANDS = FOLDER / "runs.json", FOLDER / "commands.json"
+# Folders whose tests run other processes, read texts, or take long.
+LEFT_OUT = {"compiled", "docs", "golden", "language", "mutation", "recorder"}
 REST = "*"  # of a module: all but its functions
 MOST_FILES = 8  # of a function
+MOST_CALLS = 4  # of a command, that make a file nearer to its module
 BY_NAME = 2  # more, whose names share words with the line
 DECLARED = "tests/docs/test_generated_pages.py"  # defaults and limits of all declared keys
 # Files that compare all results of random runs with kept ones, by kind; `views/late` is a kind of views.
@@ -180,15 +183,23 @@ def _tests_of_folder(folder: str) -> list[str]:
 
 @cache
 def _tests_near(module: str) -> list[str]:
-    """Return test files of a module's room that import it, or have its words in their names and texts."""
+    """Return test files of a module's room that import it, have its words in their names and texts, or call
+    its command.
+    """
     name, words = module.removesuffix(".py").replace("/", "."), _words(Path(module).stem)
     found: dict[str, float] = {}
     folders = [
         REPOSITORY / "tests" / room for room in (module.split("/")[1], Path(module).stem.split("_")[0])
     ]
-    for path in sorted(path for folder in folders for path in folder.rglob("test_*.py")):
-        text = path.read_text(encoding="utf-8")
-        shared = len(words & _words(path.stem)) + len(words & _words(text)) / 2
+    call = f'main(["{Path(module).stem.split("_")[0]}"'
+    tests = {path: path.read_text(encoding="utf-8") for path in (REPOSITORY / "tests").rglob("test_*.py")}
+    for path, text in sorted(tests.items()):
+        calls = min(text.count(call), MOST_CALLS) if module.startswith("et_sim/cli/") else 0
+        if path.parent.name in LEFT_OUT or (
+            not calls and not any(path.is_relative_to(folder) for folder in folders)
+        ):
+            continue
+        shared = calls + len(words & _words(path.stem)) + len(words & _words(text)) / 2
         found[str(path.relative_to(REPOSITORY))] = shared + 2 * bool(re.search(rf"\b{name}\b", text))
     return heapq.nlargest(
         MOST_FILES, [file for file in found if found[file] or not any(found.values())], key=found.__getitem__

@@ -284,6 +284,22 @@ def test_weights_of_replicas_that_start_together_share_the_links_of_their_source
     assert (weights["mean"], weights["max"]) == (took, took)
 
 
+def test_replicas_that_start_together_have_their_weights_of_different_peers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Check two replicas that serve, and two, three and one that start at a time."""
+    sources = []
+
+    def ends_ns(_: TimesOfWeights, sent: Sequence[Sent]) -> list[int]:
+        sources.append([of.source.first for of in sent])
+        return [of.begin_ns + 700 for of in sent]
+
+    monkeypatch.setattr(TimesOfWeights, "ends_ns", ends_ns)
+    for most in (4, 5, 3):
+        cluster_of([(EVERY - 9, 100, 1)] * 9, rule(least=2, most=most))
+    assert sources == [[0, 1], [0, 1, 0], [0]]
+
+
 def test_npus_are_paid_from_the_begin_of_a_start_to_the_end_of_the_last_request() -> None:
     every = 10**6
     load = [Request(number, every - 1, 30, 6) for number in range(5)]

@@ -26,7 +26,7 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Window, recorded_part
 
 FROM_ANOTHER = "from another rank"
-MOST_NODES = 1 << 18  # nodes of a part, unless it cannot be divided
+AT_A_TIME = 1 << 18  # nodes of a part, unless it cannot be divided
 NOTHING = np.zeros(0, np.int64)
 
 
@@ -110,7 +110,7 @@ def _parts(rows: Any, keys: Any) -> Iterator[Any]:
     """Yield the rows, ascending in each part; rows with one key are in one part."""
     order = np.argsort(keys, kind="stable")
     begins = np.flatnonzero(np.diff(keys[order], prepend=NONE))
-    cuts = begins[np.diff(begins // MOST_NODES, prepend=-1) != 0]
+    cuts = begins[np.diff(begins // AT_A_TIME, prepend=-1) != 0]
     for first, until in pairwise([*cuts.tolist(), len(order)]):
         yield np.sort(rows[order[first:until]])
 

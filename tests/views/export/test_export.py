@@ -413,7 +413,7 @@ def test_arrows_do_not_depend_on_the_number_of_nodes_in_a_part(
 ) -> None:
     run = pipeline(tmp_path / "run", fold=False, **({"detail": detail} if detail else {}))
     whole = _contents(run)
-    monkeypatch.setattr(arrows, "MOST_NODES", 3)
+    monkeypatch.setattr(arrows, "AT_A_TIME", 3)
     parts = _contents(run)
     assert len(whole.messages)
     assert _pairs(parts) == _pairs(whole)
