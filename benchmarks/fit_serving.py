@@ -64,7 +64,7 @@ LIMITS = {  # of figures: least, most, scale
 }
 FITTED = {  # of each engine; the others are as its description has them
     "vllm": ("host.layer", "prompt-factor", "unpacking-factor", "token-factor"),
-    "trtllm": ("host.expert-layer",),
+    "trtllm": ("host.expert-layer", "token-factor"),
     "sglang": ("host.layer", "host.expert-layer", "host.before"),
 }
 CAMPAIGNS = {"vllm": "B", "trtllm": "B", "sglang": "AB"}  # B has one model for SGLang
