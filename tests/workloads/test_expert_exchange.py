@@ -153,6 +153,8 @@ def sent_and_got(plan: Plan, of: Model) -> tuple[Counter[tuple[int, int]], int]:
                 continue
             members = workload.group_rules[name].members(rank)
             sizes = [int(word) for word in trace.split_texts[int(trace.splits[row])].split()]
+            if not sizes:  # the numbers of tokens, which all ranks gather
+                continue
             assert sum(sizes) == trace.comm_bytes[row]
             total += sum(sizes)
             pairs.update({(rank, to): size for to, size in zip(members, sizes, strict=True)})

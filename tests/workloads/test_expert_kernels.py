@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from training_jobs import decoder, memory, rows_named
+from training_jobs import decoder, memory, moved, rows_named
 
 from et_sim.trace import Trace
 from et_sim.workloads import Model, Plan, make_training, read_model
@@ -134,3 +134,26 @@ def test_gpt_oss_has_limits_and_others_have_none() -> None:
         if (of := read_model(name).experts)
     }
     assert [name for name, is_clipped in clipped.items() if is_clipped] == ["gpt-oss-120b", "gpt-oss-20b"]
+
+
+@pytest.mark.parametrize(("recompute", "times"), [("none", 1), ("full", 2)])
+def test_ranks_gather_numbers_of_tokens_before_they_send_them(recompute: str, times: int) -> None:
+    trace = step(model(), data=4, expert=4, micro_batches=3, recompute=recompute)
+    layers = 3 * LAYERS * times
+    assert moved(trace)["expert", "all_gather"] == layers * COUNT * 8
+    counts = rows_named(trace, " tokens counted")
+    assert int(trace.launches[counts].sum()) == 6 * layers
+    assert int(trace.tensor_bytes[counts].sum()) == layers * TOKENS * COUNT
+    order = [trace.names[at] for at in trace.name.tolist()]
+    for before, after in (("tokens counted", "numbers of tokens"), ("numbers of tokens", "to experts")):
+        first = next(at for at, name in enumerate(order) if name.endswith(f" {before}"))
+        assert first < next(at for at, name in enumerate(order) if name.endswith(f" {after}"))
+
+
+@pytest.mark.parametrize(
+    "how", [{"expert": 1}, {"expert_exchange": "deepep"}, {"software": "torchtitan"}], ids=str
+)
+def test_other_exchanges_and_other_software_gather_no_numbers_of_tokens(how: dict[str, Any]) -> None:
+    trace = step(model(), **{"data": 4, "expert": 4, **how})
+    assert ("expert", "all_gather") not in moved(trace)
+    assert not rows_named(trace, " tokens counted").any()

@@ -155,6 +155,7 @@ class ExpertExchange(Struct, frozen=True):
             self._dispatch,
             plan.expert_exchange,
             is_fused=True,
+            counting=0,
             place=0,
             within=within,
             to_places=self._met(plan.expert),

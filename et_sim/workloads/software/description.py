@@ -180,6 +180,12 @@ class ExpertKernels(Struct, frozen=True):
         None,
         of=BothWays,
     )
+    counting: int = _launches(
+        "Kernels that count the tokens for each expert, whose numbers all ranks gather before an all-to-all; "
+        "0: none, and no numbers are exchanged.",
+        0,
+        stated=True,
+    )
     weights_apart: bool = flag(
         "Gradients of the routing weights, which multiply outputs of the activation, come from a separate "
         "kernel, which reads inputs and gradients of the activation again.",

@@ -20,6 +20,7 @@ from et_sim.workloads.training.expert_plan import EXPERT, EXPERT_NODE, EXPERT_RA
 from et_sim.workloads.training.parts import ModelPart, Passing, Shared, ToExperts, Transfer
 
 WEIGHT_BYTES, SCORE_BYTES, CHOICE_BYTES = 4, 4, 1  # a copy has a weight; a score has a score and a choice
+NUMBER_BYTES = 8  # of the tokens for an expert
 # Numbers of fused and of unfused kernels. Unfused ones are: cast, softmax, top k, two tables filled with
 # zeros and then scattered to, and sums of both for the loss that balances experts; a mask sorted, its indices
 # selected, rows taken; weights multiplied, sums filled with zeros, rows added.
@@ -67,6 +68,7 @@ class Routed(Struct, frozen=True):
     dispatch: str  # datatype of tokens sent to experts; empty: that of values
     kind: str  # of exchange
     is_fused: bool
+    counting: int  # kernels that count the tokens for each expert; 0: ranks exchange no numbers
     place: int  # among the ranks with other experts
     within: int  # such ranks of a node
     to_places: Spread  # to each of these ranks; copies in an all-to-all
@@ -194,12 +196,21 @@ def to_experts(routed: Routed, ranks: int) -> tuple[ModelPart, ...]:
         parts.append(Passing((_cast(routed, "tokens"),), ()))
     if ranks == 1:
         return (*parts, _Copies("sorting", routed.tokens, routed.sent, True).part(routed, is_outward=True))
+    if routed.kind == ALL_TO_ALL and routed.counting:
+        parts += _numbers(routed)
     for leg in _legs(routed):
         parts.append(leg.part(routed, is_outward=True))
         if routed.kind == ALL_TO_ALL and isinstance(leg, _Exchange) and routed.is_fused:
             out, back = (leg.ways[0].transfer(WEIGHT_BYTES, is_outward=outward) for outward in (True, False))
             parts.append(ToExperts("weights to experts", (out,), (back,)))
     return tuple(parts)
+
+
+def _numbers(routed: Routed) -> tuple[ModelPart, ModelPart]:
+    """Return the count of the tokens for each expert, and the exchange of these numbers."""
+    count = passing("tokens counted", routed.tokens * routed.experts, CHOICE_BYTES, 1, routed.counting)
+    gathered = Transfer(EXPERT, routed.experts * NUMBER_BYTES)
+    return Passing((count,), ()), ToExperts("numbers of tokens", (gathered,), (), kind="all_gather")
 
 
 def from_experts(routed: Routed, ranks: int) -> tuple[ModelPart, ...]:

@@ -336,6 +336,7 @@ class ToExperts(Struct, frozen=True):
     there: tuple[Transfer, ...]
     back: tuple[Transfer, ...]  # in the backward pass
     stream: str = ""  # of its own; empty: one for each axis, if any runs beside kernels
+    kind: str = "all_to_all"  # of collective
 
     def forward(self, work: RankWork) -> None:
         self._exchange(work, self.there)
@@ -345,13 +346,15 @@ class ToExperts(Struct, frozen=True):
 
     def _exchange(self, work: RankWork, transfers: tuple[Transfer, ...]) -> None:
         """Add the exchanges, beside kernels if passes or several exchanges run side by side."""
+        if not transfers:
+            return
         given, done = work.at, dict[int, None]()
         for transfer in transfers:
             is_beside = work.plan.overlaps_passes or len(transfers) > 1
             stream = (self.stream or f"{transfer.over} exchange") if is_beside else MAIN
             work.at = given
             work.exchange(
-                "all_to_all",
+                self.kind,
                 transfer.bytes,
                 transfer.over,
                 self.name,

@@ -54,6 +54,7 @@ class RankTokens(Struct, frozen=True):
             "" if plan.dispatch == AS_VALUES else plan.dispatch,
             plan.expert_exchange,
             plan.fused_routing,
+            plan.by.experts.counting,
             self.place,
             places // nodes,
             met,
