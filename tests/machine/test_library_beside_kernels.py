@@ -124,14 +124,17 @@ def test_exchanges_beside_reserved_processors_take_two_bytes_of_memory_for_each_
     assert shared.memory(other, shared.choice(other)) == 0
 
 
-def _beside_experts(kernel: str, *, reserved: int, begins_after: bool = False) -> tuple[int, int]:
-    """Return the times of a kernel and of an exchange with experts."""
+def _beside_experts(
+    kernel: str, *, reserved: int, begins_after: bool = False, **system: Any
+) -> tuple[int, int]:
+    """Return the times of a kernel and of an exchange with experts, on a machine with keys of its system."""
     build = et_sim.TraceBuilder()
     first = build.compute("kernel", layer_shape=kernel, dtype="bf16")
     build.collective("all_to_all", 64 * MIB, after=[first] if begins_after else [])
     software = MadeFor("x", expert_exchange="deepep", reserved=reserved)
     workload = et_sim.Workload((build.build(),), np.zeros(16, np.int32), software=software)
-    run = et_sim.simulate(workload, machine="h100-dgx:16")
+    machine = preset("h100-dgx:16")
+    run = et_sim.simulate(workload, system={**machine.system, **system}, network=machine.network)
     spans = (_span(run, name) for name in ("kernel", "all_to_all"))
     first, second = (end - begin for begin, end in spans)
     return first, second
@@ -147,6 +150,15 @@ def test_a_kernel_that_memory_bounds_loses_what_an_exchange_takes_beside_reserve
     beside, _ = _beside_experts(kernel, reserved=20)
     assert beside == -(-alone * 1000 // (1000 - taken))
     assert _beside_experts(kernel, reserved=0)[0] == alone
+
+
+@pytest.mark.parametrize("memory_bw", [50, 1])
+def test_an_exchange_that_takes_more_memory_than_there_is_leaves_a_kernel_half_of_it(memory_bw: int) -> None:
+    kernel = "layernorm 4096 8192"
+    alone, exchange = _beside_experts(kernel, reserved=20, begins_after=True)
+    assert 2 * alone < exchange
+    beside, _ = _beside_experts(kernel, reserved=20, **{"local-mem-bw": memory_bw})
+    assert beside == 2 * alone
 
 
 def test_a_kernel_that_arithmetic_bounds_loses_only_reserved_processors() -> None:
