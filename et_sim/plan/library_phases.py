@@ -183,7 +183,8 @@ class LibraryPhases:
         library, whole = self._library, self._memory_bw
         if not library.shares_memory:
             return library.processors(call, choice)
-        return min(round(THOUSANDTHS * library.memory(call, choice) / whole), THOUSANDTHS) if whole else 0
+        taken = THOUSANDTHS * library.memory(call, choice) / whole if whole else 0.0
+        return min(round(taken), THOUSANDTHS)
 
     def _are_rounds_few(self, parts: _Parts, time_ns: int) -> bool:
         """Return whether steps are joined to few rounds: their messages would take longer than there is."""

@@ -95,7 +95,9 @@ class MadeFor(Struct, frozen=True):
     )
     eager: bool = flag("True if it launches kernels one by one, and not in a graph.", False)
     reserved: int = count(
-        "The processors that exchanges hold throughout, at most half: no kernel runs on them.", 0
+        "The processors that exchanges hold throughout, at most half: no kernel runs on them. Exchanges of "
+        "DeepEP with experts take memory from kernels beside them, too.",
+        0,
     )
     separate: tuple[str, ...] = choices(
         "Work that has kernels of its own in the workload, which others do within other kernels.",

@@ -152,12 +152,18 @@ def test_a_kernel_that_memory_bounds_loses_what_an_exchange_takes_beside_reserve
     assert _beside_experts(kernel, reserved=0)[0] == alone
 
 
-@pytest.mark.parametrize("memory_bw", [50, 1])
-def test_an_exchange_that_takes_more_memory_than_there_is_leaves_a_kernel_half_of_it(memory_bw: int) -> None:
-    kernel = "layernorm 4096 8192"
-    alone, exchange = _beside_experts(kernel, reserved=20, begins_after=True)
-    assert 2 * alone < exchange
-    beside, _ = _beside_experts(kernel, reserved=20, **{"local-mem-bw": memory_bw})
+@pytest.mark.parametrize("memory", [100, 5, 1e-3])
+def test_an_exchange_faster_than_memory_leaves_a_kernel_half_of_it(memory: float) -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("kernel", layer_shape="layernorm 8192 8192", dtype="bf16")
+    build.collective("all_to_all", 64 * MIB)
+    software = MadeFor("x", expert_exchange="deepep", reserved=20)
+    workload = et_sim.Workload((build.build(),), np.zeros(8, np.int32), software=software)
+    alone, beside = (
+        _span(_run(workload, keys={"local-mem-bw": bandwidth}), "kernel")[1] for bandwidth in (0, memory)
+    )
+    exchange = _span(_run(workload), "all_to_all")[1]
+    assert alone < exchange // 2
     assert beside == 2 * alone
 
 
@@ -194,3 +200,61 @@ def test_folded_is_unfolded(nodes: list[tuple[int, int, int]], late: int, model:
     keys = {"stragglers": [{"ranks": str(late), "delay": "13us"}]} if late >= 0 else {}
     runs = [_run(workload, keys=keys, model=model, fold=fold) for fold in (True, False)]
     assert runs[0].finish_ns.tolist() == runs[1].finish_ns.tolist()
+
+
+KERNELS = ("layernorm 4096 8192", "softmax 16384 8192", "gemm 64 8192 8192", "gemm 4096 4096 4096")
+
+
+@st.composite
+def _jobs_with_experts(draw: Any) -> tuple[et_sim.Workload, dict[str, list[int]]]:
+    """Draw kernels and exchanges with experts, of two nodes and of each one, in any order."""
+    groups = {"first": [*range(8)], "second": [*range(8, 16)]}
+    builders = [et_sim.TraceBuilder() for _ in range(16)]
+    made: list[list[int]] = [[] for _ in builders]
+    kinds = ["all_to_all", "all_to_all", "all_gather"]
+    for _ in range(draw(st.integers(2, 9))):
+        back, is_kernel, is_near = draw(st.integers(0, 3)), draw(st.booleans()), draw(st.booleans())
+        shape, dtype = draw(st.sampled_from(KERNELS)), draw(st.sampled_from(["bf16", "fp8", "fp32"]))
+        kind, size = draw(st.sampled_from(kinds)), draw(st.sampled_from([1000, MIB, 20 * MIB, 100 * MIB]))
+        for rank, build in enumerate(builders):
+            after = [made[rank][-back]] if 0 < back <= len(made[rank]) else []
+            group = {"group": "first" if rank < 8 else "second"} if is_near else {}
+            if is_kernel:
+                made[rank].append(build.compute("kernel", layer_shape=shape, dtype=dtype, after=after))
+            else:
+                made[rank].append(build.collective(kind, size, after=after, **group))
+    software = MadeFor("x", expert_exchange="deepep", reserved=draw(st.sampled_from([4, 20, 66])))
+    workload = et_sim.Workload.of([build.build() for build in builders])
+    return replace(workload, software=software), groups
+
+
+@pytest.mark.deep
+@settings(max_examples=settings.default.max_examples // 3)
+@given(job=_jobs_with_experts(), late=st.integers(-1, 15), model=st.sampled_from(["analytical", "flow"]))
+def test_folded_is_unfolded_where_exchanges_take_memory(
+    job: tuple[et_sim.Workload, dict[str, list[int]]], late: int, model: str
+) -> None:
+    known = preset("h100-dgx:16")
+    keys = {"stragglers": [{"ranks": str(late), "delay": "13us"}]} if late >= 0 else {}
+    machine = {"system": {**known.system, **keys}, "network": known.network, "groups": job[1], "model": model}
+    folded, unfolded = (et_sim.simulate(job[0], **machine, fold=fold) for fold in (True, False))
+    assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
+
+
+def test_one_folded_rank_loses_the_memory_that_each_of_all_loses() -> None:
+    known = preset("h100-dgx:16")
+    build = et_sim.TraceBuilder()
+    build.compute("kernel", layer_shape="layernorm 16384 8192", dtype="bf16")
+    build.collective("all_to_all", 64 * MIB)
+    software = MadeFor("x", expert_exchange="deepep", reserved=20)
+    workload = et_sim.Workload((build.build(),), np.zeros(16, np.int32), software=software)
+    machine = {"system": known.system, "network": known.network}
+    folded, unfolded = (et_sim.simulate(workload, **machine, fold=fold) for fold in (True, False))
+    assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
+    spans = [
+        (row["start_ns"], row["end_ns"])
+        for row in unfolded.timeline.to_pylist()
+        if row["name"].startswith("kernel")
+    ]
+    assert spans == 16 * [_span(folded, "kernel")]
+    assert spans[0][1] > _beside_experts("layernorm 16384 8192", reserved=0)[0]

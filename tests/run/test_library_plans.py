@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from et_sim.api import execute
 from et_sim.basics.errors import EtSimError
@@ -20,11 +21,13 @@ from et_sim.run.planning import KeptPlans, Planner, plan_of
 from et_sim.run.simulation import prepare
 from et_sim.sweeps.evaluate import figures
 from et_sim.trace import TraceBuilder, Workload
+from et_sim.trace.workload import MadeFor
 
 MACHINES = ("h100-dgx:8", "h100-dgx:16", "a100-dgx-80gb:16", "mi300x-node:8", "a100-quad:8", "b200-dgx:16")
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier")
 MODELS = ("analytical", "link", "flow")
 POINTS = 7
+TAKES_MEMORY = MadeFor("x", expert_exchange="deepep", reserved=20)
 
 
 @pytest.fixture(autouse=True)
@@ -88,12 +91,13 @@ def shown(
     return figures(run), run.summary(), run.timeline.to_pylist()
 
 
-def assert_as_alone(seed: int) -> tuple[int, int]:
+def assert_as_alone(seed: int, software: MadeFor | None = None) -> tuple[int, int]:
     """Compare runs with kept plans with runs alone; return the number of plans and of runs."""
     draw, planner = Random(seed), KeptPlans()
     name, model = draw.choice(MACHINES), draw.choice(MODELS)
     machine = given(name)
     workload, groups = random_job(draw, int(name.rpartition(":")[2]))
+    workload = replace(workload, software=software)
     side = draw.randrange(len(machine["network"]["npus_count"]))
     what, fold = draw.choice(("bandwidth", "latency", "all")), draw.random() < 0.7
     if draw.random() < 0.3:  # messages are copied in the time of their flight
@@ -108,6 +112,21 @@ def assert_as_alone(seed: int) -> tuple[int, int]:
 def test_runs_with_kept_plans_of_a_library_are_those_alone() -> None:
     counts = [assert_as_alone(seed) for seed in (3, 4)]
     assert sum(made for made, _ in counts) < sum(runs for _, runs in counts)
+
+
+def test_exchanges_that_take_memory_take_the_part_of_their_point_with_kept_plans() -> None:
+    build = TraceBuilder()
+    build.compute("work", layer_shape="layernorm 16384 8192", dtype="bf16")
+    build.collective("all_to_all", 64 << 20)
+    workload = Workload((build.build(),), np.zeros(16, np.int32), software=TAKES_MEMORY)
+    planner, ends = KeptPlans(), []
+    for bandwidth in ("380Gbps", "390Gbps", "400Gbps", "380Gbps"):
+        machine = with_rails(bandwidth)
+        kept = planner.guarded(partial(shown, workload, None, machine, "analytical", fold=True))
+        assert kept == shown(workload, None, machine, "analytical", Planner(), fold=True)
+        ends.append(next(row["end_ns"] for row in kept[2] if row["name"] == "work"))
+    assert planner.made == 2  # the second one is for all bandwidths
+    assert ends[0] == ends[3] < ends[1] < ends[2]
 
 
 def test_a_plan_at_other_paces_has_the_tables_of_one_made_anew() -> None:
@@ -138,4 +157,4 @@ def with_rails(bandwidth: str) -> dict[str, Any]:
 @pytest.mark.seeds(deep=40, exhaustive=2_000, at_a_time=10)
 def test_many_runs_with_kept_plans_of_a_library_are_those_alone(seeds: range) -> None:
     for seed in seeds:
-        assert_as_alone(seed)
+        assert_as_alone(seed, TAKES_MEMORY if seed % 2 else None)

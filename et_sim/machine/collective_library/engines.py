@@ -18,7 +18,8 @@ DeepEP sends tokens to the ranks of their experts (dispatch) and sums up what co
 
 With low latency, a token is sent to each of its experts, and else to each rank that has some of them. Until
 June 2025, low-latency kernels sent copies within a node over the cards, too. Copies of low latency occupy no
-processors while they travel (deepseek-ai/DeepEP, README: overlap by hooks).
+processors while they travel, if a hook receives them, as two halves of a batch do (deepseek-ai/DeepEP,
+docs/legacy.md@0297fc8017).
 """
 
 from __future__ import annotations
@@ -108,9 +109,11 @@ EXPERT_EXCHANGES: Mapping[str, ExpertExchange] = MappingProxyType(
 SHARE_OF_CARDS = 0.87
 
 # Bytes that normal kernels pass through the memory of a GPU for each byte that it sends: between nodes, a
-# copy is written into a buffer of the sender's card and one of the receiver's; within a node, into a buffer
-# of the receiver and then to its place, and combine reads outputs of experts instead (deepseek-ai/DeepEP,
-# csrc/kernels/internode.cu). Reads soon after a write are taken to come from the cache: this is the least.
+# copy is written into a buffer of the sender's card and one of the receiver's; within a node, dispatch writes
+# it into a buffer of the receiver and then to its place, and combine reads it from the outputs of experts and
+# writes it into such a buffer (deepseek-ai/DeepEP, csrc/kernels/internode.cu@008e399eb0, and intranode.cu
+# @031a5c4920, which has the two within a node). Not counted are a read of each token before dispatch, its sum
+# after combine, copies of a GPU to itself, and reads soon after a write, taken to come from the cache.
 TRAFFIC_OF_COPIES = 2
 
 
