@@ -22,6 +22,7 @@ INTERRUPTED = 130  # exit status
 
 def started(program: str, module: str, *, ends_at_once: bool = False) -> int:
     """Import the command line of a program, run it, and return its exit status or end the process with it."""
+    _open_missing_streams()
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_usual:
         signal.signal(signal.SIGINT, partial(_end, program))
@@ -31,8 +32,17 @@ def started(program: str, module: str, *, ends_at_once: bool = False) -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     status: int = main()
     if ends_at_once:
+        if is_usual:
+            signal.signal(signal.SIGINT, partial(_end, program))
         _leave(status)
     return status
+
+
+def _open_missing_streams() -> None:
+    """Open the null device for each standard stream that is closed, so that no file gets its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115
 
 
 def _leave(status: int) -> None:
@@ -49,6 +59,6 @@ def _leave(status: int) -> None:
 
 
 def _end(program: str, *_: object) -> None:
-    """End the process at once: nothing is open yet."""
+    """End the process at once: nothing is open yet, or all is written."""
     os.write(2, f"{program}: interrupted\n".encode())
     os._exit(INTERRUPTED)

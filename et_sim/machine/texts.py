@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 # No leading zeros: some YAML readers take 010 for eight, so it stays a text and is refused as a number.
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)", re.ASCII)
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
-_ONLY_JSON = re.compile(r"\\|NaN|Infinity")  # escapes and words that YAML takes otherwise
+# Escapes and words that YAML takes otherwise, and long keys or a colon on the next line, which it refuses.
+_ONLY_JSON = re.compile(r'\\|NaN|Infinity|"\s*\n\s*:|"[^"\n]{1000}')
 _NOT_FINITE = re.compile(r"([-+]?)\.(inf|Inf|INF|nan|NaN|NAN)", re.ASCII)
 
 

@@ -58,3 +58,42 @@ def test_output_that_cannot_be_written_is_reported_as_ever(tmp_path: Path) -> No
     assert ends[0] == ends[1]
     assert ends[0][0] != 0
     assert any("No space left" in line for line in ends[0][2])
+
+
+STREAMS = """
+import os, sys
+def main():
+    print("x")
+    sys.stdout.flush()
+    sys.stderr.write("y")
+    file = os.open({file!r}, os.O_WRONLY | os.O_CREAT)
+    os.write(file, b"whole")
+    return 3 if file > 2 else 4
+"""
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (1, 2), (0, 1, 2)])
+def test_a_closed_stream_takes_no_output_and_its_number_no_file(
+    tmp_path: Path, closed: tuple[int, ...]
+) -> None:
+    (tmp_path / "toy.py").write_text(STREAMS.format(file=str(tmp_path / "file")))
+    program = PROGRAM.format(folder=str(tmp_path), at_once=True)
+    ends = " ".join(f"{number}>&-" for number in closed)
+    done = subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {ends}', sys.executable, program], check=False)
+    assert done.returncode == 3
+    assert (tmp_path / "file").read_text() == "whole"
+
+
+LATE = """
+import atexit, os, signal, sys
+def main():
+    atexit.register(os.kill, os.getpid(), signal.SIGINT)
+    return 3
+"""
+
+
+def test_an_interrupt_while_the_process_ends_leaves_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "toy.py").write_text(LATE)
+    program = PROGRAM.format(folder=str(tmp_path), at_once=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "toy: interrupted\n")

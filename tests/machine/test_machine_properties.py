@@ -119,6 +119,14 @@ def test_yaml_that_is_json_has_the_value_of_the_yaml_library(content: dict[str, 
     assert results[0] == results[1]
 
 
+@pytest.mark.parametrize(
+    "text", ['{"a"\n : 1}', '{"a" \n\n:1}', f'{{"{"k" * 1100}": 1}}', f'{{"a"{" " * 1100}: 1}}']
+)
+def test_json_that_the_yaml_library_refuses_is_refused(text: str) -> None:
+    with pytest.raises(MachineError, match="not valid YAML"):
+        parse_yaml(text, "file")
+
+
 @pytest.mark.parametrize("depth", [49, 50, 51, 200])
 def test_json_is_as_deep_as_other_yaml_may_be(depth: int) -> None:
     nested = '{"a": ' * depth + "1" + "}" * depth
