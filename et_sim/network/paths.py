@@ -402,6 +402,7 @@ class LinkPaths(SimplePaths):
 
 
 ROUNDED = 2.0**40
+FEW_LINKS = 64  # of a path, for which there is space at first: on a torus, a message may be split over all links
 FEW_PATHS, MOST_KEPT = 1 << 10, 1 << 22  # paths of a set that is kept, and links of all such sets
 
 
@@ -415,22 +416,31 @@ class Routed(NamedTuple):
 
 def _links_of(routed: Routed, source: Any, target: Any) -> PathLinks:
     """Return the links of each path at a time."""
-    ends = [np.ascontiguousarray(column, np.int64).reshape(-1) for column in (source, target)]
-    links = np.full((len(ends[0]), routed.most_links), NONE, np.int32)
-    are_split = len(routed.ways.link) > 0
-    marked = links.shape if are_split else (0, 0)
+    ends = tuple(np.ascontiguousarray(column, np.int64).reshape(-1) for column in (source, target))
+    longest = min(routed.most_links, FEW_LINKS)
+    while True:
+        journeys = _journeys(routed, ends, longest)
+        are_split = len(routed.ways.link) > 0
+        (_walk_all_ways if are_split else _walk)(journeys)
+        width, longest = longest, int(journeys.longest[0])
+        if longest <= width:
+            break
+    links = journeys.links[:, :longest]
+    if not are_split:
+        return PathLinks(links)
+    # Shares are sums in any order, so rounding errors differ.
+    rounded = np.round(journeys.shares[:, :longest] * ROUNDED).astype(np.int64)
+    depths = journeys.depths[:, :longest].astype(np.uint64)
+    return PathLinks(links, splitmix64(splitmix64(rounded, 24) + depths, 25))
+
+
+def _journeys(routed: Routed, ends: tuple[Any, Any], width: int) -> _Journeys:
+    """Return paths to walk, with space for so many links of each."""
+    links = np.full((len(ends[0]), width), NONE, np.int32)
+    marked = links.shape if len(routed.ways.link) else (0, 0)
     shares, depths = np.zeros(marked), np.zeros(marked, np.int32)
     longest = np.zeros(1, np.int64)
-    walker, (source, target) = table(WALKER, 1), ends
-    journeys = _Journeys(routed.hops, walker, source, target, links, longest, routed.ways, shares, depths)
-    if not are_split:
-        _walk(journeys)
-        return PathLinks(links[:, : longest[0]])
-    _walk_all_ways(journeys)
-    # Shares are sums in any order, so rounding errors differ.
-    rounded = np.round(shares * ROUNDED).astype(np.int64)
-    marks = splitmix64(splitmix64(rounded, 24) + depths.astype(np.uint64), 25)
-    return PathLinks(links[:, : longest[0]], marks[:, : longest[0]])
+    return _Journeys(routed.hops, table(WALKER, 1), *ends, links, longest, routed.ways, shares, depths)
 
 
 def _add_on_links(sums: Any, ways: PathLinks, words: Any) -> None:
@@ -446,13 +456,13 @@ def _add_on_links(sums: Any, ways: PathLinks, words: Any) -> None:
 
 @entry(what="the routes", seconds=lambda journeys: len(journeys.sources) * 2e-5)
 def _walk_all_ways(journeys: _Journeys) -> None:
-    """Record the links over which each message is split."""
+    """Record the links over which each message is split, as many as there is space for, and their number."""
     ways, routes = journeys.ways, journeys.hops.fabric.graph.routes
     for row in range(len(journeys.sources)):
         if journeys.sources[row] == journeys.targets[row]:
             continue
         count = split(routes, ways, journeys.sources[row], journeys.targets[row])
-        for at in range(count):
+        for at in range(min(count, journeys.links.shape[1])):
             journeys.links[row, at] = ways.link[at]
             journeys.shares[row, at], journeys.depths[row, at] = ways.share[at], ways.depth[at]
         journeys.longest[0] = max(journeys.longest[0], count)
@@ -460,7 +470,7 @@ def _walk_all_ways(journeys: _Journeys) -> None:
 
 @entry(what="the routes", seconds=lambda journeys: len(journeys.sources) * 1e-5)
 def _walk(journeys: _Journeys) -> None:
-    """Record the links of each path."""
+    """Record the links of each path, as many as there is space for, and their number."""
     hops, message = journeys.hops, journeys.message[0]
     for row in range(len(journeys.sources)):
         if journeys.sources[row] == journeys.targets[row] and not is_wired_to_itself(hops):
@@ -469,6 +479,8 @@ def _walk(journeys: _Journeys) -> None:
         set_out(hops, message, journeys.sources[row], FIRST_PORTS)
         count = 0
         while count == 0 or message.at != message.target or message.via_switch:
-            journeys.links[row, count] = take_hop(hops, message)
+            link = take_hop(hops, message)
+            if count < journeys.links.shape[1]:
+                journeys.links[row, count] = link
             count += 1
         journeys.longest[0] = max(journeys.longest[0], count)
