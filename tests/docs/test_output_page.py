@@ -15,7 +15,7 @@ from et_sim.cli import main
 from et_sim.engine.state.resources import SENDING
 from et_sim.tables.collective_tables import PHASES_OF_LAYERS
 from et_sim.tables.registry import SERVING_TABLES
-from et_sim.timeline import measurement, rows
+from et_sim.timeline import measurement, node_columns, rows
 from et_sim.timeline.contents import events
 
 PAGE = (REPOSITORY / "docs" / "output.md").read_text(encoding="utf-8")
@@ -85,7 +85,8 @@ def test_every_key_is_described(stalled: Path, name: str) -> None:
 
 def test_every_word_in_the_columns_is_described() -> None:
     not_simulated = {"reduce", "gather", "scatter", "reduce_scatter_block", "barrier"}
-    words = {*rows.LANE_NAMES, *rows.TREATMENT_NAMES, *rows.START_CAUSES, *rows.END_CAUSES, *rows.KIND_NAMES}
+    words = {*rows.TREATMENT_NAMES, *rows.START_CAUSES, *rows.END_CAUSES}
+    words |= {*node_columns.LANE_NAMES, *node_columns.KIND_NAMES}
     words |= {*measurement.EVENTS, *events.CAUSE_NAMES, *PHASES_OF_LAYERS, *events.SENT_NAMES, SENDING}
     assert _undocumented(words - not_simulated, PAGE + timeline_page()) == []
 
