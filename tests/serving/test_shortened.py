@@ -18,6 +18,7 @@ from et_sim.serving.shortened import Cycle, cycles_of
 from et_sim.workloads import Batch, Model, Plan, Segment
 from et_sim.workloads.inference.batch import GroupBatches, sights
 from et_sim.workloads.inference.forward import make_replica
+from et_sim.workloads.inference.halves import reserving
 
 
 def test_equal_layers_are_one_cycle() -> None:
@@ -61,7 +62,8 @@ def check_passes(model: Model, plan: Plan, machine: dict[str, Any], count: int, 
     pool = CachePool(BOTH, plan, 1, 8 - plan.ranks, 10**6, 1)
     passes = [groups(chance, model, plan.data) for _ in range(count)]
     for batches in passes:
-        workload = make_replica(model, plan, batches, first=pool.first_rank, ranks=ranks)
+        software = reserving(plan, [batches], None)
+        workload = make_replica(model, plan, batches, first=pool.first_rank, ranks=ranks, software=software)
         assert times.pass_ns(pool, batches) == reference._simulated(workload)
     return times.simulations, len(set(passes))
 
@@ -92,6 +94,12 @@ def test_a_pass_of_unequal_groups_on_a_random_machine_takes_the_time_of_its_simu
     if system := machine.get("system"):
         system["reduce-scatter-implementation"] = system["all-gather-implementation"]
     check_passes(replace(LONG, windows=windows), plan, machine, 6, seed)
+
+
+@pytest.mark.deep
+def test_passes_in_halves_whose_exchanges_take_memory_take_the_time_of_their_simulation() -> None:
+    plan = Plan(data=8, expert=8, expert_exchange="deepep", node_ranks=4, overlap_experts=True)
+    check_passes(LONG, plan, {"machine": "h100-dgx:8"}, 5, 211)
 
 
 def test_equal_groups_are_one_program() -> None:
