@@ -72,5 +72,5 @@ def check_times(section: Section, at_ns: float | None, rate: float | None, for_n
 
 def no_repair(section: Section, what: str) -> InputError:
     """Return the refusal of a length of a failure that loses state."""
-    cause = f"a {what} that fails loses its state, so it cannot go on after a time"
-    return section.fault(cause, 'leave "for" out (et-sim goodput has restarts)', key="for")
+    cause = f'key "for" is given, but a {what} that fails loses its state and cannot continue'
+    return section.fault(cause, 'leave "for" out; et-sim goodput simulates restarts', key="for")

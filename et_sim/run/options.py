@@ -165,7 +165,7 @@ def _check_steady(options: RunOptions) -> None:
         return
     if not 0 < options.steady <= MOST_STEADY:
         raise UsageError(
-            f"--steady is {options.steady:g}",
+            f"--steady is {options.steady:g}, or {100 * options.steady:g}%",
             remedy=f"allowed: above 0, up to {MOST_STEADY:.0%}, such as 0.5%",
         )
     if options.model != "packet":

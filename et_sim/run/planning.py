@@ -7,8 +7,8 @@ between runs are unreadable (`unread`), and a plan that is complete all the same
 Two kinds of figures are read when runs are planned, and mostly change times alone. Where `time-factors`
 concern all ranks, a kept plan gets new durations for other values. And a collective library chooses by
 bandwidths: only it reads them while a plan is made, and a kept plan gets the paces of the library's
-collectives on another machine, where these send the same messages. Columns of nodes, and all else that
-follows from the shape of a small plan, are kept with it (`LoweredPlan.derived`).
+collectives on another machine, where these send the same messages. A small plan keeps the values that its
+shape determines, such as columns of its nodes (`LoweredPlan.derived`).
 """
 
 from __future__ import annotations

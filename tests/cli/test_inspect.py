@@ -126,6 +126,7 @@ def test_a_part_of_a_run_is_the_same_as_text_and_as_data(
         (["ranks", "--ranks", "8"], "--ranks: there is no rank 8 (the last one is 7)"),
         (["ranks", "--top", "0"], "--top: cannot show 0 lines"),
         (["ranks", "--window", "5ms"], "window '5ms' cannot be understood"),
+        (["ranks", "--window", "2ms:1ms"], "window '2ms:1ms' does not end after its begin"),
         (["ranks", "--window", "1s:"], "--window: the window begins at 1 s, and the run ends at 52.42854 ms"),
         (["picture", "--window", "1s:2s", "--svg", "x.svg"], "the window begins at 1 s"),
     ],

@@ -206,7 +206,7 @@ def test_the_mean_of_drawn_times_is_that_of_the_rate() -> None:
         (RING, {"dimension": 1, "from": 0, "to": 1, "at": "2s"}, "allowed: 0 to 0"),
         (RING, {"from": 0, "to": 1, "at": "2s"}, "missing"),
         (RING, {"gpu": 4, "at": "2s"}, "allowed: 0 to 3"),
-        (RING, {"gpu": 1, "at": "2s", "for": "1s"}, "loses its state"),
+        (RING, {"gpu": 1, "at": "2s", "for": "1s"}, 'key "for" is given, .* loses its state'),
         (RING, {"gpu": 1, "at": "2s", "slower": 0.5}, "in the system file"),
         (RING, {"switch": "leaf0", "at": "2s"}, "describe a graph"),
         (spines(2), {"link": "leaf7->spine0", "at": "2s"}, "no link has the name"),

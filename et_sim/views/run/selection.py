@@ -141,7 +141,7 @@ def _window(text: str) -> Window:
     first = round(parse_time_ns(begin)) if begin.strip() else 0
     last = round(parse_time_ns(end)) if end.strip() else LONGEST_NS
     if last <= first:
-        raise UsageError(f"window {text!r} is empty", remedy=WINDOW_FORM)
+        raise UsageError(f"window {text!r} does not end after its begin", remedy=WINDOW_FORM)
     return first, last
 
 
