@@ -62,6 +62,7 @@ KINDS = (
     Kind("leaves, analytical", "all_reduce", RINGS, {"machine": "leaves", "chunks": 1}),
     Kind("leaves, flow", "all_reduce", RINGS, {"machine": "leaves", "model": "flow", "chunks": 1}),
     Kind("paths, flow", "all_reduce", PATHS, {"machine": "tree", "model": "flow", "chunks": 1}),
+    Kind("torus as a graph", "all_reduce", CUBES, {"machine": "torus_graph", "model": "flow", "chunks": 4}),
     Kind("straddling", "experts", RACKS, {"model": "flow"}),
     Kind("slow rank", "slow", JOBS, {"model": "flow"}),
     Kind("packets", "permutation", TREES, {"model": "packet", "chunks": 1}),

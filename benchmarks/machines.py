@@ -90,6 +90,12 @@ def tree(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
     return _graph(graph, len(shape), chunks, {"logical-dimensions": list(shape)})
 
 
+def torus_graph(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
+    """Return a torus of NPUs that forward, as a graph."""
+    graph = {"generator": "torus", "sizes": list(shape), "bandwidth": "400Gbps", "latency": 500}
+    return _graph(graph, len(shape), chunks)
+
+
 def _graph(
     graph: dict[str, Any], dimensions: int, chunks: int, keys: dict[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -144,6 +150,7 @@ MACHINES: dict[str, Callable[[tuple[int, ...], int], dict[str, Any]]] = {
     "star": star,
     "leaves": leaves,
     "tree": tree,
+    "torus_graph": torus_graph,
     "experts": racks,
     "slow": slow_rank,
     "permutation": fat_tree,

@@ -402,7 +402,7 @@ class LinkPaths(SimplePaths):
 
 
 ROUNDED = 2.0**40
-FEW_LINKS = 64  # of a path, for which there is space at first: on a torus, a message may be split over all links
+FEW_LINKS = 64  # space for links of a path at first: a message on a torus may be split over all links
 FEW_PATHS, MOST_KEPT = 1 << 10, 1 << 22  # paths of a set that is kept, and links of all such sets
 
 

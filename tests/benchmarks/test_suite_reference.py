@@ -176,7 +176,16 @@ def test_all_workloads_of_the_suite_grow(suite: ModuleType, growth: ModuleType) 
 
 @pytest.mark.deep
 @pytest.mark.parametrize(
-    "name", ["leaves, analytical", "paths, flow", "straddling", "slow rank", "packets", "GOAL"]
+    "name",
+    [
+        "leaves, analytical",
+        "paths, flow",
+        "torus as a graph",
+        "straddling",
+        "slow rank",
+        "packets",
+        "GOAL",
+    ],
 )
 def test_other_ways_to_grow_run_on_their_machines(
     growth: ModuleType, suite: ModuleType, tmp_path: Path, name: str

@@ -12,7 +12,9 @@ from machines import system
 from random_cases import Case, actors_of, graph_under, outcome, random_case
 
 from et_sim.api import run
+from et_sim.machine import read_network_alone
 from et_sim.network import paths
+from et_sim.network.registry import model_named
 from et_sim.timeline import write_run
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.trace.columns import NodeKind
@@ -70,6 +72,56 @@ def test_messages_of_old_and_new_routes_begin_at_the_same_fraction_of_a_nanoseco
 def test_many_random_cases_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         assert_same(seed)
+
+
+def torus_case(seed: int) -> Case:
+    """Return the random case of a seed on a torus as a graph, with messages in several chunks over all equal
+    paths.
+    """
+    draw, case = Random(seed), random_case(seed, in_parts=seed % 2 == 1)
+    npus = case.machine["network"]["npus_count"]
+    torus = {"generator": "torus", "sizes": npus, "bandwidth": "50GB/s", "latency": draw.choice((0, 500))}
+    net = {"graph": torus, "routing": "spread", "logical-dimensions": npus}
+    keys = case.machine["system"] | {"preferred-dataset-splits": draw.choice((2, 3, 4))}
+    return Case(case.workload, case.machine | {"network": net, "system": keys, "model": "flow"})
+
+
+def assert_same_on_torus(seed: int) -> None:
+    assert outcome(torus_case(seed), fold=True) == outcome(torus_case(seed), fold=False), seed
+
+
+@pytest.mark.deep
+def test_chunks_on_random_tori_fold_exactly_and_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    folded = 0
+    for seed in range(A_FEW):
+        assert_same_on_torus(seed)
+        case = torus_case(seed)
+        folded += not isinstance(outcome(case, fold=True), str) and actors_of(case) < case.workload.ranks
+    assert folded >= A_FEW // 6
+
+
+@pytest.mark.seeds(deep=80, exhaustive=2000, at_a_time=80)
+def test_chunks_on_many_random_tori_fold_exactly(seeds: range) -> None:
+    for seed in seeds:
+        assert_same_on_torus(seed)
+
+
+@pytest.mark.parametrize("routing", ["spread", "shortest"])
+def test_paths_longer_than_the_space_at_first_are_complete(
+    routing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torus = {"graph": {"generator": "torus", "sizes": [4, 4], **SPEED}, "routing": routing}
+    keys = model_named("flow").path_keys(read_network_alone(torus), whole=True)
+    source, target = np.divmod(np.arange(256), 16)
+    (known,) = keys.paths(source, target)
+    monkeypatch.setattr(paths, "FEW_LINKS", 1)
+    (again,) = keys.paths(source, target)
+    most = 32 if routing == "spread" else 4
+    assert known.links.shape == again.links.shape == (256, most)
+    assert (known.links == again.links).all()
+    assert (known.marks is None) == (routing == "shortest")
+    assert known.marks is None or (known.marks == again.marks).all()
 
 
 def collective(kind: str, ranks: int, size: int) -> Workload:
