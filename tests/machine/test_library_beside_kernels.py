@@ -125,7 +125,7 @@ def test_exchanges_beside_reserved_processors_take_two_bytes_of_memory_for_each_
 
 
 def _beside_experts(
-    kernel: str, *, reserved: int, begins_after: bool = False, **system: Any
+    kernel: str, *, reserved: int, begins_after: bool = False, keys: dict[str, Any] | None = None
 ) -> tuple[int, int]:
     """Return the times of a kernel and of an exchange with experts, on a machine with keys of its system."""
     build = et_sim.TraceBuilder()
@@ -134,7 +134,7 @@ def _beside_experts(
     software = MadeFor("x", expert_exchange="deepep", reserved=reserved)
     workload = et_sim.Workload((build.build(),), np.zeros(16, np.int32), software=software)
     machine = preset("h100-dgx:16")
-    run = et_sim.simulate(workload, system={**machine.system, **system}, network=machine.network)
+    run = et_sim.simulate(workload, system={**machine.system, **(keys or {})}, network=machine.network)
     spans = (_span(run, name) for name in ("kernel", "all_to_all"))
     first, second = (end - begin for begin, end in spans)
     return first, second
@@ -157,7 +157,7 @@ def test_an_exchange_that_takes_more_memory_than_there_is_leaves_a_kernel_half_o
     kernel = "layernorm 4096 8192"
     alone, exchange = _beside_experts(kernel, reserved=20, begins_after=True)
     assert 2 * alone < exchange
-    beside, _ = _beside_experts(kernel, reserved=20, **{"local-mem-bw": memory_bw})
+    beside, _ = _beside_experts(kernel, reserved=20, keys={"local-mem-bw": memory_bw})
     assert beside == 2 * alone
 
 
