@@ -416,10 +416,10 @@ class Routed(NamedTuple):
 
 def _links_of(routed: Routed, source: Any, target: Any) -> PathLinks:
     """Return the links of each path at a time."""
-    ends = tuple(np.ascontiguousarray(column, np.int64).reshape(-1) for column in (source, target))
+    sources, targets = (np.ascontiguousarray(column, np.int64).reshape(-1) for column in (source, target))
     longest = min(routed.most_links, FEW_LINKS)
     while True:
-        journeys = _journeys(routed, ends, longest)
+        journeys = _journeys(routed, sources, targets, longest)
         are_split = len(routed.ways.link) > 0
         (_walk_all_ways if are_split else _walk)(journeys)
         width, longest = longest, int(journeys.longest[0])
@@ -434,13 +434,13 @@ def _links_of(routed: Routed, source: Any, target: Any) -> PathLinks:
     return PathLinks(links, splitmix64(splitmix64(rounded, 24) + depths, 25))
 
 
-def _journeys(routed: Routed, ends: tuple[Any, Any], width: int) -> _Journeys:
+def _journeys(routed: Routed, sources: Any, targets: Any, width: int) -> _Journeys:
     """Return paths to walk, with space for so many links of each."""
-    links = np.full((len(ends[0]), width), NONE, np.int32)
+    links = np.full((len(sources), width), NONE, np.int32)
     marked = links.shape if len(routed.ways.link) else (0, 0)
     shares, depths = np.zeros(marked), np.zeros(marked, np.int32)
-    longest = np.zeros(1, np.int64)
-    return _Journeys(routed.hops, table(WALKER, 1), *ends, links, longest, routed.ways, shares, depths)
+    walker, longest = table(WALKER, 1), np.zeros(1, np.int64)
+    return _Journeys(routed.hops, walker, sources, targets, links, longest, routed.ways, shares, depths)
 
 
 def _add_on_links(sums: Any, ways: PathLinks, words: Any) -> None:
