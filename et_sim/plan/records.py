@@ -447,7 +447,7 @@ def table(dtype: np.dtype[Any], rows: int) -> Any:
 @functools.cache
 def _of_records(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of the rows of a record array, which NumPy would make again for each of them."""
-    return np.dtype((np.record, dtype))
+    return dtype if dtype.names is None else np.dtype((np.record, dtype))
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

@@ -94,6 +94,8 @@ def main():
 
 def test_an_interrupt_while_the_process_ends_leaves_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "toy.py").write_text(LATE)
-    program = PROGRAM.format(folder=str(tmp_path), at_once=True)
+    # A shell starts background processes with SIGINT ignored.
+    usual = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    program = usual + PROGRAM.format(folder=str(tmp_path), at_once=True)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "toy: interrupted\n")

@@ -81,7 +81,8 @@ def _bytes_of_state(nodes: int, monkeypatch: pytest.MonkeyPatch) -> int:
 
     def began(whole: Run, *_: Any) -> Any:
         names = [name for name in Run.__struct_fields__ if name not in ("plan", "network")]
-        _, arrays = start._with_arrays(tuple(getattr(whole, name) for name in names))
+        arrays = list[Any]()
+        start._with_arrays(tuple(getattr(whole, name) for name in names), arrays.append)
         raise _BeganError(sum(array.nbytes for array in arrays))
 
     monkeypatch.setattr(driver, "_run_to_end", lambda begun, *_: began(begun.run))

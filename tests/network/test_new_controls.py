@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from machines import sends, simulate, system
+from numba.np.numpy_support import from_dtype
 
 from et_sim.basics.errors import MachineError
+from et_sim.compiled.signature import fields_of
 from et_sim.machine import read_network_alone
-from et_sim.machine.congestion import ROCE, keys_of_control
-from et_sim.machine.transports import Control, PacketProtocol, Packets
+from et_sim.machine.congestion import ROCE, TCP, keys_of_control
+from et_sim.machine.transports import Control, PacketProtocol, Packets, Tcp
 from et_sim.network.packet import controls, model
 from et_sim.network.packet.records import ACKNOWLEDGEMENT, NEGATIVE
 from et_sim.network.packet.roce.controls import powertcp, swift
@@ -239,13 +241,21 @@ def test_swift_loses_fewer_packets_than_senders_without_control() -> None:
     assert 0 < swift_lost < lost / 2
 
 
+@pytest.mark.parametrize("name", [*ROCE, *TCP])
+def test_machine_code_takes_the_tables_of_each_control(name: str) -> None:
+    packets = Packets(control=Control(name)) if name in ROCE else Packets(tcp=Tcp(control=name))
+    made = controls.new_control(PacketProtocol(PAYLOAD, packets=packets))
+    for field in fields_of(type(made)):
+        from_dtype(getattr(made, field).dtype)
+
+
 def test_a_control_is_a_module_and_an_entry_of_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     monkeypatch.setattr(controls, "ROCE", {**ROCE, "own": "own_control"})
     for constants, rate in (((), 25), ((("divisor", 2),), 50)):
         packets = Packets(control=Control("own", constants=constants))
         protocol = PacketProtocol(PAYLOAD, store_and_forward=True, packets=packets)
-        monkeypatch.setattr(model, "_protocol", lambda _, protocol=protocol: protocol)
+        monkeypatch.setattr(model, "protocol_of", lambda _, protocol=protocol: protocol)
         result = incast("none", 1, 100_000)
         (time,) = finishes(result)
         assert time == 99_000 * 8 // rate + 2 * (500 + PAYLOAD * 8 // 100)
