@@ -86,6 +86,74 @@ def test_active_weights_equal_published_ones(name: str, total: float, active: fl
     assert model.active_weights / 1e9 == pytest.approx(active, abs=0.06 if active != 22 else 0.5)
 
 
+def hybrid(kind: str, hidden: int, width: int, layers: int, words: int, **others: object) -> dict[str, Any]:
+    """Return a file of a hybrid with Mamba-2, whose heads have 64 values, and 32 heads of attention."""
+    return {
+        "model_type": kind,
+        "hidden_size": hidden,
+        "intermediate_size": width,
+        "num_hidden_layers": layers,
+        "vocab_size": words,
+        "max_position_embeddings": 4096,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "mamba_n_heads": hidden // 32,
+        "mamba_d_head": 64,
+        "mamba_d_state": 128,
+        **others,
+    }
+
+
+def granite(hidden: int, width: int, shared: int, experts: int, chosen: int) -> dict[str, Any]:
+    """Return a file of Granite 4."""
+    others = {"shared_intermediate_size": shared, "num_local_experts": experts, "num_experts_per_tok": chosen}
+    others |= {"position_embedding_type": "nope", "tie_word_embeddings": True}
+    others |= {"layer_types": ["attention" if layer % 10 == 5 else "mamba" for layer in range(40)]}
+    return hybrid("granitemoehybrid", hidden, width, 40, 100_352, **others)
+
+
+BAMBA = hybrid("bamba", 4096, 14336, 32, 128_256, attn_layer_indices=[9, 18, 27])
+GRANITE_SMALL, GRANITE_MICRO = granite(4096, 768, 1536, 72, 10), granite(2048, 8192, 8192, 0, 0)
+
+
+# As the makers' model cards state them, in billions.
+@pytest.mark.parametrize(
+    ("content", "total", "active", "digits"),
+    [
+        (BAMBA, 9.78, 9.78, 2),
+        (GRANITE_SMALL, 32, 9, 0),
+        (GRANITE_MICRO, 3, 3, 0),
+    ],
+)
+def test_hybrids_with_mamba_have_the_weights_of_their_model_cards(
+    content: dict[str, Any], total: float, active: float, digits: int
+) -> None:
+    model = model_of(content, "config.json", "x")
+    assert model.remarks == ()
+    assert round(model.weights / 1e9, digits) == total
+    assert round(model.active_weights / 1e9, digits) == active
+    turns = [kind.has_rotary for kind in model.kinds if kind.mixer == ATTENTION]
+    assert turns == ([True] * 3 if content is BAMBA else [False] * 4)
+
+
+@pytest.mark.parametrize(
+    ("content", "changed", "cause"),
+    [
+        (BAMBA, {"attn_layer_indices": [32]}, "give numbers below 32"),
+        (BAMBA, {"mamba_d_head": 32}, "heads times mamba_d_head is mamba_expand times the width, 8192"),
+        (BAMBA, {"mamba_proj_bias": True}, "biases of products"),
+        (GRANITE_SMALL, {"shared_intermediate_size": 1000}, "give a multiple of the 768 of an expert"),
+        (GRANITE_SMALL, {"normalization_function": "layernorm"}, "other norms"),
+        (GRANITE_SMALL, {"num_experts_per_tok": 0}, "give a whole number from 1 up"),
+    ],
+)
+def test_files_of_hybrids_with_mamba_are_checked(
+    content: dict[str, Any], changed: dict[str, Any], cause: str
+) -> None:
+    with pytest.raises(UsageError, match=cause):
+        model_of(content | changed, "config.json", "x")
+
+
 def test_weights_without_embeddings_are_those_of_the_model_cards() -> None:
     """Correct published counts: gpt-oss includes the head without the embedding, Nemotron neither."""
     billions = {}

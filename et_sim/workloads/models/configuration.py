@@ -143,6 +143,7 @@ _FORMS: Mapping[str, Callable[[ModelKeys, str], Model]] = {
     "qwen3_next": mixed.qwen3_next,
     **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), mixed.qwen3_next),
     "nemotron_h": mixed.nemotron_h,
+    **dict.fromkeys(("bamba", "granitemoehybrid"), mixed.mamba_hybrid),
 }
 _WITH_TEXT = ("llama4", "gemma3", "kimi_k25")  # the language model is an object within the file
 _MAY_HAVE_TEXT = ("qwen3_5", "qwen3_5_moe")  # likewise in some files

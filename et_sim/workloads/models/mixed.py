@@ -35,6 +35,7 @@ GEMMA3: Mapping[str, int] = MappingProxyType(
         "head_dim": 256,
     }
 )
+MAMBA = "mamba"  # a layer with Mamba-2, in the files of Bamba and Granite
 GEMMA3_PATTERN = 6  # every sixth layer sees all tokens
 
 
@@ -212,6 +213,61 @@ def nemotron_h(keys: ModelKeys, name: str) -> Model:
             chunk=keys.number("chunk_size", default=256),
             has_convolution_bias=keys.flag("use_conv_bias", default=True),
         ),
+    )
+
+
+def mamba_hybrid(keys: ModelKeys, name: str) -> Model:
+    """Return Bamba or Granite 4: Mamba-2 or attention, and a feed-forward part or experts, in each layer."""
+    for bias in ("mamba_proj_bias", "mlp_bias"):
+        keys.refuse(bias, False, "biases of products")
+    keys.refuse("normalization_function", "rmsnorm", "other norms")
+    fields, has_bias = common(keys, name), keys.flag("attention_bias", default=False)
+    kind, turns = keys.text("model_type"), keys.get("position_embedding_type")
+    count = keys.number("num_local_experts", default=0, least=0)
+    chosen = keys.number("num_experts_per_tok", default=0, least=min(count, 1))
+    has_shared = keys.get("shared_intermediate_size") is not None
+    expert, experts = gated(keys, "intermediate_size"), None
+    if count:
+        experts = Experts(count, chosen, expert, shared=_shared(keys, "shared_intermediate_size", expert))
+    part = EXPERTS if count else FEED_FORWARD
+    layer = {
+        MAMBA: LayerKind(RECURRENCE, part),
+        ATTENTION: LayerKind(ATTENTION, part, has_rotary=kind == "bamba" or turns == "rope"),
+    }
+    return Model(
+        **fields,
+        attention=grouped_attention(keys, has_bias=has_bias, has_output_bias=has_bias),
+        feed_forward=gated(keys, "shared_intermediate_size") if has_shared and not count else expert,
+        experts=experts,
+        kinds=tuple(layer[word] for word in _mamba_layers(keys, fields["layers"])),
+        recurrence=_mamba(keys, fields["hidden"]),
+    )
+
+
+def _mamba_layers(keys: ModelKeys, layers: int) -> list[str]:
+    """Return a word for each layer; the file may name the layers with attention by number."""
+    places = keys.numbers("attn_layer_indices") or ()
+    if any(place >= layers for place in places):
+        raise keys.fault("attn_layer_indices", list(places), f"give numbers below {layers}")
+    types = layer_types(keys, layers, (MAMBA, ATTENTION))
+    return types or [ATTENTION if layer in places else MAMBA for layer in range(layers)]
+
+
+def _mamba(keys: ModelKeys, hidden: int) -> Recurrence:
+    """Return Mamba-2 from keys that begin with mamba_."""
+    heads, inner = keys.number("mamba_n_heads"), keys.number("mamba_expand", default=2) * hidden
+    if inner % heads or keys.get("mamba_d_head") not in (None, "auto", inner // heads):
+        remedy = f"heads times mamba_d_head is mamba_expand times the width, {inner}"
+        raise keys.fault("mamba_n_heads", heads, remedy)
+    return Recurrence(
+        heads=heads,
+        key_heads=keys.number("mamba_n_groups", default=1),
+        key_size=keys.number("mamba_d_state"),
+        value_size=inner // heads,
+        convolution=keys.number("mamba_d_conv", default=4),
+        has_delta_rule=False,
+        chunk=keys.number("mamba_chunk_size", default=256),
+        has_convolution_bias=keys.flag("mamba_conv_bias", default=True),
     )
 
 
