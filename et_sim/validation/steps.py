@@ -41,7 +41,10 @@ NEEDED = (
     *("seq", "precision", "measured_s"),
 )
 MODELS = "models"  # the folder beside the file
-_AXES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "dp": "data", "ep": "expert", "zero": "zero"}
+_AXES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "dp": "data", "zero": "zero"} | {
+    "ep": "expert",
+    "etp": "expert_tensor",
+}
 _WORD = re.compile(r"([a-z]+)(\d{1,9})(?:x(\d{1,9}))?", re.ASCII)
 _NOTHING_AGAIN = re.compile(r"\bno recompute\b", re.IGNORECASE)
 _USUAL = NamedProduct([], "", plan={"sequence_parallel": True})

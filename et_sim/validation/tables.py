@@ -132,6 +132,8 @@ def _collective(table: dict[str, Any], name: str, number: int, row: Any) -> Row:
         raise ValueError(f"gpus is {gpus} (allowed: 2 or more)")
     if gpus % nodes:
         raise ValueError(f"gpus is {gpus}, which is not a multiple of {nodes} nodes")
+    if not isinstance(row, list) or len(row) < 2:
+        raise ValueError(f"the row is {show(row)} (allowed: a list of bytes and microseconds)")
     size, time, *_ = row
     _checked({"bytes": size})
     size_class = "< 1 MiB" if size < MIB else "< 64 MiB" if size < 64 * MIB else ">= 64 MiB"

@@ -372,6 +372,7 @@ COUNTED: list[tuple[dict[str, Any], str]] = [
     ({**COLLECTIVES, "gpus": 1}, "gpus is 1 (allowed: 2 or more)"),
     ({**COLLECTIVES, "nodes": 3}, "gpus is 4, which is not a multiple of 3 nodes"),
     ({**COLLECTIVES, "rows": [[0, 5]]}, "bytes is 0 (allowed: an integer from 1 to 2^53)"),
+    ({**COLLECTIVES, "rows": [[1024]]}, "the row is [1024] (allowed: a list of bytes and microseconds)"),
     ({**COLLECTIVES, "rows": [[1.5, 5]]}, "bytes is 1.5 (allowed: an integer from 1 to 2^53)"),
     ({**COLLECTIVES, "collective": 1}, "collective is 1 (allowed: a text)"),
     ({**COLLECTIVES, "quality": 1}, "quality is 1 (allowed: a text)"),

@@ -124,6 +124,12 @@ def test_layers_that_parts_do_not_divide_are_more_in_the_first_parts(tmp_path: P
     assert job_of(row).plan.stage_layers == (7, 7, 6, 6, 6)
 
 
+def test_a_plan_may_share_experts_among_ranks(tmp_path: Path) -> None:
+    plan = "tp2 pp1 cp1 dp8 ep4 etp2 zero1 none"
+    (row,) = rows_of(tmp_path, {"model": "mixtral-8x7b", "plan": plan, "gpus": "16"})
+    assert (job_of(row).plan.expert, job_of(row).plan.expert_tensor) == (4, 2)
+
+
 def test_software_that_no_entry_means_takes_the_default_and_is_named(tmp_path: Path) -> None:
     known, other, none = rows_of(tmp_path, {}, {"software": "Foo 2.1"}, {"software": ""})
     assert (job_of(known).software, known.remarks) == ("megatron-bridge", ())
