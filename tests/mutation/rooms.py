@@ -19,21 +19,11 @@ from typing import Any
 
 from mutants import REPOSITORY, Mutant, mutants_of
 
-NOT_NOTED = ("cli", "sweeps", "workloads/training")  # rooms of which `rooms.json` has no lines
+# Rooms of which `rooms.json` has no lines.
+NOT_NOTED = ("cli", "collectives", "compiled", "layerfile", "sweeps", "trace", "workloads/training")
 ROOMS = (
-    *(
-        "calibrate",
-        "compute",
-        "engine",
-        "fold",
-        "goodput",
-        "memory",
-        "network",
-        "plan",
-        "serving",
-        "timeline",
-    ),
-    *("validation", "views", "workloads/inference"),
+    *("calibrate", "compute", "engine", "fold", "goodput", "memory", "network", "plan", "serving"),
+    *("timeline", "validation", "views", "workloads/inference"),
     *NOT_NOTED,
 )
 FOLDER = Path(__file__).parent
@@ -41,6 +31,7 @@ CHOICE = FOLDER / "rooms.json"
 RUNS, COMMANDS = FOLDER / "runs.json", FOLDER / "commands.json"
 # Folders whose tests run other processes, read texts, or take long.
 LEFT_OUT = {"compiled", "docs", "golden", "language", "mutation", "recorder"}
+COMPILES = "et_sim/compiled/"  # modules whose changes are tried with machine code, by the tests of their room
 REST = "*"  # of a module: all but its functions
 MOST_FILES = 8  # of a function
 MOST_CALLS = 4  # of a command, that make a file nearer to its module
@@ -67,7 +58,10 @@ OF_KINDS = {
 }
 # Rooms whose changes only runs try, by their tables.
 OF_TABLES = tuple(
-    f"et_sim/{room}/" for room in ("compute", "engine", "fold", "memory", "network", "plan", "timeline")
+    f"et_sim/{room}/"
+    for room in (
+        *("collectives", "compiled", "compute", "engine", "fold", "memory", "network", "plan", "timeline"),
+    )
 )
 
 
@@ -95,6 +89,8 @@ def files_by_function() -> dict[str, dict[str, list[str]]]:
 def files_for(mutant: Mutant) -> list[str]:
     """Return paths of test files for a change: those that run it, of random cases, by name, and of keys."""
     found = _files_that_run(mutant)
+    if mutant.module.startswith(COMPILES):
+        return found
     others = [*_of_random_cases(mutant.module), *files_by_name(mutant.line)]
     return list(dict.fromkeys([*found[:BY_NAME], *others, *found[BY_NAME:], DECLARED]))
 
@@ -149,6 +145,9 @@ def _files_that_run(mutant: Mutant) -> list[str]:
 def files_of_module(module: str) -> list[str]:
     """Return the test files of a module outside of its functions, or else those of its folder."""
     found = files_by_function().get(module)
+    if module.startswith(COMPILES):
+        tests = sorted((REPOSITORY / "tests/compiled").glob("test_*.py"))
+        return [str(path.relative_to(REPOSITORY)) for path in tests]
     if not found and module.removeprefix("et_sim/").startswith(NOT_NOTED):
         return _tests_near(module)
     return found[REST] if found else _tests_of_folder(module.rpartition("/")[0])

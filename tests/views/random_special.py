@@ -13,6 +13,7 @@ from machines import SHAPES, network, ring, system
 from random_computing import COMPUTING
 from random_packets import PACKETS, PROFILES
 from random_runs import DETAILS, Drawn, graphs, grids, late, memories, programs, switches, turns
+from random_traces import TRACES
 from ring_cases import RingCase
 
 from et_sim.run.result import Result
@@ -245,4 +246,5 @@ SPECIAL: dict[str, Callable[[int], Drawn]] = {
     **COMPUTING,
     "held": held,
     "paths": paths,
+    **TRACES,
 }
