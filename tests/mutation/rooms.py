@@ -35,6 +35,7 @@ COMPILES = "et_sim/compiled/"  # modules whose changes are tried with machine co
 REST = "*"  # of a module: all but its functions
 MOST_FILES = 8  # of a function
 MOST_CALLS = 4  # of a command, that make a file nearer to its module
+NOT_LISTED = 3  # more, that are written after `rooms.json`
 BY_NAME = 2  # more, whose names share words with the line
 DECLARED = "tests/docs/test_generated_pages.py"  # defaults and limits of all declared keys
 # Files that compare all results of random runs with kept ones, by kind; `views/late` is a kind of views.
@@ -91,7 +92,11 @@ def files_for(mutant: Mutant) -> list[str]:
     found = _files_that_run(mutant)
     if mutant.module.startswith(COMPILES):
         return found
-    others = [*_of_random_cases(mutant.module), *files_by_name(mutant.line)]
+    others = [
+        *files_that_import(mutant.module),
+        *_of_random_cases(mutant.module),
+        *files_by_name(mutant.line),
+    ]
     return list(dict.fromkeys([*found[:BY_NAME], *others, *found[BY_NAME:], DECLARED]))
 
 
@@ -167,6 +172,31 @@ def _words(text: str) -> set[str]:
     """Return the words of a text in lower case, without the last letters of plurals."""
     words = (re.sub("(?<=[^s])e?s$", "", word.lower()) for word in re.findall("[A-Za-z]{3,}", text))
     return set(words) - {"test"}
+
+
+@cache
+def imported(file: str) -> set[str]:
+    """Return the modules that a test file imports by name."""
+    names = set()
+    for node in ast.walk(ast.parse((REPOSITORY / file).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {f"{name.replace('.', '/')}.py" for name in names}
+
+
+@cache
+def not_listed() -> list[str]:
+    """Return the test files that `rooms.json` does not name, such as those written after it."""
+    listed_ones = {file for found in files_by_function().values() for of in found.values() for file in of}
+    paths = (path for path in (REPOSITORY / "tests").rglob("test_*.py") if path.parent.name not in LEFT_OUT)
+    return sorted({str(path.relative_to(REPOSITORY)) for path in paths} - listed_ones)
+
+
+def files_that_import(module: str) -> list[str]:
+    """Return test files that `rooms.json` does not name and that import a module, those of its room first."""
+    found = [file for file in not_listed() if module in imported(file)]
+    room = module.split("/")[1]
+    return sorted(found, key=lambda file: (file.split("/")[1] != room, len(imported(file))))[:NOT_LISTED]
 
 
 def _tests_of_folder(folder: str) -> list[str]:
