@@ -95,11 +95,8 @@ def test_a_run_from_a_kept_start_begins_with_the_tables_of_a_new_one(model: str,
         _scramble(run)
 
 
-@pytest.mark.parametrize("largest", [0, 64])
-def test_large_arrays_begin_as_in_a_new_run_like_small_ones(
-    monkeypatch: pytest.MonkeyPatch, largest: int
-) -> None:
-    monkeypatch.setattr(start, "LARGEST_JOINED", largest)
+def test_large_arrays_begin_as_in_a_new_run_like_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "LARGEST_JOINED", 0)
     test_a_run_from_a_kept_start_begins_with_the_tables_of_a_new_one("flow", may_fold=True)
 
 
