@@ -453,6 +453,8 @@ def _of_records(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     """Return an array that begins at a cache line; a large one has pages of its own."""
     size = math.prod(shape) * dtype.itemsize
+    if size < 0:
+        raise ValueError(f"a table has a negative number of rows: {shape}")
     if size >= MAPPED_BYTES:
         return np.frombuffer(_pages(size), dtype).reshape(shape)
     memory = np.zeros(size + LINE_BYTES, np.uint8)

@@ -14,7 +14,7 @@ from machines import ring, simulate, system
 
 from et_sim.engine.containers import spare
 from et_sim.engine.observe import causes
-from et_sim.engine.state.cause_tables import MOST_RECEIVES, STEP_KEYS_OF_A_TREE, CauseKind
+from et_sim.engine.state.cause_tables import MOST_RECEIVES, STEP_KEYS_OF_A_TREE, CauseKind, Causes
 from et_sim.engine.state.run import NONE, RUNNING_LIMIT
 from et_sim.machine.presets import preset
 from et_sim.trace import TraceBuilder
@@ -94,3 +94,14 @@ def test_the_order_of_messages_matters_only_where_the_pauses_of_a_library_differ
     assert not receives_with_a_place("all_reduce", 1 << 20, tmp_path / "even")
     assert not receives_with_a_place("broadcast", 8, tmp_path / "rooted")
     assert receives_with_a_place("all_to_all", 1 << 20, tmp_path / "uneven")
+
+
+def test_a_run_that_records_no_causes_has_no_rows_for_them() -> None:
+    build = TraceBuilder()
+    build.collective("all_reduce", 4096)
+    tables = simulate([build] * 4, ring(4), system("ring")).outcome.run.causes
+    assert {name for name in Causes.__struct_fields__ if len(getattr(tables, name))} == {
+        "on",
+        "now",
+        "reserve",
+    }

@@ -1,12 +1,13 @@
-"""Rows of record tables are compared as NumPy compares whole records."""
+"""Record tables begin at cache lines, and their rows are compared as NumPy compares whole records."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from et_sim.plan.records import STEP, equal_rows, filled
+from et_sim.plan.records import LINE_BYTES, MAPPED_BYTES, STEP, equal_rows, filled, table
 
 ROWS = st.lists(st.tuples(*[st.integers(-1, 1)] * len(STEP.names or ())), max_size=6)
 
@@ -19,3 +20,18 @@ def test_rows_are_equal_if_all_their_fields_are(
     first, second = (filled(STEP, given_rows[:rows]) for given_rows in (before, after))
     assert equal_rows(first, second).tolist() == [before[at] == after[at] for at in range(rows)]
     assert np.array_equal(equal_rows(first, second), first == second)
+
+
+@pytest.mark.parametrize("rows", [1, 5, MAPPED_BYTES])
+def test_a_new_table_has_its_rows_all_zero_from_a_cache_line_on(rows: int) -> None:
+    made = table(np.dtype([("a", "i8"), ("b", "u1")]), rows)
+    assert made.shape == (rows,)
+    assert made.ctypes.data % LINE_BYTES == 0
+    assert not made["a"].any()
+    made["b"] = 1
+    assert int(made["b"].sum()) == rows
+
+
+def test_a_table_of_fewer_than_no_rows_is_refused() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        table(np.dtype([("a", "i8")]), -1)

@@ -10,7 +10,6 @@ With `--commands` it does so for those of which views, services or outputs of co
 
 from __future__ import annotations
 
-import ast
 import heapq
 import importlib
 import json
@@ -36,6 +35,7 @@ from rooms import (
     ROOMS,
     RUNS,
     functions_of,
+    imported,
     modules,
     tried_by_commands,
 )
@@ -146,15 +146,6 @@ class Runs(NamedTuple):
     lines: int
 
 
-def imported(file: str) -> set[str]:
-    """Return the modules that a test file imports by name."""
-    names = set()
-    for node in ast.walk(ast.parse((TESTS / file).read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return {f"{name.replace('.', '/')}.py" for name in names}
-
-
 def read(folder: Path) -> tuple[dict[str, float], dict[str, list[Runs]]]:
     """Return the seconds of each test file, and the tests that run or import each module."""
     seconds, by_module = {}, defaultdict(list)
@@ -162,7 +153,7 @@ def read(folder: Path) -> tuple[dict[str, float], dict[str, list[Runs]]]:
         file = path.stem.replace("__", "/")
         tests = {test: Ran(*ran) for test, ran in pickle.loads(path.read_bytes()).items()}
         seconds[file] = LOADING_SECONDS + sum(ran.seconds for ran in tests.values()) / SLOWER
-        by_name = imported(file)
+        by_name = imported(f"tests/{file}")
         for module in by_name:
             by_module[module].append(Runs(file, OWN / FEW_LINES, 1 << OUTSIDE))
         for ran in tests.values():

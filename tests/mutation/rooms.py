@@ -19,21 +19,11 @@ from typing import Any
 
 from mutants import REPOSITORY, Mutant, mutants_of
 
-NOT_NOTED = ("cli", "sweeps", "workloads/training")  # rooms of which `rooms.json` has no lines
+# Rooms of which `rooms.json` has no lines.
+NOT_NOTED = ("cli", "collectives", "compiled", "layerfile", "sweeps", "trace", "workloads/training")
 ROOMS = (
-    *(
-        "calibrate",
-        "compute",
-        "engine",
-        "fold",
-        "goodput",
-        "memory",
-        "network",
-        "plan",
-        "serving",
-        "timeline",
-    ),
-    *("validation", "views", "workloads/inference"),
+    *("calibrate", "compute", "engine", "fold", "goodput", "memory", "network", "plan", "serving"),
+    *("timeline", "validation", "views", "workloads/inference"),
     *NOT_NOTED,
 )
 FOLDER = Path(__file__).parent
@@ -41,9 +31,11 @@ CHOICE = FOLDER / "rooms.json"
 RUNS, COMMANDS = FOLDER / "runs.json", FOLDER / "commands.json"
 # Folders whose tests run other processes, read texts, or take long.
 LEFT_OUT = {"compiled", "docs", "golden", "language", "mutation", "recorder"}
+COMPILES = "et_sim/compiled/"  # modules whose changes are tried with machine code, by the tests of their room
 REST = "*"  # of a module: all but its functions
 MOST_FILES = 8  # of a function
 MOST_CALLS = 4  # of a command, that make a file nearer to its module
+NOT_LISTED = 3  # more, that are written after `rooms.json`
 BY_NAME = 2  # more, whose names share words with the line
 DECLARED = "tests/docs/test_generated_pages.py"  # defaults and limits of all declared keys
 # Files that compare all results of random runs with kept ones, by kind; `views/late` is a kind of views.
@@ -67,7 +59,10 @@ OF_KINDS = {
 }
 # Rooms whose changes only runs try, by their tables.
 OF_TABLES = tuple(
-    f"et_sim/{room}/" for room in ("compute", "engine", "fold", "memory", "network", "plan", "timeline")
+    f"et_sim/{room}/"
+    for room in (
+        *("collectives", "compiled", "compute", "engine", "fold", "memory", "network", "plan", "timeline"),
+    )
 )
 
 
@@ -95,7 +90,13 @@ def files_by_function() -> dict[str, dict[str, list[str]]]:
 def files_for(mutant: Mutant) -> list[str]:
     """Return paths of test files for a change: those that run it, of random cases, by name, and of keys."""
     found = _files_that_run(mutant)
-    others = [*_of_random_cases(mutant.module), *files_by_name(mutant.line)]
+    if mutant.module.startswith(COMPILES):
+        return found
+    others = [
+        *files_that_import(mutant.module),
+        *_of_random_cases(mutant.module),
+        *files_by_name(mutant.line),
+    ]
     return list(dict.fromkeys([*found[:BY_NAME], *others, *found[BY_NAME:], DECLARED]))
 
 
@@ -149,6 +150,9 @@ def _files_that_run(mutant: Mutant) -> list[str]:
 def files_of_module(module: str) -> list[str]:
     """Return the test files of a module outside of its functions, or else those of its folder."""
     found = files_by_function().get(module)
+    if module.startswith(COMPILES):
+        tests = sorted((REPOSITORY / "tests/compiled").glob("test_*.py"))
+        return [str(path.relative_to(REPOSITORY)) for path in tests]
     if not found and module.removeprefix("et_sim/").startswith(NOT_NOTED):
         return _tests_near(module)
     return found[REST] if found else _tests_of_folder(module.rpartition("/")[0])
@@ -168,6 +172,31 @@ def _words(text: str) -> set[str]:
     """Return the words of a text in lower case, without the last letters of plurals."""
     words = (re.sub("(?<=[^s])e?s$", "", word.lower()) for word in re.findall("[A-Za-z]{3,}", text))
     return set(words) - {"test"}
+
+
+@cache
+def imported(file: str) -> set[str]:
+    """Return the modules that a test file imports by name."""
+    names = set()
+    for node in ast.walk(ast.parse((REPOSITORY / file).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {f"{name.replace('.', '/')}.py" for name in names}
+
+
+@cache
+def not_listed() -> list[str]:
+    """Return the test files that `rooms.json` does not name, such as those written after it."""
+    listed_ones = {file for found in files_by_function().values() for of in found.values() for file in of}
+    paths = (path for path in (REPOSITORY / "tests").rglob("test_*.py") if path.parent.name not in LEFT_OUT)
+    return sorted({str(path.relative_to(REPOSITORY)) for path in paths} - listed_ones)
+
+
+def files_that_import(module: str) -> list[str]:
+    """Return test files that `rooms.json` does not name and that import a module, those of its room first."""
+    found = [file for file in not_listed() if module in imported(file)]
+    room = module.split("/")[1]
+    return sorted(found, key=lambda file: (file.split("/")[1] != room, len(imported(file))))[:NOT_LISTED]
 
 
 def _tests_of_folder(folder: str) -> list[str]:

@@ -39,6 +39,7 @@ from rooms import (
     listed,
     modules,
     mutant_of,
+    not_listed,
     runs_by_module,
     runs_for,
 )
@@ -135,6 +136,19 @@ def test_a_change_has_the_tests_that_run_its_function() -> None:
 def test_a_line_has_the_files_whose_names_share_its_words() -> None:
     assert files_by_name('"bus_queues": buses * BUS_SIDES')[0] == "tests/engine/test_bus.py"
     assert files_by_name("return 1") == []
+
+
+def test_a_test_file_that_is_not_listed_is_tried_for_the_modules_that_it_imports() -> None:
+    file = "tests/engine/test_kept_starts.py"
+    assert file in not_listed()
+    assert file in files_for(mutants_of("et_sim/engine/start.py")[0])
+    assert file not in files_for(mutants_of("et_sim/engine/nodes/issue.py")[0])
+
+
+def test_the_room_that_compiles_is_tried_by_its_own_tests() -> None:
+    found = files_for(mutants_of("et_sim/compiled/store.py")[0])
+    assert "tests/compiled/test_store.py" in found
+    assert {file.rpartition("/")[0] for file in found} == {"tests/compiled"}
 
 
 def test_few_files_that_run_all_lines_are_chosen_and_near_ones_come_first() -> None:

@@ -1,8 +1,9 @@
 """A run of tests with one module changed, in its own process, on a package that links to the working tree.
 
 The folder of the package is rebuilt for a mutant: links to all unchanged files, and one changed file.
-Nothing is compiled: machine code of the original must neither serve a mutant nor be replaced. One process
-imports the heavy packages, and forks for each mutant.
+Nothing is compiled: machine code of the original must neither serve a mutant nor be replaced. Where the room
+that compiles is changed itself, the deep tests of the room compile into a folder of the mutant's own. One
+process imports the heavy packages, and forks for each mutant.
 
 `python tests/mutation/trial.py [--count 30] [--seed 1] [--below et_sim/engine]` tries random mutants.
 """
@@ -26,7 +27,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from mutants import REPOSITORY, Mutant
-from rooms import changes_to_try, files_for, modules, runs_for
+from rooms import COMPILES, changes_to_try, files_for, modules, runs_for
 
 HEAVY = (
     *(
@@ -79,7 +80,11 @@ def trial(mutant: Mutant | None, tests: Sequence[str]) -> tuple[str, str]:
         child = os.fork()
         if not child:
             os.environ["ET_SIM_TESTS_RUNS"] = runs_for(mutant) if mutant else ""
-            _run_tests(folder, tests, log)
+            options = OPTIONS
+            if mutant and mutant.module.startswith(COMPILES):
+                os.environ.update(ET_SIM_COMPILE="now", ET_SIM_CACHE_DIR=str(folder / "cache"))
+                options += ("--deep",)
+            _run_tests(folder, (*options, *tests), log)
         code = _exit_code(child)
         found = re.findall(r"^(?:FAILED|ERROR) (\S+)", log.read_text(errors="replace"), re.MULTILINE)
     if code == NO_TESTS:
@@ -101,8 +106,8 @@ def _exit_code(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _run_tests(folder: Path, tests: Sequence[str], log: Path) -> None:
-    """Run tests on the package in a folder, and end this process."""
+def _run_tests(folder: Path, arguments: Sequence[str], log: Path) -> None:
+    """Run pytest on the package in a folder, and end this process."""
     code = -1
     try:
         os.setpgid(0, 0)
@@ -115,7 +120,7 @@ def _run_tests(folder: Path, tests: Sequence[str], log: Path) -> None:
         sys.path.insert(0, str(folder))
         paths = [str(folder), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        code = int(importlib.import_module("pytest").main([*OPTIONS, *tests]))
+        code = int(importlib.import_module("pytest").main([*arguments]))
         sys.stdout.flush()
     finally:
         os._exit(code & 0xFF)

@@ -216,10 +216,10 @@ def turns(seed: int) -> Drawn:
     net = network(shapes, list(sizes), latency=draw.choice((500.0, 0.0, 1234.0)))
     options = {"system": system("ring", len(sizes), **keys), "network": net, "fold": False}
     options |= {"model": draw.choice(("analytical", "link")), "detail": draw.choice(("nodes", "phases"))}
-    return Drawn(Workload.of([build.build()] * ranks), options, patched=SEARCHED, figures=_skipped)
+    return Drawn(Workload.of([build.build()] * ranks), options, patched=SEARCHED, figures=skipped)
 
 
-def _skipped(result: Result) -> str:
+def skipped(result: Result) -> str:
     return f"skipped={result.outcome.run.repeats[0].skipped}"
 
 

@@ -32,7 +32,10 @@ if __name__ == "__main__":
     tests = Path(__file__).parents[1]
     sys.path[:0] = [
         str(tests),
-        *(str(tests / room) for room in ("fold", "golden", "network", "oracle", "sweeps", "workloads")),
+        *(
+            str(tests / room)
+            for room in ("fold", "fuzz", "golden", "network", "oracle", "sweeps", "workloads")
+        ),
     ]
 
 import pyarrow as pa

@@ -9,10 +9,23 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from machines import SHAPES, network, ring, system
+from machines import KINDS, SHAPES, network, ring, system
 from random_computing import COMPUTING
 from random_packets import PACKETS, PROFILES
-from random_runs import DETAILS, Drawn, graphs, grids, late, memories, programs, switches, turns
+from random_runs import (
+    DETAILS,
+    SEARCHED,
+    Drawn,
+    graphs,
+    grids,
+    late,
+    memories,
+    programs,
+    skipped,
+    switches,
+    turns,
+)
+from random_traces import TRACES
 from ring_cases import RingCase
 
 from et_sim.run.result import Result
@@ -32,6 +45,40 @@ def at_once(seed: int) -> Drawn:
     options |= {"detail": draw.choice(DETAILS)} if draw.random() < 0.1 else {}
     eager = {"et_sim.engine.driver.FEWEST_TO_GO_AHEAD": 0}
     return Drawn(case.workload, options, patched=eager, figures=_evaluated)
+
+
+def advances(seed: int) -> Drawn:
+    """Return collectives of many chunks, which follow each other from one dimension to the next."""
+    draw = Random(seed)
+    sizes = draw.choice(((4, 2), (3, 2), (2, 3), (3, 2, 2), (4, 4)))
+    ranks, count = int(np.prod(sizes)), len(sizes)
+    others = ("ring", "ring", "halvingDoubling", "direct", "doubleBinaryTree", "direct1")
+    lists = [draw.choice(others) for _ in sizes] if draw.random() < 0.3 else [draw.choice(others[:3])] * count
+    own = system("ring", count)
+    own |= {f"{kind.replace('_', '-')}-implementation": lists for kind in KINDS[:3]}
+    own |= {
+        "profile": draw.choice(("reference", "reference", "corrected")),
+        "scheduling-policy": draw.choice(("LIFO", "FIFO")),
+        "preferred-dataset-splits": draw.choice((16, 21, 32)),
+        "active-chunks-per-dimension": draw.choice((1, 1, 1, 1, 2)),
+        "num-queues-per-dim": draw.choice((1, 1, 1, 1, 2)),
+        "endpoint-delay": draw.choice((10, 500)),
+        "local-mem-bw": draw.choice((50, 1)),
+    }
+    if draw.random() < 0.2:
+        own["stragglers"] = [{"ranks": draw.choice(("0", f"0-{ranks - 1}/2")), "delay": "77ns"}]
+    build, last = TraceBuilder(), list[int]()
+    for _ in range(draw.choice((1, 1, 2))):
+        after = [build.compute(nanos=draw.choice((1, 9000)), after=last)] if draw.random() < 0.3 else last
+        kind = draw.choice((*KINDS[:3], *KINDS))
+        last = [build.collective(kind, draw.choice((1 << 16, 1 << 20)), after=after)]
+        last *= draw.random() < 0.5
+    net = network([draw.choice((*SHAPES, "Ring", "Ring"))] * count, list(sizes))
+    if draw.random() < 0.3:
+        net["bandwidth"] = [draw.choice((50.0, 37.5)) for _ in sizes]
+    options = {"system": own, "network": net, "fold": False}
+    options["model"] = draw.choice(("analytical", "link", "flow"))
+    return Drawn(Workload.of([build.build()] * ranks), options, patched=SEARCHED, figures=skipped)
 
 
 def _evaluated(result: Result) -> str:
@@ -238,6 +285,7 @@ def paths(seed: int) -> Drawn:
 
 SPECIAL: dict[str, Callable[[int], Drawn]] = {
     "at-once": at_once,
+    "advances": advances,
     "levels": levels,
     "goals": goals,
     "exchanges": exchanges,
@@ -245,4 +293,5 @@ SPECIAL: dict[str, Callable[[int], Drawn]] = {
     **COMPUTING,
     "held": held,
     "paths": paths,
+    **TRACES,
 }

@@ -1,0 +1,61 @@
+"""The rows that one event may use up, by what it may start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from machines import ring, system
+
+from et_sim.api import prepare
+from et_sim.engine.pools import reserve_per_event
+from et_sim.engine.transport.network_seam import Needs
+from et_sim.run.options import RunOptions
+from et_sim.run.planning import plan_of
+from et_sim.trace import TraceBuilder, Workload
+
+ALWAYS = 21  # one node, four messages of a tree that starts, and sixteen to spare
+ROWS = 2 * 4  # two completions in an event, and four rows for each thing
+
+
+def kernels(count: int, **options: Any) -> Callable[[TraceBuilder], None]:
+    def fill(build: TraceBuilder) -> None:
+        for _ in range(count):
+            build.compute(nanos=5, **options)
+
+    return fill
+
+
+def receives(build: TraceBuilder) -> None:
+    for _ in range(3):
+        build.receive(0, 64)
+
+
+def sum_of_all(build: TraceBuilder) -> None:
+    build.collective("all_reduce", 64)
+
+
+@pytest.mark.parametrize(
+    ("fill", "algorithm", "things"),
+    [
+        (kernels(1), "ring", ALWAYS),
+        (kernels(3), "ring", ALWAYS),  # one at a time
+        (kernels(3, concurrent=True), "ring", ALWAYS + 3),
+        (receives, "ring", ALWAYS + 3),
+        (sum_of_all, "ring", ALWAYS + 4),  # two chunks, each with four messages
+        (sum_of_all, "direct", ALWAYS + 2 * 7 - 4),  # two chunks, each with messages to seven others
+    ],
+)
+@pytest.mark.parametrize("events", [0, 1])
+def test_an_event_has_rows_for_all_that_it_may_start(
+    fill: Callable[[TraceBuilder], None], algorithm: str, things: int, events: int
+) -> None:
+    build = TraceBuilder()
+    fill(build)
+    task = prepare(
+        Workload.of([build.build()] * 8), RunOptions(system=system(algorithm), network=ring(8), fold=False)
+    )
+    plan = plan_of(task.workload, task.machine, task.network_model(), may_fold=False).lowered
+    found = reserve_per_event(plan, Needs(causal_events=0, events=events))
+    assert found.rows == (ROWS + 2 * events) * things
