@@ -61,6 +61,15 @@ class _Host(Struct):
         way = {"one-way": True} if is_one_way else {}
         self.links.append({"from": source, "to": target, "bandwidth": f"{speed:.10g}GB/s", **way})
 
+    def link_to_cpu(self, gpu: str, cpu: str, speed: float) -> None:
+        """Add a link beside PCI: of two between the same devices, messages take the faster one."""
+        for link in self.links:
+            if (link["from"], link["to"]) == (gpu, cpu):
+                speed = max(speed, float(link["bandwidth"].removesuffix("GB/s")))
+                self.links.remove(link)
+                break
+        self.link(gpu, cpu, speed)
+
     def fault(self, cause: str, remedy: str) -> MachineError:
         """Return a refusal with the place of the file."""
         return MachineError(cause, place=self.place, remedy=remedy)
@@ -204,7 +213,7 @@ def _nvlink_speeds(host: _Host, root: ElementTree.Element) -> float:
 def _add_wire(host: _Host, gpu: str, cpu: str, wire: ElementTree.Element, speed: float) -> None:
     """Add the NVLinks or the chip-to-chip link of a GPU."""
     if wire.tag == "c2c":
-        host.link(gpu, cpu, _number(host, wire, "bw") * _number(host, wire, "count") / 1000)
+        host.link_to_cpu(gpu, cpu, _number(host, wire, "bw") * _number(host, wire, "count") / 1000)
     if wire.tag != "nvlink":
         return
     count, kind = _number(host, wire, "count"), wire.get("tclass", "")
@@ -214,7 +223,7 @@ def _add_wire(host: _Host, gpu: str, cpu: str, wire: ElementTree.Element, speed:
     if kind == NVSWITCH:
         host.link(gpu, "nvswitch", count * speed)
     elif kind == TO_CPU:
-        host.link(gpu, cpu, count * speed)
+        host.link_to_cpu(gpu, cpu, count * speed)
     elif kind.startswith(TO_GPU) and target in host.gpus:
         host.link(gpu, host.gpus[target][1], count * speed, is_one_way=True)
     else:

@@ -24,7 +24,7 @@ from et_sim.calibrate.collective_library import (
     without_worse,
 )
 from et_sim.calibrate.logs import read_all, read_measured
-from et_sim.cli import main
+from et_sim.cli import calibrate_nccl, main
 from et_sim.machine.collective_library import Calibration, Call, Library, LibraryWires
 from et_sim.validation.rows import Errors
 
@@ -412,3 +412,13 @@ def test_a_file_that_is_no_machine_is_refused(tmp_path: Path, capsys: pytest.Cap
     assert "the file does not describe a machine by name" in capsys.readouterr().err
     assert main(["machine", f"{tmp_path / 'none.json'}"]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+def test_errors_of_rows_left_out_are_of_their_size_and_their_nodes() -> None:
+    cases = [(8, 1, MIB, 1.1), (8, 1, LARGE, 1.2), (16, 2, MIB, 1.3), (16, 2, LARGE, 1.4)]
+    calls = [(Call("all_reduce", ranks, nodes, size), ratio) for ranks, nodes, size, ratio in cases]
+    found = calibrate_nccl._accuracy([(MeasuredCollective(call, 1.0), ratio) for call, ratio in calls])
+    classes = ("small_library", "library", "small_library_between_nodes", "library_between_nodes")
+    errors = [entry["random"] / math.sqrt(math.pi / 2) for entry in found.values()]
+    assert (*found,) == classes
+    assert errors == pytest.approx([math.log(ratio) for _, ratio in calls], abs=1e-4)

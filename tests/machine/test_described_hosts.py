@@ -108,6 +108,14 @@ def test_nvlinks_between_gpus_lead_one_way_each_and_count_by_their_generation(sm
     assert (speeds["gpu0", "gpu1"], speeds["gpu1", "gpu0"]) == (3 * speed, 4 * speed)
 
 
+@pytest.mark.parametrize(("bits", "speed"), [(50_000, 4 * 50), (1, 2 * PCIE)])
+def test_a_gpu_has_the_faster_of_its_two_links_to_the_cpu(bits: int, speed: float) -> None:
+    wire = f'<c2c bw="{bits}" count="4"/>'
+    speeds = link_speeds(listed(host(wire, "")))
+    assert speeds["gpu0", "cpu0"] == speeds["cpu0", "gpu0"] == pytest.approx(speed)
+    assert speeds["gpu1", "cpu0"] == pytest.approx(2 * PCIE)
+
+
 def test_ranks_are_those_of_the_file_and_old_pci_has_its_own_line_code() -> None:
     text = host("", "").replace('rank="0"', 'rank="9"').replace("32.0 GT/s", "5.0 GT/s")
     network = listed(text)

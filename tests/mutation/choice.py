@@ -57,7 +57,7 @@ RUNS_OF_ROW, SECONDS_OF_RUNS = 24, 20.0
 RUNS_OF_KIND = 3  # for modules without functions
 KEPT = {  # files of kept lines by option, and where the choice among them is
     "--runs": (("tables", "keys", "special"), RUNS),
-    "--commands": (("services", "commands", "views"), COMMANDS),
+    "--commands": (("services", "commands", "views", "texts"), COMMANDS),
 }
 OF_CONVERTERS = "conversions"  # a kind of commands that runs little of the package
 OUTSIDE = 0  # the row of a module that stands for all outside of its functions: importing it runs them
@@ -77,7 +77,7 @@ class LinesRun:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._coverage = importlib.import_module("coverage").Coverage(
-            data_file=None, source=[PACKAGE], config_file=False
+            data_file=None, include=[f"{PACKAGE}*"], config_file=False
         )
         self._rooms = tuple(f"{PACKAGE}{room}/" for room in ROOMS)
         self._path = Path()
@@ -267,7 +267,7 @@ def measure_runs(folder: Path, names: Collection[str]) -> dict[str, Ran]:
 
 def _ran(shown: Any, name: str, kind: str, count: int) -> dict[str, tuple[Any, ...]]:
     coverage = importlib.import_module("coverage").Coverage(
-        data_file=None, source=[PACKAGE], config_file=False
+        data_file=None, include=[f"{PACKAGE}*"], config_file=False
     )
     found = {}
     for seed in range(count):

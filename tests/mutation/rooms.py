@@ -19,8 +19,10 @@ from typing import Any
 
 from mutants import REPOSITORY, Mutant, mutants_of
 
-# Rooms of which `rooms.json` has no lines.
-NOT_NOTED = ("cli", "collectives", "compiled", "layerfile", "sweeps", "trace", "workloads/training")
+NOT_NOTED = (  # rooms of which `rooms.json` has no lines
+    *("basics", "cli", "collectives", "compiled", "doctor", "documents", "jobs", "layerfile", "machine", "recipes"),
+    *("run", "samples", "sweeps", "tables", "trace", "workloads/training"),
+)
 ROOMS = (
     *("calibrate", "compute", "engine", "fold", "goodput", "memory", "network", "plan", "serving"),
     *("timeline", "validation", "views", "workloads/inference"),
@@ -42,6 +44,7 @@ DECLARED = "tests/docs/test_generated_pages.py"  # defaults and limits of all de
 OF_RUNS = "tests/views/test_random_tables.py"
 OF_KINDS = {
     "views": "tests/views/test_random_views.py",
+    "texts": "tests/views/test_random_views.py",
     "servings": "tests/serving/test_random_servings.py",
     "months": "tests/goodput/test_random_months.py",
     "steps": "tests/workloads/test_random_jobs.py",
@@ -56,6 +59,9 @@ OF_KINDS = {
     "looks": "tests/cli/test_random_commands.py",
     "logs": "tests/calibrate/test_random_fits.py",
     "configs": "tests/workloads/test_random_jobs.py",
+    "tools": "tests/cli/test_random_commands.py",
+    "topologies": "tests/cli/test_random_commands.py",
+    "mistakes": "tests/cli/test_random_commands.py",
 }
 # Rooms whose changes only runs try, by their tables.
 OF_TABLES = tuple(
@@ -212,8 +218,8 @@ def _tests_of_folder(folder: str) -> list[str]:
 
 @cache
 def _tests_near(module: str) -> list[str]:
-    """Return test files of a module's room that import it, have its words in their names and texts, or call
-    its command.
+    """Return test files that import a module, or call its command, or of whose room it is, if they have its
+    words in their names and texts; without any, those that import its folder.
     """
     name, words = module.removesuffix(".py").replace("/", "."), _words(Path(module).stem)
     found: dict[str, float] = {}
@@ -224,12 +230,14 @@ def _tests_near(module: str) -> list[str]:
     tests = {path: path.read_text(encoding="utf-8") for path in (REPOSITORY / "tests").rglob("test_*.py")}
     for path, text in sorted(tests.items()):
         calls = min(text.count(call), MOST_CALLS) if module.startswith("et_sim/cli/") else 0
-        if path.parent.name in LEFT_OUT or (
-            not calls and not any(path.is_relative_to(folder) for folder in folders)
-        ):
+        imports = bool(re.search(rf"\b{name}\b", text))
+        is_near = calls or imports or any(path.is_relative_to(folder) for folder in folders)
+        if path.parent.name in LEFT_OUT or not is_near:
             continue
         shared = calls + len(words & _words(path.stem)) + len(words & _words(text)) / 2
-        found[str(path.relative_to(REPOSITORY))] = shared + 2 * bool(re.search(rf"\b{name}\b", text))
+        found[str(path.relative_to(REPOSITORY))] = shared + 2 * imports
+    if not found:
+        return _tests_near(module.rpartition("/")[0])
     return heapq.nlargest(
         MOST_FILES, [file for file in found if found[file] or not any(found.values())], key=found.__getitem__
     )

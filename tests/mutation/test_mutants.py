@@ -20,7 +20,7 @@ from random_keys import KEYED
 from random_lines import LINES
 from random_runs import RANDOM
 from random_services import SERVICES
-from random_shown import FILES, kept, run_name
+from random_shown import FILES, OF_OTHERS, kept, run_name
 from random_special import SPECIAL
 from rooms import (
     COMMANDS,
@@ -236,7 +236,8 @@ def test_sizes_of_blocks_and_fetches_into_caches_are_not_changed() -> None:
 
 def test_runs_of_a_module_run_it_and_are_kept() -> None:
     kept_runs = {run_name(name, *run) for name in FILES for run in kept(name)}
-    for path, counts in ((RUNS, {**RANDOM, **KEYED, **SPECIAL}), (COMMANDS, {**SERVICES, **LINES, **RANDOM})):
+    kinds = {**RANDOM, **KEYED, **SPECIAL}
+    for path, counts in ((RUNS, kinds), (COMMANDS, {**SERVICES, **LINES, **kinds})):
         chosen = {
             module: [f"{kind}:{seed}" for kind, seeds in found.items() for seed in seeds.split()]
             for module, found in runs_by_module(path).items()
@@ -249,7 +250,7 @@ def test_runs_of_a_module_run_it_and_are_kept() -> None:
 
 
 def test_a_change_has_the_files_of_the_runs_that_are_chosen_for_it() -> None:
-    assert {*OF_KINDS} == {"views", *SERVICES, *LINES} - {OF_CONVERTERS}
+    assert {*OF_KINDS} == {*OF_OTHERS, *SERVICES, *LINES} - {OF_CONVERTERS}
     for module, file in (("serving/cluster.py", "servings"), ("sweeps/search.py", "sweeps")):
         mutant = mutants_of(f"et_sim/{module}")[0]
         runs = runs_for(mutant).split()

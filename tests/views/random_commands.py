@@ -25,6 +25,7 @@ from et_sim.cli.jobs import JOBS, jobs_of
 
 CONVERT = "convert"  # the first word of lines of et-convert
 PRESETS = Path(import_module("et_sim.workloads.models").__file__ or "").with_name("presets")
+SPACE = "␣"  # within a word of a line
 WRONG = ("0", "-1", "x", "1.5", "2,x", "none")
 A_WRONG_ONE, OF_ANOTHER_JOB = 0.04, 0.03  # of values and of options
 # Values by option, where its type does not give them, or not the ones that matter.
@@ -278,7 +279,7 @@ LINES: dict[str, Callable[[Random], Line]] = {"steps": training, "jobs": jobs, "
 
 def words_of(line: Line, draw: Random) -> list[str]:
     """Return a command line with its options."""
-    words = line.words.split()
+    words = [word.replace(SPACE, " ") for word in line.words.split()]
     options = [each for each in options_of(words[:2], line.job, draw) if each.flag not in words]
     if line.without and draw.random() > A_WRONG_ONE:
         options = [each for each in options if each.flag.lstrip("-") not in line.without]

@@ -12,7 +12,10 @@ from random_job_files import spans
 from random_logs import logs
 from random_looks import RING_8, looks
 from random_measured import LINES as OTHERS
+from random_mistakes import mistakes
 from random_models import SMALL_GPT2, SMALL_MIXTRAL, configs
+from random_tools import tools
+from random_topologies import topologies
 
 # Loads of a serving: by times of arrival, in sessions, in a closed loop, in batches, and of files.
 LOADS = (
@@ -194,4 +197,7 @@ LINES: dict[str, Callable[[Random], Line]] = {
     "looks": looks,
     "logs": logs,
     "configs": configs,
+    "tools": tools,
+    "topologies": topologies,
+    "mistakes": mistakes,
 }

@@ -3,8 +3,8 @@
 A line of `shown/random-tables.txt` or `shown/random-keys.txt` has the end of a run and a digest of each file
 of its folder, one of `shown/random-services.txt` those of a serving or a long job, and one of
 `shown/random-views.txt` digests of the text, JSON and picture of each view, of the whole run and of a part,
-and of pages and exports. A line of `shown/random-commands.txt` has the status of a command, and digests of
-what it prints and of its files.
+and of pages and exports; one of `shown/random-texts.txt` has the text of each view of a run alone. A line of
+`shown/random-commands.txt` has the status of a command, and digests of what it prints and of its files.
 
 Digests leave out all that differs between computers or releases: the version, digests of inputs, the order
 of keys, digits of fractions from the tenth on, and the compression of pictures. Bands are in them.
@@ -71,6 +71,7 @@ COMMANDS_OF_SERVICES = {
     "picture": "inspect run --svg picture.svg",
     "page": "report run --html page.html",
 }
+OF_OTHERS = ("views", "texts")
 LEFT_OUT = {"et_sim", "sha256", "accuracy"}
 OF_PROCESSES = {"journal.jsonl", "lock", "times.arrow"}  # of a sweep
 _VERSION = re.compile(r"(et[-_]sim[^\d]{1,16})\d+(?:\.\d+)+\w*")
@@ -117,6 +118,14 @@ def views(folder: Path) -> Iterator[tuple[str, Any]]:
                 forms += [lambda of=of, view=view: view.data(found, of)] if view.forms else []
                 forms += [lambda of=of, view=view: view.drawn(found, of)] if view.picture else []
                 yield view.name + "*" * is_cut, [_or_refusal(form) for form in forms]
+
+
+def texts(folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the text of each view of the whole run."""
+    found = open_run(folder)
+    for view in VIEWS.values():
+        if view.forms:
+            yield view.name, _or_refusal(lambda view=view: view.text(found, EVERYTHING, WIDTH))
 
 
 def everything(folder: Path) -> Iterator[tuple[str, Any]]:
@@ -269,6 +278,7 @@ FILES = {
     "keys": Shown(tables_with_metadata, dict.fromkeys(KEYED, 48)),
     "special": Shown(tables_with_metadata, dict.fromkeys(SPECIAL, 48)),
     "views": Shown(everything, dict.fromkeys(RANDOM, 4)),
+    "texts": Shown(texts, dict.fromkeys((*KEYED, *SPECIAL), 3)),
     "services": Shown(files_and_pages, dict.fromkeys(SERVICES, 48)),
     "commands": Shown(
         printed_and_written,
@@ -286,6 +296,9 @@ FILES = {
             "looks": 30,
             "logs": 15,
             "configs": 400,
+            "tools": 250,
+            "topologies": 300,
+            "mistakes": 500,
         },
     ),
 }
@@ -299,8 +312,8 @@ def kept(name: str) -> dict[tuple[str, int], str]:
 
 
 def run_name(name: str, kind: str, seed: int) -> str:
-    """Return the name of a run of a file; views are those of runs whose tables are in another one."""
-    return f"{'views/' * (name == 'views')}{kind}:{seed}"
+    """Return the name of a run of a file; views and texts are of runs whose tables are in another one."""
+    return f"{f'{name}/' if name in OF_OTHERS else ''}{kind}:{seed}"
 
 
 def check(name: str, kind: str, count: int = sys.maxsize) -> None:

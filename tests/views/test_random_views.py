@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from random_keys import KEYED
 from random_runs import RANDOM
 from random_shown import IS_CHANGED, check, steady
+from random_special import SPECIAL
 
 from et_sim.views.drawing import bars
 
@@ -23,6 +25,17 @@ def test_views_of_random_runs_are_as_kept() -> None:
 @pytest.mark.parametrize("kind", RANDOM)
 def test_views_of_more_random_runs_are_as_kept(kind: str) -> None:
     check("views", kind)
+
+
+def test_texts_of_runs_of_every_key_are_as_kept() -> None:
+    for kind in (*KEYED, *SPECIAL) if IS_CHANGED else ("settings", "exchanges"):
+        check("texts", kind, 1)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", [*KEYED, *SPECIAL])
+def test_texts_of_more_runs_of_every_key_are_as_kept(kind: str) -> None:
+    check("texts", kind)
 
 
 def test_digests_have_nothing_that_differs_between_computers(monkeypatch: pytest.MonkeyPatch) -> None:

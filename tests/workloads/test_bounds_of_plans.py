@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from et_sim.api import run
 from et_sim.compute import recorded_ns
 from et_sim.trace.columns import Trace
 from et_sim.workloads import Model, Plan, make_training
+from et_sim.workloads.pipeline import Direction, PipelineShape, schedule
+from et_sim.workloads.training import plan_bounds
 from et_sim.workloads.training.bounds import Bounds, bounds_of
 
 
@@ -121,3 +124,16 @@ def test_the_kernels_of_one_micro_batch_give_those_of_all() -> None:
     model = decoder()
     one, two, nine = (_bounds(model, Plan(micro_batches=count)).time_ns for count in (1, 2, 9))
     assert nine - one == 8 * (two - one)
+
+
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 3), st.data())
+def test_the_bytes_that_wait_are_of_the_forward_passes_before_the_first_backward_pass(
+    stages: int, laps: int, chunks: int, data: st.DataObject
+) -> None:
+    name = "interleaved" if chunks > 1 else "1f1b"
+    plan = Plan(pipeline=stages, micro_batches=laps * stages, chunks=chunks, schedule=name)
+    place = data.draw(st.integers(0, stages - 1))
+    passes = schedule(name, PipelineShape(stages, plan.micro_batches, chunks))(place)
+    first = takewhile(lambda pass_: pass_.direction is Direction.FORWARD, passes)
+    left = [100**chunk for chunk in range(chunks)]
+    assert plan_bounds._waiting_bytes(plan, place, left) == sum(left[pass_.chunk] for pass_ in first)
