@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import Argument, Command
+from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.units import plural
+from et_sim.cli.progress import Progress
 from et_sim.cli.validate_serving import is_serving_file, status_of, validate
 
 if TYPE_CHECKING:
@@ -49,7 +52,6 @@ class Options(Command):
 
 def run(options: Options) -> int:
     """Predict and compare."""
-    from et_sim.cli.progress import Progress
     from et_sim.machine.presets import unchanged
     from et_sim.plan.host import KEY
     from et_sim.validation.predictions import predictions
@@ -74,7 +76,6 @@ def run(options: Options) -> int:
 
 def _rows(options: Options) -> list[Row]:
     """Return the rows of the file that the options select."""
-    from et_sim.basics.errors import UsageError, did_you_mean
     from et_sim.validation.rows import measured_rows, shipped
 
     paths = [options.file] if options.file else shipped()
@@ -91,7 +92,6 @@ def _rows(options: Options) -> list[Row]:
 
 def _of_logs(options: Options) -> list[Row]:
     """Return the rows of logs of MLPerf; none for other files."""
-    from et_sim.basics.errors import UsageError
     from et_sim.validation.mlperf import StepOptions, is_mlperf, read_mlperf
 
     given = {"model": options.model, "plan": options.plan, "precision": options.precision}
@@ -196,7 +196,6 @@ def _width(of_size: list[Prediction]) -> float | None:
 
 def _text(predictions: list[Prediction]) -> list[str]:
     from et_sim.basics.uncertainty import LEVEL
-    from et_sim.basics.units import plural
     from et_sim.views.sheet import Sheet, SheetColumn
 
     sheet = Sheet(
@@ -233,7 +232,6 @@ def _text(predictions: list[Prediction]) -> list[str]:
 
 def _left(predictions: list[Prediction]) -> list[str]:
     """Return the reasons for which rows are not predicted, each with its number of rows and the first one."""
-    from et_sim.basics.units import plural
 
     left: dict[str, list[str]] = {}
     for prediction in predictions:
@@ -248,7 +246,6 @@ def _left(predictions: list[Prediction]) -> list[str]:
 
 def _remarks(predictions: list[Prediction]) -> list[str]:
     """Return the parts of the rows' descriptions that predictions do not use, with numbers of rows."""
-    from et_sim.basics.units import plural
 
     remarks = Counter(remark for prediction in predictions for remark in prediction.row.remarks)
     return [f"not used: {plural(count, 'row')}: {remark}" for remark, count in remarks.items()]

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from et_sim.basics.units import plural
+from et_sim.cli.progress import Progress
+
 if TYPE_CHECKING:
     from et_sim.validation.serving_rows import ServedRow
     from et_sim.validation.servings import ServingPrediction
@@ -38,7 +41,6 @@ def is_serving_file(path: Path | None) -> bool:
 
 def validate(path: Path, machine: str | None, *, as_json: bool) -> int:
     """Predict the rows of a file, and print them or their errors."""
-    from et_sim.cli.progress import Progress
     from et_sim.machine.presets import unchanged
     from et_sim.validation.serving_rows import read_servings
     from et_sim.validation.servings import predicted_servings
@@ -130,7 +132,6 @@ def _error(latency: str, predictions: list[ServingPrediction]) -> dict[str, Any]
 
 
 def _text(predictions: list[ServingPrediction]) -> list[str]:
-    from et_sim.basics.units import plural
     from et_sim.views.sheet import Sheet, SheetColumn
 
     figures = (("mape", "MAPE %"), ("bias", "bias %"), ("in_band", "in band %"))
@@ -161,7 +162,6 @@ def _text(predictions: list[ServingPrediction]) -> list[str]:
 
 def _left(predictions: list[ServingPrediction]) -> list[str]:
     """Return the reasons for which rows are not predicted, each with its number of rows and the first one."""
-    from et_sim.basics.units import plural
 
     left: dict[str, list[int]] = {}
     for prediction in predictions:
