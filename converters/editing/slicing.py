@@ -88,7 +88,6 @@ def in_iterations(
 
 
 def _missing(recorded: RecordedTrace, piece: range, present: IntColumn) -> TraceError:
-
     known = set(present.tolist())
     first = next(number for number in piece if number not in known)
     return TraceError(
@@ -113,7 +112,6 @@ def in_window(recorded: RecordedTrace, starts: IntColumn, begin_us: float, end_u
 
 def parse_window(text: str) -> tuple[float, float]:
     """Parse a window such as "10ms:20ms" to microseconds; either end may be left out."""
-
     form = "give BEGIN:END with units, such as 10ms:20ms, 1.5s: or :300us"
     if text.count(":") != 1:
         raise UsageError(f"--window is {text!r}", remedy=form)

@@ -210,7 +210,6 @@ class _Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """Print version and commit, and exit."""
-
         revision = commit()
         made_of = f" ({revision})" if revision else ""
         sys.stdout.write(f"{parser.prog} {__version__}{made_of}\n")

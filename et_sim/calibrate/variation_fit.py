@@ -224,7 +224,6 @@ def _draws(work: FittedWork, shape: tuple[int, ...], draw: Any) -> Any:
 
 def entry_of(entry: Mapping[str, Any]) -> Any:
     """Return an entry as the system file's reader returns it."""
-
     values = {**entry, "factors": tuple(entry.get("factors", ()))}
     values["operations"] = tuple(entry.get("operations", ()))
     values["parts"] = tuple(MixturePart(**part) for part in entry.get("parts", ()))

@@ -69,7 +69,6 @@ class Again:
         """Return the endings of the run with each figure multiplied; `remedy` is for runs that do not
         complete.
         """
-
         with Progress() as progress:
             progress.stage("simulating again")
             endings = progress.counted(self._endings(changes, progress), len(changes), "simulations")

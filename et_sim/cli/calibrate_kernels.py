@@ -75,7 +75,6 @@ class KernelFit(Struct, frozen=True, eq=False):
     @property
     def text(self) -> Iterator[str]:
         """Yield the fit as lines of text."""
-
         yield f"{len(self.fitted)} rows, {plural(len(self.result.fitted), 'figure')}:"
         for name, value in self.result.fitted.items():
             unit = " ns" if "launch-overhead" in name or "split-time" in name else ""

@@ -135,7 +135,6 @@ def _write_collectives(path: Path, recording: RecordingRows) -> None:
 
 def _write_kernels(path: Path, recording: RecordingRows) -> None:
     """Write a table for each datatype, and a JSON file with their properties."""
-
     stem = Path(recording.source).name
     names = {row.datatype: f"{stem}_{row.datatype or 'unknown'}" for row in recording.kernels}
     lines = [(names[row.datatype], row.shape, f"{row.us:.6g}") for row in recording.kernels]

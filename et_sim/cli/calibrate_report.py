@@ -36,7 +36,6 @@ def conclude(
     options: OutputOptions, data: Any, text: Iterable[str], result: Callable[[], dict[str, Any]]
 ) -> int:
     """Print the fit, and write the result if an output is given."""
-
     print(json.dumps(data, indent=2) if options.json else "\n".join(text))
     if options.output:
         write_json(result(), options.output)

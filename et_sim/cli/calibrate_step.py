@@ -207,7 +207,6 @@ def _best(
 
 
 def _predictions(step: FittedStep, others: Others, predicted: Sequence[Mapping[str, int]]) -> list[str]:
-
     lines = []
     for (job, time), by_figure in zip(others, predicted, strict=True):
         errors = ", ".join(

@@ -107,7 +107,6 @@ def _workload(
 
 def _whole_machine(options: Options, problems: list[Problem], profile: str | None = None) -> Machine | None:
     """Return the machine, if system and network are given and sound."""
-
     if options.machine is None and not (options.system and options.network):
         for name in ("profile", *INSTEAD):
             if getattr(options, name):

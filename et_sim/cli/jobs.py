@@ -109,7 +109,6 @@ def with_plan(job: str, group: OptionGroup) -> Callable[[type[Declared]], type[D
 
 def plan_options(group: OptionGroup = PLAN) -> dict[str, Any]:
     """Return the options of the keys of a plan, in their order."""
-
     of_others = (((SERVE,), _OF_SERVING), (INFERENCE, _OF_INFERENCE), (REPLICATED, _OF_REPLICATED))
     types = get_type_hints(Plan)
     hints: dict[str, Any] = {}
@@ -234,7 +233,6 @@ class DescribedJob(Struct, frozen=True):
 @contextmanager
 def naming_options() -> Iterator[None]:
     """Name the option in refusals of fields of a plan."""
-
     with naming_fields(flag_of):
         yield
 
@@ -400,7 +398,6 @@ def _lengths(kind: str, flag: str, lengths: Numbers, model: Model, more: int) ->
 
 def read_plan(options: Command, **usual: Any) -> Plan:
     """Return the plan that the options describe; `usual` holds the defaults."""
-
     chosen, values = {}, given(options, plan_options())
     for (field, key), name in zip(keys_by_field(Plan).items(), plan_options(), strict=True):
         if name in values:

@@ -153,7 +153,6 @@ def _memory(system: dict[str, Any]) -> str:
 
 
 def _bytes(size: int | str) -> int:
-
     return parse_bytes(size) if isinstance(size, str) else size
 
 

@@ -59,7 +59,6 @@ class Options(InferenceOptions):
 @naming_options()
 def run(options: Options) -> int:
     """Make the workload and write it."""
-
     options.ranks = ranks_of(options)
     if options.kind in JOBS:
         workload, description, facts = _made_job(options)

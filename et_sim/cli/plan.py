@@ -251,7 +251,6 @@ def as_text(
 
 def _in_short(figures: PlanFigures, capacity: int | None) -> str:
     """Return a sentence: whether it fits, the least time of a step, and the largest traffic."""
-
     worst = max(figures.stages, key=lambda stage: stage.memory.total)
     size = format_bytes(worst.memory.total)
     text = f"ranks need up to {size}"
@@ -300,7 +299,6 @@ def _shown(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
 
 
 def _size(name: str, stage: Stage) -> str:
-
     return format_bytes(getattr(stage.memory, name))
 
 
@@ -329,7 +327,6 @@ def _traffic(figures: PlanFigures) -> list[str]:
 
 
 def _fits(figures: PlanFigures, capacity: int, reserved: int) -> str:
-
     worst = max(figures.stages, key=lambda stage: stage.memory.total)
     total = worst.memory.total
     whole = memory_text(capacity, reserved) if reserved else format_bytes(capacity)

@@ -46,7 +46,6 @@ class Progress:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-
         self._open.enter_context(watching_compilation(self))
         self._thread.start()
         return self

@@ -57,7 +57,6 @@ def run(options: Options) -> int:
 
 
 def _read(path: Path) -> str:
-
     try:
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -71,7 +70,6 @@ def _read(path: Path) -> str:
 
 
 def _write(directory: Path, layer_reports: list[LayerReport]) -> list[Path]:
-
     rows: dict[str, Callable[[LayerReport], dict[str, Any]]] = {
         "COMPUTE_REPORT.csv": lambda report: report.compute_row,
         "BANDWIDTH_REPORT.csv": lambda report: report.bandwidth_row,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,7 @@ from et_sim.basics.declared_options import Argument, Command
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import plural
 from et_sim.cli.progress import Progress
-from et_sim.cli.validate_serving import is_serving_file, status_of, validate
+from et_sim.cli.validate_serving import is_serving_file, left_lines, printed, status_of, validate
 
 if TYPE_CHECKING:
     from et_sim.validation.predictions import Prediction
@@ -64,7 +64,7 @@ def run(options: Options) -> int:
     with Progress() as progress:
         progress.stage("predicting")
         each = progress.counted(predictions(rows, machine, changes), len(rows), "rows")
-        all_predictions = list(_printed(each, len(rows)) if options.json else each)
+        all_predictions = list(printed(each, len(rows), _as_row) if options.json else each)
     if options.svg:
         _draw(all_predictions, options.svg)
     if options.json:
@@ -107,14 +107,6 @@ def _of_logs(options: Options) -> list[Row]:
         remedy = "leave it out, or name logs of MLPerf: other files state it"
         raise UsageError(f"--{next(iter(stated))} describes logs of MLPerf Training", remedy=remedy)
     return []
-
-
-def _printed(predictions: Iterable[Prediction], count: int) -> Iterator[Prediction]:
-    """Yield predictions, and print each at once as a line of a JSON list."""
-    print('{"rows": [', flush=True)
-    for number, prediction in enumerate(predictions, 1):
-        print(json.dumps(_as_row(prediction)) + ("," if number < count else "],"), flush=True)
-        yield prediction
 
 
 def _draw(predictions: list[Prediction], target: Path) -> None:
@@ -219,7 +211,12 @@ def _text(predictions: list[Prediction]) -> list[str]:
         f" predicted {prediction.predicted_us:,.6g} us ({100 * off:+.0f} %)"
         for off, prediction in known[:WORST]
     ]
-    lines += [*_left(predictions), *_remarks(predictions)]
+    left = (
+        (prediction.how, f"{prediction.row.table} row {prediction.row.number}")
+        for prediction in predictions
+        if prediction.predicted_us is None
+    )
+    lines += [*left_lines(left), *_remarks(predictions)]
     if known:
         lines.append(
             "E: exp of the mean |ln(predicted / measured)|, less one; G: geometric mean of relative errors"
@@ -230,22 +227,7 @@ def _text(predictions: list[Prediction]) -> list[str]:
     return lines
 
 
-def _left(predictions: list[Prediction]) -> list[str]:
-    """Return the reasons for which rows are not predicted, each with its number of rows and the first one."""
-
-    left: dict[str, list[str]] = {}
-    for prediction in predictions:
-        if prediction.predicted_us is None:
-            place = f"{prediction.row.table} row {prediction.row.number}"
-            left.setdefault(prediction.how, []).append(place)
-    return [
-        f"not predicted: {plural(len(rows), 'row')}{', the first' if rows[1:] else ''}, {rows[0]}: {why}"
-        for why, rows in left.items()
-    ]
-
-
 def _remarks(predictions: list[Prediction]) -> list[str]:
     """Return the parts of the rows' descriptions that predictions do not use, with numbers of rows."""
-
     remarks = Counter(remark for prediction in predictions for remark in prediction.row.remarks)
     return [f"not used: {plural(count, 'row')}: {remark}" for remark, count in remarks.items()]

@@ -89,7 +89,6 @@ def layer_program(
 
 def layer_workload(layer_file: LayerFile, ranks: int, passes: int) -> tuple[Workload, LayerProgram]:
     """Return the program for `ranks` ranks as a workload of one template; its groups follow rules."""
-
     group = model_group(layer_file, ranks)
     if ranks % group:
         near = [size for size in range(1, ranks + 1) if ranks % size == 0]

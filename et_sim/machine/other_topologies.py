@@ -277,7 +277,6 @@ def from_node_link(content: dict[str, Any], place: str) -> Imported:
 
 def as_network_file(path: Path, hosts: int) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
     """Return the network file of a topology of NCCL or InfraGraph, and notices on what it does not state."""
-
     text = read_bounded(path, MachineError).decode("utf-8", "replace")
     form = format_of(text)
     cause, content = "is neither a topology of NCCL nor of InfraGraph", None

@@ -139,7 +139,6 @@ def setup_of_recipe(recipe: ServingRecipe, folder: Path, model: Model) -> Setup:
 
 def beside(name: str, folder: Path) -> str:
     """Return the path of a file in the folder, or the name if there is none."""
-
     return str(folder / name) if is_file(folder / name) else name
 
 

@@ -96,7 +96,6 @@ def evaluate(
 
     `save`: the directory for the whole run.
     """
-
     try:
         options = inputs.options
         if is_serving(inputs.workload):

@@ -76,7 +76,6 @@ class Inputs(Struct, frozen=True, eq=False):
     @property
     def options(self) -> RunOptions:
         """Return the options of the run on its machine."""
-
         parts: dict[str, Any] = dict(self.parts)
         words = {name: getattr(self, name) for name in ("machine", "model", "profile", "when_full")}
         samples, seed = self.draws
