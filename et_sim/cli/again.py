@@ -37,7 +37,7 @@ class Again:
         """
         from et_sim.machine import read_machine
         from et_sim.machine.scaling import figures
-        from et_sim.run.repeated import repeated
+        from et_sim.run.options import repeated
         from et_sim.run.variation import Variations
 
         command = run.manifest.get("command")

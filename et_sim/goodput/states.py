@@ -13,8 +13,8 @@ import numpy as np
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.goodput.job_file import ASYNCHRONOUS, HALVES, SLOWS, JobSpec
-from et_sim.goodput.job_step import JobStep
 from et_sim.goodput.resolving import parts_of
+from et_sim.goodput.setting import JobStep
 from et_sim.goodput.sources import Beside, Simulator, Source
 from et_sim.goodput.storage import has_ports, port_bytes_per_s, ports_of_graph, with_storage
 from et_sim.machine.failure_effects import LEAST_SHARE
