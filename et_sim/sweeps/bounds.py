@@ -90,7 +90,9 @@ class Bounder(Struct):
             return _columns(bounds, model, plan, system), None
         key = (model, known_as)
         if key not in self._bounders:
-            self._bounders[key] = _bounder(model, machine, plan.ranks)
+            kernels = _kernel_times(machine.system, plan.ranks)
+            wires = None if _may_differ(machine.system, plan.ranks) else wires_of(machine)
+            self._bounders[key] = PlanBounder(model, machine.network.ranks, kernels, wires)
         bounder = self._bounders[key]
         _refuse_full(system, bounder.memory_bytes(plan))
         parts = bounder.of(plan)
@@ -162,12 +164,6 @@ def _of_load(traffic: Traffic, system: System, npus: int) -> Bound:
         hours = 1e6 / tokens_per_s * npus / 3600
         columns["price_per_million_tokens"] = hours * costs.price_per_hour * _COSTS_ROUNDED
     return columns
-
-
-def _bounder(model: Model, machine: Machine, ranks: int) -> PlanBounder:
-    kernels = _kernel_times(machine.system, ranks)
-    wires = None if _may_differ(machine.system, ranks) else wires_of(machine)
-    return PlanBounder(model, machine.network.ranks, kernels, wires)
 
 
 def _machine_key(inputs: Inputs) -> Any:
