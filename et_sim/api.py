@@ -12,7 +12,7 @@ from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import format_ranks
@@ -285,7 +285,7 @@ def make_manifest(
             "links": len(machine.network.links),
             "late_ns": workload.late_ns,
         },
-        "costs": machine.system.costs and machine.system.costs.as_dict(),
+        "costs": machine.system.costs and asdict(machine.system.costs),
         **({"power_caps": caps} if caps and not machine.system.replay_only else {}),
         **({} if accuracy is None else {"accuracy": accuracy.written}),
         "peak_tflops": peaks_of(machine.system),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from converters.commands import JsonReport
 from et_sim.basics.declared_options import Command, Option
+from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.files import in_shell
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ def run(options: Options) -> Iterator[str]:
     from converters.files import refuse_overwriting
     from converters.layers.gemm import STRATEGIES, ProductSharing, layers_of, rounded_up
     from converters.layers.products import parse_convolutions, parse_products
-    from et_sim.basics.errors import UsageError, did_you_mean
     from et_sim.layerfile.layer_file import layer_file_text
     from et_sim.layerfile.reading import parse_layer_file, read_text
     from et_sim.trace.disk import replace_all
@@ -85,7 +85,6 @@ def run(options: Options) -> Iterator[str]:
 
 def _timer(options: Options) -> Timer:
     from converters.layers.gemm import roofline_timer, systolic_timer
-    from et_sim.basics.errors import UsageError
     from et_sim.compute.systolic import ClockedArray
     from et_sim.compute.systolic.files import parse_config
     from et_sim.layerfile.reading import read_text

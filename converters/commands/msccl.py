@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from converters.commands import JsonReport, Output
 from et_sim.basics.declared_options import Command, Option
-from et_sim.basics.units import parse_bytes
+from et_sim.basics.units import format_bytes, parse_bytes, plural
 
 if TYPE_CHECKING:
     from converters.msccl_xml import MscclAlgorithm
@@ -69,7 +69,6 @@ def run(options: Options) -> Iterator[str]:
 
 def _notes(algorithm: MscclAlgorithm, size: int, chunk: int, prefix: str) -> Iterator[tuple[str, str]]:
     from converters.msccl_programs import connections
-    from et_sim.basics.units import format_bytes, plural
 
     pairs = plural(connections(algorithm), "connection")
     yield "algorithm", f'"{algorithm.name}" for {plural(len(algorithm.gpus), "GPU")}, {pairs}'

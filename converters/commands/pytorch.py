@@ -48,11 +48,10 @@ class Options(Command):
 
 def run(options: Options) -> Iterator[str]:
     """Convert all ranks and report the results."""
-    import json
 
     from converters.files import ShareProgress
     from converters.pytorch.folders import convert_all
-    from converters.pytorch.report import lines
+    from converters.pytorch.report import lines_of_ranks
     from et_sim.basics.command_line import processors
     from et_sim.trace.disk import replace_all
 
@@ -65,15 +64,10 @@ def run(options: Options) -> Iterator[str]:
     finally:
         progress.close()
     reports = [job.report for job in done]
-    plain = json.dumps({"ranks": reports, "notes": notes}, indent=2, ensure_ascii=False)
     if options.report is not None:
+        (plain,) = lines_of_ranks(reports, notes, as_json=True)
         replace_all([(options.report, plain.encode() + b"\n")])
-    if options.json:
-        yield plain
-        return
-    for report in reports:
-        yield from lines(report)
-    yield from (f"note: {note}" for note in notes)
+    yield from lines_of_ranks(reports, notes, as_json=options.json)
 
 
 def _jobs(options: Options) -> tuple[list[ConversionJob], list[str]]:

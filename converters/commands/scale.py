@@ -13,7 +13,7 @@ from converters.commands import MOST_FILES, EditedOutput, JsonReport, WorkloadIn
 from et_sim.basics.declared_options import Command, Count, Option
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import in_shell
-from et_sim.basics.units import parse_bytes
+from et_sim.basics.units import parse_bytes, plural
 
 if TYPE_CHECKING:
     from converters.editing.files import Input
@@ -272,7 +272,6 @@ def _remarks(
 ) -> Iterator[str]:
     """Yield remarks on the numbering of ranks, the groups that grew, and the independence of copies."""
     from converters.editing.groups import uses_all_ranks
-    from et_sim.basics.units import plural
 
     templates = plural(len(set(scaled.contents)), "template")
     if growth.of_role:

@@ -38,7 +38,7 @@ from converters.editing.stripping import dependency_notes
 from converters.files import watched
 from et_sim.basics.errors import TraceError, UsageError
 from et_sim.basics.unique import unique
-from et_sim.basics.units import format_ranks, plural
+from et_sim.basics.units import format_ranks, parse_time_ns, plural
 from et_sim.trace import Trace, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.columns import IntColumn, NodeKind
@@ -88,8 +88,6 @@ def in_iterations(
 
 
 def _missing(recorded: RecordedTrace, piece: range, present: IntColumn) -> TraceError:
-    from et_sim.basics.units import format_ranks
-
     known = set(present.tolist())
     first = next(number for number in piece if number not in known)
     return TraceError(
@@ -114,8 +112,6 @@ def in_window(recorded: RecordedTrace, starts: IntColumn, begin_us: float, end_u
 
 def parse_window(text: str) -> tuple[float, float]:
     """Parse a window such as "10ms:20ms" to microseconds; either end may be left out."""
-    from et_sim.basics.units import parse_time_ns
-
     form = "give BEGIN:END with units, such as 10ms:20ms, 1.5s: or :300us"
     if text.count(":") != 1:
         raise UsageError(f"--window is {text!r}", remedy=form)

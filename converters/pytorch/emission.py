@@ -31,7 +31,6 @@ from converters.pytorch.wire_rows import (
     RowBlock,
     list_attribute,
     number_attribute,
-    number_head,
     printed,
     room,
     text_attribute,
@@ -42,6 +41,7 @@ from converters.pytorch.wire_rows import (
 from et_sim.basics.protobuf_fields import delimited, varint
 from et_sim.basics.unique import unique
 from et_sim.trace.columns import CollectiveKind, NodeKind
+from et_sim.trace.encode import attribute_head
 from et_sim.trace.group_attributes import process_group_text, split_text
 
 _ROWS = 1 << 14  # rows of a block
@@ -140,7 +140,8 @@ class _Writer:
     def __init__(self, rank: ConvertedRank) -> None:
         self.rank = rank
         self.book = EncodedFields()
-        self._heads = np.array([self.book.add(number_head(*number)) for number in _NUMBERS], np.int64)
+        heads = (attribute_head(name, f"{kind}_val") for name, kind in _NUMBERS)
+        self._heads = np.array([self.book.add(head) for head in heads], np.int64)
         self._names = np.array([self.book.add(_name(_NAMES.get(role, ""))) for role in RunPart], np.int64)
         self._tables = [*self._of_host(), *self._of_device(), *self._of_costs()]
         self._gaps = self._gap_pieces()

@@ -118,15 +118,6 @@ _APART_NS = 60_000_000_000  # clocks of machines differ by less
 _REMEDY = "give recordings of one run and the same steps, or --force to convert these"
 
 
-def refuse_unlike(reports: Sequence[dict[str, Any]]) -> None:
-    """Raise if ranks are of different worlds, steps or times, or if only some have times.
-
-    `reports` are those of `report_on`.
-    """
-    for place, difference in _differences(reports):
-        raise TraceError(difference, place=place, remedy=_REMEDY)
-
-
 def _differences(reports: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     for key, wording in (("world_size", "a world of {}"), ("steps", "{}")):
         known = [report for report in reports if report["recorded"][key]]
@@ -271,7 +262,9 @@ def convert_all(
         of_job = {job: draft_of(job.output) for job in jobs}
         finished = sorted(_converted(of_job, processes, progress), key=lambda done: jobs.index(done.job))
         if not any(job.force for job in jobs):
-            refuse_unlike([done.report for done in finished])
+            reports = [done.report for done in finished]
+            for place, difference in _differences(reports):
+                raise TraceError(difference, place=place, remedy=_REMEDY)
         remarks = settle_files(finished)
         remarks += missing_ranks([done.report for done in finished])
         if notes is not None:

@@ -343,16 +343,12 @@ def _convolution_words(given: Given) -> str | None:
     )
 
 
-def _library_convolution_words(first: int) -> Writer:
-    """Return the writer of cuDNN: padding, stride and dilation from argument `first` on."""
-
-    def write(given: Given) -> str | None:
-        data, weight = given.shapes[:2]
-        padding, stride, dilation = given.values[first : first + 3]
-        output = recorded_output(given) or output_of(data, weight, [stride, padding, dilation])
-        return _windows(data, weight, output, extents(stride, 2))
-
-    return write
+def _library_convolution_words(given: Given) -> str | None:
+    """Return the words of cuDNN, whose padding, stride and dilation follow data and weights."""
+    data, weight = given.shapes[:2]
+    padding, stride, dilation = given.values[2:5]
+    output = recorded_output(given) or output_of(data, weight, [stride, padding, dilation])
+    return _windows(data, weight, output, extents(stride, 2))
 
 
 def _windows(
@@ -399,7 +395,7 @@ WRITERS: dict[str, Writer] = {
     **dict.fromkeys(("addmm", "baddbmm", "_addmm_activation"), _product_words(1)),
     "linear": _linear_words,
     **dict.fromkeys(("convolution", "_convolution"), _convolution_words),
-    "cudnn_convolution": _library_convolution_words(2),
+    "cudnn_convolution": _library_convolution_words,
     **{f"_scaled_dot_product_{name}_attention": _attention_words(0) for name in _SDPA},
     **{
         f"_scaled_dot_product_{name}_attention_backward": _attention_words(1, backward=True) for name in _SDPA

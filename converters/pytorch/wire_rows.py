@@ -19,7 +19,7 @@ from converters.pytorch.graph import Column
 from et_sim.basics.protobuf_fields import delimited, varint
 from et_sim.compiled.decorators import compiled
 from et_sim.compiled.entry_points import entry
-from et_sim.trace.schema import ATTRIBUTE_KINDS, FIRST_ATTRIBUTE_FIELD
+from et_sim.trace.encode import attribute_head, long_attribute
 
 ID, TYPE, CONTROL, DATA, START, DURATION, INPUTS, OUTPUTS = 1, 3, 4, 5, 6, 7, 8, 9
 ATTRIBUTE_TAG = 10 << 3 | 2
@@ -193,38 +193,23 @@ def printed(field: int, content: bytes) -> bytes:
     return text_field(field, str(json.loads(content)))
 
 
-def number_head(name: str, kind: str) -> bytes:
-    """Return the bytes before the value of a number attribute."""
-    return delimited(1, name.encode()) + varint(_value_field(kind) << 3)
-
-
 def text_attribute(name: str, text: str) -> bytes:
     """Return a whole text attribute; nothing for an empty text."""
     content = text.encode(errors="replace")
-    return _attribute(name, delimited(_value_field("string"), content)) if content else b""
+    return long_attribute(name, "string_val", content) if content else b""
 
 
 def list_attribute(name: str, numbers: Iterable[int]) -> bytes:
     """Return a whole attribute that is a list of numbers; nothing for an empty list."""
     content = b"".join(varint(number) for number in numbers)
-    listed = delimited(_value_field("int64") + 1, delimited(1, content))
-    return _attribute(name, listed) if content else b""
+    return long_attribute(name, "int64_list", delimited(1, content)) if content else b""
 
 
 def words_attribute(name: str, words: Iterable[str]) -> bytes:
     """Return a whole attribute that is a list of texts; an empty list is written, too."""
-    content = b"".join(delimited(1, word.encode()) for word in words)
-    return _attribute(name, delimited(_value_field("string") + 1, content))
+    return long_attribute(name, "string_list", b"".join(delimited(1, word.encode()) for word in words))
 
 
-def number_attribute(name: str, value: int, kind: str = "int64") -> bytes:
+def number_attribute(name: str, value: int) -> bytes:
     """Return a whole number attribute."""
-    return delimited(ATTRIBUTE_FIELD, number_head(name, kind) + varint(value))
-
-
-def _attribute(name: str, value: bytes) -> bytes:
-    return delimited(ATTRIBUTE_FIELD, delimited(1, name.encode()) + value)
-
-
-def _value_field(kind: str) -> int:
-    return FIRST_ATTRIBUTE_FIELD + 2 * ATTRIBUTE_KINDS.index(kind)
+    return delimited(ATTRIBUTE_FIELD, attribute_head(name, "int64_val") + varint(value))

@@ -31,11 +31,6 @@ class RecordingTask(Struct, frozen=True):
             raise UsageError("-o is missing", remedy="name the traces to write: -o PREFIX")
         return self.output
 
-    def refuse_output(self, cause: str, remedy: str) -> None:
-        """Refuse an output that cannot be written from this format."""
-        if self.output:
-            raise UsageError(f"no traces can be made of it: {cause}", place=str(self.path), remedy=remedy)
-
 
 class RecordingFormat(Struct, frozen=True):
     """A format: `recognises` decides by the path and the first bytes of a file, unpacked if it is gzipped;

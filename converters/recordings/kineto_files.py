@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +115,21 @@ def convert_timelines(
     sources = {timeline.rank: str(timeline.source) for timeline in chosen}
     reports = [dict(job.report, inputs=[source]) for job, source in zip(done, sources.values(), strict=True)]
     yield from lines_of_ranks(reports, notes, as_json=task.as_json)
+
+
+def convert_processes(
+    processes: Sequence[tuple[Path, Iterable[DeviceEvent]]],
+    task: RecordingTask,
+    has_calls: Callable[[], bool],
+) -> Iterator[str]:
+    """Convert the events of processes with GPUs of AMD, each of which is a rank, and yield the report."""
+    named = ranks_of_names(task.files) if len(processes) == len(task.files) else []
+    ranks = named or range(len(processes))
+    timelines = [RankTimeline(rank, path, 0, of) for rank, (path, of) in zip(ranks, processes, strict=True)]
+    yield from convert_timelines(timelines, task)
+    if task.as_json:
+        return
+    if len(processes) > 1 and not named:
+        yield "note: ranks are numbered by file and process: no file states them"
+    if not has_calls():
+        yield "note: no calls of HIP were recorded: kernels have no launches"

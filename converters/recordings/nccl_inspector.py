@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from converters.recordings.format import RecordingFormat, RecordingTask
+from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.calibrate.inspector import InspectorLog, OperationTimes
@@ -24,10 +25,12 @@ def _convert(task: RecordingTask) -> Iterator[str]:
     from converters.recordings.inspector_clocks import host_clocks
     from et_sim.calibrate.inspector import read_inspector
 
-    task.refuse_output(
-        "records hold the times of collectives, and not what lies between",
-        "leave -o out, and calibrate a machine: et-sim calibrate nccl",
-    )
+    if task.output:
+        raise UsageError(
+            "no traces can be made of it: records hold the times of collectives, and not what lies between",
+            place=str(task.path),
+            remedy="leave -o out, and calibrate a machine: et-sim calibrate nccl",
+        )
     log = read_inspector(task.files)
     entries = [_entry(key, times) for key, times in log.table()]
     late = _late(log)

@@ -4,34 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from et_sim.basics.errors import InputError
+from converters.recordings.sqlite_tables import Tables
 
 SUFFIX = ".parquet"
 RAW = ("binaryData",)  # columns of bytes, which exports declare as text
 _AT_A_TIME = 1 << 16
 
 
-class ParquetTables:
+class ParquetTables(Tables):
     """The tables of a folder, with their columns."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.columns: dict[str, tuple[str, ...]] = {}
+        super().__init__(path, "table")
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
+        self._errors = OSError, pa.ArrowException, UnicodeDecodeError, OverflowError, ValueError
         for file in sorted(path.glob(f"*{SUFFIX}")):
-            with _Refused(file):
+            with self.refused(file, *self._errors):
                 self.columns[file.name.removesuffix(SUFFIX)] = tuple(pq.read_schema(file).names)
 
     def __enter__(self) -> ParquetTables:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close nothing: files are open only while they are read."""
 
     def rows(
@@ -46,7 +44,7 @@ class ParquetTables:
         import pyarrow.parquet as pq
 
         file = self.path / f"{table}{SUFFIX}"
-        with _Refused(file):
+        with self.refused(file, *self._errors):
             content = pq.read_table(file, columns=[*wanted, *({order} & set(known) - set(wanted))])
             if order in known:
                 content = content.sort_by(order)
@@ -55,12 +53,6 @@ class ParquetTables:
                 nothing = [None] * len(batch)
                 yield from zip(*(lists.get(name or "", nothing) for name in chosen), strict=True)
 
-    def require(self, table: str, names: Sequence[str], remedy: str) -> None:
-        """Refuse a table that lacks a column."""
-        for name in names:
-            if name not in self.columns.get(table, ()):
-                raise InputError(f"table {table} has no column {name}", place=str(self.path), remedy=remedy)
-
 
 def _values(column: Any, *, is_raw: bool) -> list[Any]:
     import pyarrow as pa
@@ -68,24 +60,3 @@ def _values(column: Any, *, is_raw: bool) -> list[Any]:
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     values: list[Any] = (column.cast(pa.large_binary()) if is_raw and is_text else column).to_pylist()
     return values
-
-
-class _Refused:
-    """A context in which errors of Parquet become refusals."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        import pyarrow as pa
-
-        if isinstance(error, OSError | pa.ArrowException | UnicodeDecodeError | OverflowError | ValueError):
-            text = str(error).partition("\n")[0][:200]
-            raise InputError(
-                f"the table is damaged: {text}", place=str(self._path), remedy="export or fetch it again"
-            ) from None

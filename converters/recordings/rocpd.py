@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from converters.recordings.format import RecordingFormat, RecordingTask
-from converters.recordings.kineto_files import DeviceEvent, RankTimeline, convert_timelines, ranks_of_names
+from converters.recordings.kineto_files import DeviceEvent, convert_processes
 from converters.recordings.sqlite_tables import SIGN, SqliteTables, has_table, whole
 from et_sim.basics.errors import InputError
 
@@ -126,18 +126,11 @@ def _recognises(path: Path, begin: bytes) -> bool:
 
 def _convert(task: RecordingTask) -> Iterator[str]:
     processes = [process for path in task.files for process in _processes(path)]
-    named = ranks_of_names(task.files) if len(processes) == len(task.files) else []
-    timelines = [
-        RankTimeline(named[at] if named else at, process.path, 0, _events(process))
-        for at, process in enumerate(processes)
-    ]
-    yield from convert_timelines(timelines, task)
-    if task.as_json:
-        return
-    if len(processes) > 1 and not named:
-        yield "note: ranks are numbered by file and process: no file states them"
-    if not any(_has_calls(process) for process in processes):
-        yield "note: no calls of HIP were recorded: kernels have no launches"
+    yield from convert_processes(
+        [(process.path, _events(process)) for process in processes],
+        task,
+        lambda: any(_has_calls(process) for process in processes),
+    )
 
 
 def _processes(path: Path) -> list[_Process]:

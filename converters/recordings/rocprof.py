@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, field
 
 from converters.recordings.format import RecordingFormat, RecordingTask
-from converters.recordings.kineto_files import DeviceEvent, RankTimeline, convert_timelines, ranks_of_names
+from converters.recordings.kineto_files import DeviceEvent, convert_processes
 from et_sim.basics.errors import InputError
 
 MOST_NS = 1 << 62
@@ -83,18 +83,11 @@ def _recognises(path: Path, begin: bytes) -> bool:  # noqa: ARG001
 
 def _convert(task: RecordingTask) -> Iterator[str]:
     tools = [(path, tool) for path in task.files for tool in _read(path)]
-    named = ranks_of_names(task.files) if len(tools) == len(task.files) else []
-    timelines = [
-        RankTimeline(named[at] if named else at, path, 0, _events(tool, str(path)))
-        for at, (path, tool) in enumerate(tools)
-    ]
-    yield from convert_timelines(timelines, task)
-    if task.as_json:
-        return
-    if len(tools) > 1 and not named:
-        yield "note: ranks are numbered by file and process: no file states them"
-    if not any(bytes(tool.buffer_records.get("hip_api", b"")).strip(b"[] \n") for _, tool in tools):
-        yield "note: no calls of HIP were recorded: kernels have no launches"
+    yield from convert_processes(
+        [(path, _events(tool, str(path))) for path, tool in tools],
+        task,
+        lambda: any(bytes(tool.buffer_records.get("hip_api", b"")).strip(b"[] \n") for _, tool in tools),
+    )
 
 
 def _read(path: Path) -> list[_Tool]:

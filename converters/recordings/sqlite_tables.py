@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
@@ -17,15 +16,43 @@ SIGN = b"SQLite format 3\x00"
 _PLAIN = re.compile(r"\s*CREATE\s+(TEMP(ORARY)?\s+)?TABLE\b", re.IGNORECASE)
 _AT_A_TIME = 4096
 MOST_NUMBER = 1 << 62
+LONGEST_CAUSE, NEW_LINE = 200, "\n"
+ERRORS = sqlite3.Error, OverflowError, UnicodeDecodeError
 
 
-class SqliteTables:
+class Tables:
+    """Tables with their columns, whose damage is refused."""
+
+    def __init__(self, path: Path, noun: str) -> None:
+        self.path = path
+        self.columns: dict[str, tuple[str, ...]] = {}
+        self._noun = noun
+
+    def require(self, table: str, names: Sequence[str], remedy: str) -> None:
+        """Refuse a table that lacks a column."""
+        for name in names:
+            if name not in self.columns.get(table, ()):
+                raise InputError(f"table {table} has no column {name}", place=str(self.path), remedy=remedy)
+
+    @contextmanager
+    def refused(self, place: Path, *errors: type[Exception]) -> Iterator[None]:
+        """Raise errors of a library that reads a file as refusals."""
+        try:
+            yield
+        except errors as error:
+            text = str(error).partition("\n")[0][:LONGEST_CAUSE]
+            remedy = "export or fetch it again"
+            raise InputError(
+                f"the {self._noun} is damaged: {text}", place=str(place), remedy=remedy
+            ) from None
+
+
+class SqliteTables(Tables):
     """The plain tables of a file, with their columns."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.columns: dict[str, tuple[str, ...]] = {}
-        with self._refused():
+        super().__init__(path, "database")
+        with self.refused(path, *ERRORS):
             self._connection = sqlite3.connect(
                 f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1", uri=True
             )
@@ -43,13 +70,8 @@ class SqliteTables:
     def __enter__(self) -> SqliteTables:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
-
-    def _refused(self) -> _Refused:
-        return _Refused(self.path)
 
     def rows(
         self, table: str, names: Mapping[str, Sequence[str]], order: str = ""
@@ -61,34 +83,10 @@ class SqliteTables:
         chosen = [next((name for name in choices if name in known), None) for choices in names.values()]
         listed = ", ".join("NULL" if name is None else _quoted(name) for name in chosen)
         sorting = f" ORDER BY {_quoted(order)}" if order in known else ""
-        with self._refused(), closing(self._connection.cursor()) as cursor:
+        with self.refused(self.path, *ERRORS), closing(self._connection.cursor()) as cursor:
             cursor.execute(f"SELECT {listed} FROM {_quoted(table)}{sorting}")
             while several := cursor.fetchmany(_AT_A_TIME):
                 yield from several
-
-    def require(self, table: str, names: Sequence[str], remedy: str) -> None:
-        """Refuse a file whose table lacks a column."""
-        for name in names:
-            if name not in self.columns.get(table, ()):
-                raise InputError(f"table {table} has no column {name}", place=str(self.path), remedy=remedy)
-
-
-class _Refused:
-    """A context in which errors of SQLite become refusals."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        if isinstance(error, sqlite3.Error | OverflowError | UnicodeDecodeError):
-            raise InputError(
-                f"the database is damaged: {error}", place=str(self._path), remedy="export or fetch it again"
-            ) from None
 
 
 def has_table(path: Path, *beginnings: str) -> bool:

@@ -23,6 +23,7 @@ from types import UnionType
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
 
 from et_sim.basics.errors import UsageError
+from et_sim.version import __version__, commit
 
 
 class Option(NamedTuple):
@@ -209,8 +210,6 @@ class _Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """Print version and commit, and exit."""
-        from et_sim.version import __version__, commit
-
         revision = commit()
         made_of = f" ({revision})" if revision else ""
         sys.stdout.write(f"{parser.prog} {__version__}{made_of}\n")

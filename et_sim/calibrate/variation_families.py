@@ -89,7 +89,9 @@ def fitted(family: Family, logs: Any) -> Fit:
 
 def quantiles_of(fit: Fit) -> Any:
     """Return logarithms of factors as the fit distributes them."""
-    normal = _normal_quantiles(2048)
+    from statistics import NormalDist
+
+    normal = np.array([NormalDist().inv_cdf(middle) for middle in _middles(2048).tolist()])
     if fit.family is EMPIRICAL:
         return np.log(np.repeat(fit.keys["factors"], 16))
     parts: Sequence[Mapping[str, float]] = fit.keys.get("parts") or [{"weight": 1.0, **fit.keys}]
@@ -99,12 +101,6 @@ def quantiles_of(fit: Fit) -> Any:
         several = normal[:: max(1, round(1 / max(part["weight"], 1 / 256)))] if len(parts) > 1 else normal
         logs.append(np.log(part["factor"]) - variance / 2 + np.sqrt(variance) * several)
     return np.concatenate(logs)
-
-
-def _normal_quantiles(count: int) -> Any:
-    from statistics import NormalDist
-
-    return np.array([NormalDist().inv_cdf(middle) for middle in _middles(count).tolist()])
 
 
 def _middles(count: int) -> Any:

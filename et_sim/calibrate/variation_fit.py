@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from et_sim.calibrate.variation_families import chosen, distance, empirical, fitted
 from et_sim.calibrate.varied_times import Recorded, Series
-from et_sim.machine.variation import VariationLevel, VariedKind
+from et_sim.machine.variation import MixturePart, Variation, VariationLevel, VariedKind
 
 ELEMENT, STEP, EVENT = VariationLevel.ELEMENT, VariationLevel.STEP, VariationLevel.EVENT
 BY_OPERATION, BY_KIND = "operation", "kind"
@@ -224,8 +224,6 @@ def _draws(work: FittedWork, shape: tuple[int, ...], draw: Any) -> Any:
 
 def entry_of(entry: Mapping[str, Any]) -> Any:
     """Return an entry as the system file's reader returns it."""
-    from et_sim.machine.variation import MixturePart, Variation
-
     values = {**entry, "factors": tuple(entry.get("factors", ()))}
     values["operations"] = tuple(entry.get("operations", ()))
     values["parts"] = tuple(MixturePart(**part) for part in entry.get("parts", ()))

@@ -16,9 +16,9 @@ from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import EtSimError, UsageError, did_you_mean
 from et_sim.basics.quantities import Quantity
+from et_sim.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from et_sim.cli.progress import Progress
     from et_sim.run.variation import Ending
     from et_sim.views.run.directory import RunDirectory
 
@@ -37,7 +37,7 @@ class Again:
         """
         from et_sim.machine import read_machine
         from et_sim.machine.scaling import figures
-        from et_sim.run.repeated import repeated
+        from et_sim.run.options import repeated
         from et_sim.run.variation import Variations
 
         command = run.manifest.get("command")
@@ -69,8 +69,6 @@ class Again:
         """Return the endings of the run with each figure multiplied; `remedy` is for runs that do not
         complete.
         """
-        from et_sim.cli.progress import Progress
-
         with Progress() as progress:
             progress.stage("simulating again")
             endings = progress.counted(self._endings(changes, progress), len(changes), "simulations")

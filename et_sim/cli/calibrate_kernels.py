@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
 
+from et_sim.basics.units import plural
 from et_sim.cli.calibrate_report import ALL, FitErrors, FitOptions, by_class, conclude
 
 if TYPE_CHECKING:
@@ -74,8 +75,6 @@ class KernelFit(Struct, frozen=True, eq=False):
     @property
     def text(self) -> Iterator[str]:
         """Yield the fit as lines of text."""
-        from et_sim.basics.units import plural
-
         yield f"{len(self.fitted)} rows, {plural(len(self.result.fitted), 'figure')}:"
         for name, value in self.result.fitted.items():
             unit = " ns" if "launch-overhead" in name or "split-time" in name else ""

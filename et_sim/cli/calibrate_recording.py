@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.errors import UsageError, unreadable
+from et_sim.basics.files import write_json
+from et_sim.basics.units import format_ns, plural
 from et_sim.cli.calibrate_kernels import KernelFit
 from et_sim.cli.calibrate_report import FitOptions, conclude
 
@@ -77,7 +79,6 @@ def _of_one_datatype(recording: RecordingRows, wanted: str | None) -> tuple[list
 
 
 def _text(recording: RecordingRows) -> Iterator[str]:
-    from et_sim.basics.units import format_ns, plural
     from et_sim.calibrate.recording import SHAPED
 
     whole = sum(part.us for part in recording.parts.values())
@@ -134,8 +135,6 @@ def _write_collectives(path: Path, recording: RecordingRows) -> None:
 
 def _write_kernels(path: Path, recording: RecordingRows) -> None:
     """Write a table for each datatype, and a JSON file with their properties."""
-    from et_sim.basics.files import write_json
-
     stem = Path(recording.source).name
     names = {row.datatype: f"{stem}_{row.datatype or 'unknown'}" for row in recording.kernels}
     lines = [(names[row.datatype], row.shape, f"{row.us:.6g}") for row in recording.kernels]

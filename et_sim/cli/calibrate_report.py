@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from msgspec import Struct
 
 from et_sim.basics.declared_options import Command, Option
+from et_sim.basics.files import write_json
 
 TRUSTED = 10.0  # percent of E on rows that were left out
 FITTED, LEFT_OUT = "rows that were fitted", "rows that were left out"
@@ -35,8 +36,6 @@ def conclude(
     options: OutputOptions, data: Any, text: Iterable[str], result: Callable[[], dict[str, Any]]
 ) -> int:
     """Print the fit, and write the result if an output is given."""
-    from et_sim.basics.files import write_json
-
     print(json.dumps(data, indent=2) if options.json else "\n".join(text))
     if options.output:
         write_json(result(), options.output)

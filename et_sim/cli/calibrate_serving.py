@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import Option
 from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_ns, plural
 from et_sim.cli.calibrate_report import OutputOptions, conclude
 
 if TYPE_CHECKING:
@@ -99,7 +100,6 @@ def _errors(found: Fit) -> list[dict[str, Any]]:
 
 def _text(found: Fit, like: str) -> Iterator[str]:
     from et_sim.basics.alignment import aligned
-    from et_sim.basics.units import format_ns, plural
 
     times = ", ".join(f"{name} {format_ns(value)}" for name, value in found.figures.items())
     yield f"host of {like}: {times}"

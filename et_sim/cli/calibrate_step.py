@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import EITHER, Option
 from et_sim.basics.errors import InputError, UsageError
-from et_sim.basics.units import parse_time_ns, plural
+from et_sim.basics.units import format_ns, parse_time_ns, plural
 from et_sim.cli.calibrate_report import FitOptions, conclude
 from et_sim.cli.run import WORKLOAD_HELP
+from et_sim.run.options import RunOptions
 
 if TYPE_CHECKING:
     from et_sim.calibrate.step import FittedStep
     from et_sim.calibrate.step_pair import FittedPair
-    from et_sim.run.options import RunOptions
 
 COMMON_HOST_NS = (1000.0, 20000.0)  # a launch in frameworks that launch kernel by kernel
 COMMON_RATES = (0.5, 1.2)  # of devices, from their power limit to rates above the estimate of a preset
@@ -48,11 +48,9 @@ Others = Sequence[tuple[str, float]]
 
 def run(options: Options) -> int:
     """Search, print the result, and write the machine."""
-    from et_sim.basics.units import format_ns
     from et_sim.calibrate.machine_file import calibrated_machine, files_text
     from et_sim.calibrate.step import FIGURES, HOST_TIME
     from et_sim.machine.presets import as_one_file
-    from et_sim.run.options import RunOptions
 
     measured_ns, others = options.measured, [_other(text) for text in options.other]
     if options.software_and_power:
@@ -94,7 +92,6 @@ def _fit_both(options: Options, others: Others) -> int:
     from et_sim.calibrate.step import FIGURES, POWER_RATE, SOFTWARE_FACTOR
     from et_sim.calibrate.step_pair import find_both, predicted
     from et_sim.machine.presets import as_one_file
-    from et_sim.run.options import RunOptions
 
     if not others:
         raise UsageError("--software-and-power needs a second job", remedy="give its time: --other JOB=1.42s")
@@ -151,7 +148,6 @@ def _facts_of_both(
 
 
 def _text_of_both(facts: Mapping[str, Any], runs: int) -> list[str]:
-    from et_sim.basics.units import format_ns
     from et_sim.calibrate.step import POWER_RATE, SOFTWARE_FACTOR
 
     figures = " and ".join(f"{name} {facts[name]:g}" for name in (SOFTWARE_FACTOR, POWER_RATE))
@@ -211,8 +207,6 @@ def _best(
 
 
 def _predictions(step: FittedStep, others: Others, predicted: Sequence[Mapping[str, int]]) -> list[str]:
-    from et_sim.basics.units import format_ns
-
     lines = []
     for (job, time), by_figure in zip(others, predicted, strict=True):
         errors = ", ".join(
@@ -225,7 +219,6 @@ def _predictions(step: FittedStep, others: Others, predicted: Sequence[Mapping[s
 
 
 def _text(step: FittedStep, measured_ns: float) -> list[str]:
-    from et_sim.basics.units import format_ns
     from et_sim.calibrate.step import FIGURES, HOST_TIME
 
     value = format_ns(step.value) if step.figure == HOST_TIME else f"{step.value:g}"

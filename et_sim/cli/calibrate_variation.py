@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import Command, Option
+from et_sim.basics.errors import UsageError
+from et_sim.basics.files import write_json
+from et_sim.basics.units import format_ns, plural
 
 if TYPE_CHECKING:
     from et_sim.calibrate.variation_fit import Comparison, FittedLevel, FittedWork
@@ -42,8 +45,6 @@ class Options(Command):
 
 def run(options: Options) -> int:
     """Read, fit to half of the steps, compare the other half, and write."""
-    from et_sim.basics.errors import UsageError
-    from et_sim.basics.files import write_json
     from et_sim.calibrate.variation_fit import compared, fit_all
     from et_sim.calibrate.variation_sharing import with_sharing
     from et_sim.calibrate.variation_steps import step_times
@@ -78,7 +79,6 @@ def _text(
     steps: StepTimes | None,
 ) -> Iterator[str]:
     from et_sim.basics.alignment import aligned
-    from et_sim.basics.units import format_ns, plural
     from et_sim.calibrate.variation_fit import FEWEST_EVENTS
 
     count = len(recorded.steps)

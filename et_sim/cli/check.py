@@ -17,7 +17,8 @@ from et_sim.basics.units import plural
 from et_sim.cli.options import MachineOptions
 from et_sim.cli.progress import printing
 from et_sim.cli.run import WORKLOAD_HELP
-from et_sim.run.options import HELP, MACHINE
+from et_sim.network.registry import as_named, check_model, choose_model, machine_for, model_of
+from et_sim.run.options import HELP, INSTEAD, MACHINE, machine_parts
 
 if TYPE_CHECKING:
     from et_sim.machine import Machine
@@ -38,7 +39,6 @@ class Options(MachineOptions):
 
 def run(options: Options) -> int:
     """Print the findings; return 2 if one of them is an error."""
-    from et_sim.network.registry import as_named, check_model
     from et_sim.plan.mismatches import rules_of
     from et_sim.trace.preflight import CorrectionEffects, find_problems
 
@@ -107,8 +107,6 @@ def _workload(
 
 def _whole_machine(options: Options, problems: list[Problem], profile: str | None = None) -> Machine | None:
     """Return the machine, if system and network are given and sound."""
-    from et_sim.run.options import INSTEAD, machine_parts
-
     if options.machine is None and not (options.system and options.network):
         for name in ("profile", *INSTEAD):
             if getattr(options, name):
@@ -146,7 +144,6 @@ def _warn_of_full_memory(problems: list[Problem], machine: Machine, lowering: Lo
 
 def _plan(workload: Workload, machine: Machine, options: Options, problems: list[Problem]) -> None:
     """Add the problems of the plan: refusals, remarks and stalls."""
-    from et_sim.network.registry import choose_model, machine_for, model_of
     from et_sim.plan.lowering import Lowering, assemble
     from et_sim.plan.members import Actors
     from et_sim.plan.mismatches import find_renumbered

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import Command, Count, Option
 from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_bytes
 from et_sim.cli.options import RanksOfMachine, Size, ranks_of
 
 if TYPE_CHECKING:
@@ -138,7 +139,6 @@ def _check(options: Options, ranks: int, algorithm: Algorithm, size: int) -> Non
 
 
 def _text(options: Options, size: int, program: StepProgram | TreeProgram, moved: Movement) -> Iterator[str]:
-    from et_sim.basics.units import format_bytes
     from et_sim.cli.collective_text import step_lines, total_lines, tree_lines
     from et_sim.collectives import TreeProgram
 

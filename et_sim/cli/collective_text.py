@@ -194,7 +194,7 @@ def show_library(options: LibraryOptions) -> int:
         lines = [
             MeasuredCurve(
                 name,
-                [(entry.size, way.time_us) for entry in sizes for way in entry.ways if _name(way) == name],
+                [(entry.size, way.time_us) for entry in sizes for way in entry.ways if way.name == name],
             )
             for name in _names(sizes)
         ]
@@ -244,20 +244,16 @@ def _of_size(library: Library, options: LibraryOptions, ranks: int, nodes: int, 
     counted = size * ranks if options.type == "all_gather" else size
     call = Call(options.type, ranks, nodes, counted, options.dtype or "")
     chosen = library.choice(call)
-    ways = tuple(chosen if _name(way) == _name(chosen) else way for way in library.choices(call))
+    ways = tuple(chosen if way.name == chosen.name else way for way in library.choices(call))
     return _Size(size, ways, chosen)
 
 
-def _name(way: LibraryChoice) -> str:
-    return way.name
-
-
 def _names(sizes: Sequence[_Size]) -> list[str]:
-    return list(dict.fromkeys(_name(way) for entry in sizes for way in entry.ways))
+    return list(dict.fromkeys(way.name for entry in sizes for way in entry.ways))
 
 
 def _time_of(name: str, entry: _Size) -> str:
-    times = {_name(way): f"{way.time_us:.1f}{CHOSEN * (way == entry.chosen)}" for way in entry.ways}
+    times = {way.name: f"{way.time_us:.1f}{CHOSEN * (way == entry.chosen)}" for way in entry.ways}
     return times.get(name, "-")
 
 
@@ -270,7 +266,7 @@ def _text(
     yield f"{library.name}, {options.type} of {ranks} ranks on {where}: us by what each puts in, * is chosen"
     columns = (SheetColumn(name, partial(_time_of, name)) for name in _names(sizes))
     yield from Sheet((SheetColumn("bytes", lambda entry: format_bytes(entry.size)), *columns)).lines(sizes)
-    channels = dict.fromkeys(f"{_name(way)} {way.channels}" for way in sizes[-1].ways)
+    channels = dict.fromkeys(f"{way.name} {way.channels}" for way in sizes[-1].ways)
     yield f"channels: {', '.join(channels)}"
     yield "it chooses by its own estimates, not by these times; alone, on idle links"
     for entry in sizes:
@@ -301,7 +297,7 @@ def _data(
                 "bytes": entry.size,
                 "ways": [
                     {
-                        "way": _name(way),
+                        "way": way.name,
                         "channels": way.channels,
                         "time_us": way.time_us,
                         "estimate_us": way.estimate_us,

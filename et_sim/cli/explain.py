@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
+from et_sim.basics.command_line import options_of
 from et_sim.basics.declared_options import Argument, Command
 from et_sim.cli.options import Json
 
@@ -78,7 +79,6 @@ def _indented(text: str, begin: str = "") -> str:
 
 def _options() -> list[CommandOption]:
     """Return every option of every command; an option with one meaning in several commands is listed once."""
-    from et_sim.basics.command_line import options_of
     from et_sim.cli import COMMANDS, parser_of
     from et_sim.explain import CommandOption
 

@@ -8,7 +8,9 @@ from typing import Annotated
 
 from et_sim.basics.declared_options import Command, Count
 from et_sim.basics.errors import UsageError
-from et_sim.basics.files import in_shell
+from et_sim.basics.files import in_shell, new_file
+from et_sim.basics.units import format_bytes, plural
+from et_sim.cli.progress import Progress
 
 
 class Options(Command):
@@ -37,8 +39,6 @@ def run(options: Options) -> int:
             "no file to write is named",
             remedy=f"name one, as in et-sim export {in_shell(options.directory)} --perfetto timeline.pftrace",
         )
-    from et_sim.basics.units import plural
-    from et_sim.cli.progress import Progress
     from et_sim.views import open_run
     from et_sim.views.drawing.nodes import ALWAYS
     from et_sim.views.export import chrome, perfetto
@@ -75,7 +75,6 @@ def _write_records(options: Options, folder: Path) -> None:
     if given is not None:
         remedy = f"leave --{given} out: records are of all ranks and the whole run"
         raise UsageError(f"--{given} does not go with --inspector", remedy=remedy)
-    from et_sim.basics.units import plural
     from et_sim.machine.presets import preset
     from et_sim.views import open_run
     from et_sim.views.export.inspector import write_inspector
@@ -97,9 +96,6 @@ def _write_records(options: Options, folder: Path) -> None:
 def _write(target: Path, pieces: Iterable[bytes], events: int) -> None:
     import gzip
 
-    from et_sim.basics.files import new_file
-    from et_sim.basics.units import format_bytes
-    from et_sim.cli.progress import Progress
     from et_sim.views.export.contents import AT_ONCE
 
     with new_file(target) as sink, Progress() as progress:

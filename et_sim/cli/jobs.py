@@ -19,11 +19,14 @@ from et_sim.basics.declared_options import Command, Count, Option, OptionGroup, 
 from et_sim.basics.engine_names import ENGINES
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural
+from et_sim.documents.keys import keys_by_field
+from et_sim.documents.kinds import COUNT, COUNTS
+from et_sim.workloads.training.plan import Plan, naming_fields, plan_of
+from et_sim.workloads.training.value_types import check_peaks, fields_of_machine
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload
     from et_sim.workloads.models.model import Model
-    from et_sim.workloads.training.plan import Plan
 
 Declared = TypeVar("Declared", bound=Command)
 
@@ -106,10 +109,6 @@ def with_plan(job: str, group: OptionGroup) -> Callable[[type[Declared]], type[D
 
 def plan_options(group: OptionGroup = PLAN) -> dict[str, Any]:
     """Return the options of the keys of a plan, in their order."""
-    from et_sim.documents.keys import keys_by_field
-    from et_sim.documents.kinds import COUNT, COUNTS
-    from et_sim.workloads.training.plan import Plan
-
     of_others = (((SERVE,), _OF_SERVING), (INFERENCE, _OF_INFERENCE), (REPLICATED, _OF_REPLICATED))
     types = get_type_hints(Plan)
     hints: dict[str, Any] = {}
@@ -234,8 +233,6 @@ class DescribedJob(Struct, frozen=True):
 @contextmanager
 def naming_options() -> Iterator[None]:
     """Name the option in refusals of fields of a plan."""
-    from et_sim.workloads.training.plan import naming_fields
-
     with naming_fields(flag_of):
         yield
 
@@ -401,9 +398,6 @@ def _lengths(kind: str, flag: str, lengths: Numbers, model: Model, more: int) ->
 
 def read_plan(options: Command, **usual: Any) -> Plan:
     """Return the plan that the options describe; `usual` holds the defaults."""
-    from et_sim.documents.keys import keys_by_field
-    from et_sim.workloads.training.plan import Plan, plan_of
-
     chosen, values = {}, given(options, plan_options())
     for (field, key), name in zip(keys_by_field(Plan).items(), plan_options(), strict=True):
         if name in values:
@@ -412,7 +406,6 @@ def read_plan(options: Command, **usual: Any) -> Plan:
     if not known:
         return plan_of(chosen, **usual)
     from et_sim.machine.presets import preset
-    from et_sim.workloads.training.value_types import check_peaks, fields_of_machine
 
     machine = preset(known)
     peaks = () if vars(options).get("system") else machine.peaks  # a system file describes other NPUs

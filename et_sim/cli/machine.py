@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from et_sim.basics.alignment import aligned
 from et_sim.basics.declared_options import Argument, Command, Count
 from et_sim.basics.errors import UsageError, unreadable
+from et_sim.basics.units import memory_text, parse_bytes
 
 if TYPE_CHECKING:
     from et_sim.machine.presets import Preset, PresetEntry
@@ -145,7 +146,6 @@ def _described(machine: Preset, known: PresetEntry) -> list[str]:
 
 def _memory(system: dict[str, Any]) -> str:
     """Return the memory for tensors on an NPU."""
-    from et_sim.basics.units import memory_text
     from et_sim.machine.system_parts import CAPACITY, RESERVED
 
     whole, reserved = (_bytes(system.get(key, 0)) for key in (CAPACITY, RESERVED))
@@ -153,8 +153,6 @@ def _memory(system: dict[str, Any]) -> str:
 
 
 def _bytes(size: int | str) -> int:
-    from et_sim.basics.units import parse_bytes
-
     return parse_bytes(size) if isinstance(size, str) else size
 
 

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import EITHER, Option
 from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.files import in_shell
+from et_sim.basics.units import format_bytes
 from et_sim.cli.jobs import JOBS, LLM, InferenceOptions, make_job, naming_options, refuse_others
 from et_sim.cli.options import RanksOfMachine, Size, ranks_of
+from et_sim.cli.progress import Progress
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 
 if TYPE_CHECKING:
@@ -56,8 +59,6 @@ class Options(InferenceOptions):
 @naming_options()
 def run(options: Options) -> int:
     """Make the workload and write it."""
-    from et_sim.basics.units import format_bytes
-
     options.ranks = ranks_of(options)
     if options.kind in JOBS:
         workload, description, facts = _made_job(options)
@@ -107,7 +108,6 @@ def _write(
     options: Options, workload: Workload, contents: str, recipe: dict[str, Any] | None
 ) -> tuple[dict[str, Any], str]:
     """Write files or a manifest; return a description for programs and one for people."""
-    from et_sim.basics.files import in_shell
     from et_sim.trace import write_manifest
     from et_sim.trace.files import groups_path
     from et_sim.trace.manifest import ENDING
@@ -140,7 +140,6 @@ def _write(
 
 def _write_files(workload: Workload, prefix: str) -> None:
     """Write all files or none, and show progress."""
-    from et_sim.cli.progress import Progress
     from et_sim.trace.disk import replace_all
     from et_sim.trace.files import files_of_ranks
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_bandwidth, plural
 from et_sim.cli.options import Json
+from et_sim.cli.progress import Progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +35,6 @@ class Options(Command):
 
 def run(options: Options) -> int:
     """Describe the network, and draw it if requested."""
-    from et_sim.cli.progress import Progress
     from et_sim.machine import read_network_alone
     from et_sim.network.description import as_text, describe
 
@@ -69,7 +70,6 @@ def topology_picture(network: Network) -> str:
     """Return the SVG text."""
     import numpy as np
 
-    from et_sim.basics.units import format_bandwidth, plural
     from et_sim.machine.graph import NIC
     from et_sim.machine.model import GraphFabric, GridFabric
     from et_sim.network.graph_of_grid import as_graph

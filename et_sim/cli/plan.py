@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import EITHER, Argument, Option
 from et_sim.basics.errors import UsageError, did_you_mean
-from et_sim.basics.units import parse_bytes, plural
+from et_sim.basics.units import format_bytes, format_ns, memory_text, parse_bytes, plural
 from et_sim.cli import jobs
 from et_sim.cli.options import Json, parse_share
 from et_sim.cli.progress import printing
+from et_sim.run.options import RunOptions
 
 if TYPE_CHECKING:
     from et_sim.machine.model import System
@@ -88,7 +89,6 @@ def _system(machine: str | None) -> System | None:
     if machine is None:
         return None
     from et_sim.machine import read_machine
-    from et_sim.run.options import RunOptions
 
     return read_machine(**RunOptions(machine=machine).parts).system
 
@@ -197,7 +197,6 @@ def as_text(
     workspace: float,
 ) -> list[str]:
     """Return the figures as lines of text."""
-    from et_sim.basics.units import format_ns
     from et_sim.views.sheet import Sheet, SheetColumn
     from et_sim.views.summary.sentences import scope_text, throughput_text, utilisation_text
     from et_sim.views.text import fact, fact_lines, terminal_width
@@ -252,8 +251,6 @@ def as_text(
 
 def _in_short(figures: PlanFigures, capacity: int | None) -> str:
     """Return a sentence: whether it fits, the least time of a step, and the largest traffic."""
-    from et_sim.basics.units import format_bytes, format_ns
-
     worst = max(figures.stages, key=lambda stage: stage.memory.total)
     size = format_bytes(worst.memory.total)
     text = f"ranks need up to {size}"
@@ -302,14 +299,11 @@ def _shown(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
 
 
 def _size(name: str, stage: Stage) -> str:
-    from et_sim.basics.units import format_bytes
-
     return format_bytes(getattr(stage.memory, name))
 
 
 def _traffic(figures: PlanFigures) -> list[str]:
     """Return lines of the bytes that a rank sends, for the stage with the most."""
-    from et_sim.basics.units import format_bytes
     from et_sim.views.sheet import Sheet, SheetColumn
 
     most: dict[tuple[str, str], tuple[int, int, int]] = {}
@@ -333,8 +327,6 @@ def _traffic(figures: PlanFigures) -> list[str]:
 
 
 def _fits(figures: PlanFigures, capacity: int, reserved: int) -> str:
-    from et_sim.basics.units import format_bytes, memory_text
-
     worst = max(figures.stages, key=lambda stage: stage.memory.total)
     total = worst.memory.total
     whole = memory_text(capacity, reserved) if reserved else format_bytes(capacity)

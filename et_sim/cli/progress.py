@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from et_sim.basics.terminal import Estimate, Status, StatusLine
 from et_sim.basics.units import format_ns
 from et_sim.compiled.compile_status import CompileStatus
+from et_sim.compiled.entry_points import watching_compilation
 
 if TYPE_CHECKING:
     from et_sim.serving.serve import Reached
@@ -45,8 +46,6 @@ class Progress:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        from et_sim.compiled.entry_points import watching_compilation
-
         self._open.enter_context(watching_compilation(self))
         self._thread.start()
         return self

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from et_sim.basics.declared_options import Command, Count, Option
 from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_bytes, plural
 
 OF_RUNS = ("ranks", "window", "limit")  # options that sweeps do not support
 
@@ -33,7 +34,6 @@ def run(options: Options) -> int:
         return _write_sweep(options)
     if is_serving(options.directory):
         return _write_serving(options)
-    from et_sim.basics.units import format_bytes
     from et_sim.views import open_run
     from et_sim.views.drawing.nodes import ALWAYS
     from et_sim.views.report.page import write_report
@@ -58,7 +58,6 @@ def _refuse_options(options: Options, description: str, remedy: str) -> None:
 def _write_serving(options: Options) -> int:
     """Write the page of a serving."""
     _refuse_options(options, "is what et-sim serve wrote", "leave it out")
-    from et_sim.basics.units import format_bytes
     from et_sim.views.report.page import serving_report, write_page
     from et_sim.views.run.directory import open_serving
 
@@ -71,7 +70,6 @@ def _write_sweep(options: Options) -> int:
     """Write the page of a sweep, after those of the runs that it links to."""
     remedy = f"report a run in {options.directory}/runs, which et-sim sweep --keep writes"
     _refuse_options(options, "is a sweep", remedy)
-    from et_sim.basics.units import format_bytes, plural
     from et_sim.views.report.page import write_page
     from et_sim.views.report.sweep_page import sweep_report, write_pages
     from et_sim.views.sweep.directory import open_sweep

@@ -8,7 +8,9 @@ from typing import Annotated
 from msgspec.structs import replace
 
 from et_sim.basics.declared_options import Hidden
+from et_sim.basics.errors import UsageError
 from et_sim.cli.options import SimulationOptions, run_options
+from et_sim.documents.recognise import FileKind, kind_of
 
 WORKLOAD_HELP = (
     "trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …; a workload manifest; "
@@ -67,7 +69,6 @@ def run(options: Options) -> int:
 
 def _name(workload: str) -> str:
     """Return the default name of a run."""
-    from et_sim.documents.recognise import FileKind, kind_of
     from et_sim.trace.manifest import ENDING
 
     path = Path(workload)
@@ -78,7 +79,6 @@ def _models(options: Options) -> list[str]:
     """Return the models of `--network-models`, or none."""
     if options.network_models is None:
         return []
-    from et_sim.basics.errors import UsageError
     from et_sim.cli.simulating import models_named
 
     if options.network_model is not None:

@@ -14,6 +14,7 @@ from et_sim.basics.units import parse_time_ns
 from et_sim.cli.jobs import whole_numbers
 from et_sim.cli.options import parse_share
 from et_sim.cli.sweep import KEPT, EvaluationOptions, Further, evaluate
+from et_sim.network.registry import as_named
 
 if TYPE_CHECKING:
     from et_sim.sweeps.plan_space import PlanSearch
@@ -146,7 +147,6 @@ def _on_machines(
     options: Options, search: Mapping[str, Any], machines: Sequence[str], folder: Path
 ) -> Further:
     """Simulate the best plan that a search found on several machines."""
-    from et_sim.network.registry import as_named
     from et_sim.sweeps.same_plan import price_source, simulate_best
     from et_sim.sweeps.state import SweepProgress
     from et_sim.views.sweep.directory import open_sweep

@@ -22,13 +22,13 @@ from et_sim.cli.jobs import (
     with_plan,
 )
 from et_sim.cli.options import run_options
-from et_sim.run.options import HELP
+from et_sim.cli.progress import Progress
+from et_sim.run.options import HELP, RunOptions
 from et_sim.serving.batcher import POLICIES
 from et_sim.serving.caching import ROUTERS
 from et_sim.serving.engines import DEFAULT
 
 if TYPE_CHECKING:
-    from et_sim.run.options import RunOptions
     from et_sim.serving.results import Serving
     from et_sim.serving.setups import Setup
 
@@ -213,7 +213,6 @@ class Options(ReplicaOptions):
 @naming_options()
 def run(options: Options) -> int:
     """Serve, write the directory, and print the summary."""
-    from et_sim.cli.progress import Progress
     from et_sim.cli.simulating import warning_line
     from et_sim.timeline import check_target
     from et_sim.views.serving import summary_lines

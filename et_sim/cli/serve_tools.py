@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from et_sim.basics.declared_options import Command, Count
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.cli.tool_schemas import TOOLS, has_json, schema_of, words_of
+from et_sim.version import __version__
 
 MOST_BYTES = 1 << 20  # of an answer
 SECONDS = 600
@@ -58,7 +59,6 @@ def server_of(folder: Path, seconds: int = SECONDS) -> Any:
             "the SDK of the Model Context Protocol is not installed",
             remedy="install the extra: pip install 'et-sim[tools]'",
         ) from None
-    from et_sim.version import __version__
 
     async def list_tools(*_: Any) -> Any:
         return types.ListToolsResult(

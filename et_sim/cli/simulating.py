@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import in_shell
 from et_sim.basics.json_text import indented
-from et_sim.cli.progress import printing
-from et_sim.network.registry import as_named, check_model
+from et_sim.cli.progress import Progress, printing
+from et_sim.network.registry import MODELS, as_named, check_model
 
 if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
@@ -71,7 +71,6 @@ def simulated_into(
     simulated in another one.
     """
     from et_sim import api
-    from et_sim.cli.progress import Progress
     from et_sim.timeline import write_run
 
     with Progress() as progress:
@@ -114,7 +113,6 @@ def models_named(text: str) -> list[str]:
 
 def check_ladder(target: Path, names: Sequence[str]) -> None:
     """Refuse a target that holds anything but such runs."""
-    from et_sim.network.registry import MODELS
     from et_sim.timeline import check_target
 
     if target.is_dir():

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from et_sim.basics.declared_options import EITHER, Command, Option
 from et_sim.basics.errors import UsageError
+from et_sim.basics.files import new_file
 
 SCREEN = Path("-")
 
@@ -69,7 +70,6 @@ def _give(texts: Iterator[str], target: Path) -> None:
         for text in texts:
             sys.stdout.write(text)
         return
-    from et_sim.basics.files import new_file
 
     with new_file(target) as sink:
         for text in texts:

@@ -13,6 +13,7 @@ from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import in_shell
 from et_sim.cli.progress import printing
+from et_sim.network.registry import as_named, model_named
 from et_sim.run.options import HELP
 
 if TYPE_CHECKING:
@@ -80,7 +81,6 @@ def evaluate(
     """
     from et_sim.cli.inspect import show
     from et_sim.machine.readers import check_when_full
-    from et_sim.network.registry import as_named, model_named
     from et_sim.sweeps.journal import check_folder
     from et_sim.sweeps.state import SweepProgress, plan_sweep
     from et_sim.sweeps.sweep import carry_out

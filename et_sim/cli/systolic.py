@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import Command, Option
+from et_sim.basics.errors import InputError, unreadable
+from et_sim.basics.units import plural
 
 if TYPE_CHECKING:
     from et_sim.compute.systolic.files import Config
@@ -55,8 +57,6 @@ def run(options: Options) -> int:
 
 
 def _read(path: Path) -> str:
-    from et_sim.basics.errors import InputError, unreadable
-
     try:
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -70,8 +70,6 @@ def _read(path: Path) -> str:
 
 
 def _write(directory: Path, layer_reports: list[LayerReport]) -> list[Path]:
-    from et_sim.basics.errors import InputError, unreadable
-
     rows: dict[str, Callable[[LayerReport], dict[str, Any]]] = {
         "COMPUTE_REPORT.csv": lambda report: report.compute_row,
         "BANDWIDTH_REPORT.csv": lambda report: report.bandwidth_row,
@@ -129,7 +127,6 @@ def _data(config: Config, layer_reports: list[LayerReport]) -> dict[str, Any]:
 
 def _text(topology: Path, config: Config, layer_reports: list[LayerReport]) -> Iterator[str]:
     from et_sim.basics.alignment import aligned
-    from et_sim.basics.units import plural
 
     array = config.array
     memories = "/".join(str(kb) for kb in (array.ifmap_kb, array.filter_kb, array.ofmap_kb))

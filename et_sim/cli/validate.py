@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from et_sim.basics.declared_options import Argument, Command
-from et_sim.cli.validate_serving import is_serving_file, status_of, validate
+from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.units import plural
+from et_sim.cli.progress import Progress
+from et_sim.cli.validate_serving import is_serving_file, left_lines, printed, status_of, validate
 
 if TYPE_CHECKING:
     from et_sim.validation.predictions import Prediction
@@ -49,7 +52,6 @@ class Options(Command):
 
 def run(options: Options) -> int:
     """Predict and compare."""
-    from et_sim.cli.progress import Progress
     from et_sim.machine.presets import unchanged
     from et_sim.plan.host import KEY
     from et_sim.validation.predictions import predictions
@@ -62,7 +64,7 @@ def run(options: Options) -> int:
     with Progress() as progress:
         progress.stage("predicting")
         each = progress.counted(predictions(rows, machine, changes), len(rows), "rows")
-        all_predictions = list(_printed(each, len(rows)) if options.json else each)
+        all_predictions = list(printed(each, len(rows), _as_row) if options.json else each)
     if options.svg:
         _draw(all_predictions, options.svg)
     if options.json:
@@ -74,7 +76,6 @@ def run(options: Options) -> int:
 
 def _rows(options: Options) -> list[Row]:
     """Return the rows of the file that the options select."""
-    from et_sim.basics.errors import UsageError, did_you_mean
     from et_sim.validation.rows import measured_rows, shipped
 
     paths = [options.file] if options.file else shipped()
@@ -91,7 +92,6 @@ def _rows(options: Options) -> list[Row]:
 
 def _of_logs(options: Options) -> list[Row]:
     """Return the rows of logs of MLPerf; none for other files."""
-    from et_sim.basics.errors import UsageError
     from et_sim.validation.mlperf import StepOptions, is_mlperf, read_mlperf
 
     given = {"model": options.model, "plan": options.plan, "precision": options.precision}
@@ -107,14 +107,6 @@ def _of_logs(options: Options) -> list[Row]:
         remedy = "leave it out, or name logs of MLPerf: other files state it"
         raise UsageError(f"--{next(iter(stated))} describes logs of MLPerf Training", remedy=remedy)
     return []
-
-
-def _printed(predictions: Iterable[Prediction], count: int) -> Iterator[Prediction]:
-    """Yield predictions, and print each at once as a line of a JSON list."""
-    print('{"rows": [', flush=True)
-    for number, prediction in enumerate(predictions, 1):
-        print(json.dumps(_as_row(prediction)) + ("," if number < count else "],"), flush=True)
-        yield prediction
 
 
 def _draw(predictions: list[Prediction], target: Path) -> None:
@@ -196,7 +188,6 @@ def _width(of_size: list[Prediction]) -> float | None:
 
 def _text(predictions: list[Prediction]) -> list[str]:
     from et_sim.basics.uncertainty import LEVEL
-    from et_sim.basics.units import plural
     from et_sim.views.sheet import Sheet, SheetColumn
 
     sheet = Sheet(
@@ -220,7 +211,12 @@ def _text(predictions: list[Prediction]) -> list[str]:
         f" predicted {prediction.predicted_us:,.6g} us ({100 * off:+.0f} %)"
         for off, prediction in known[:WORST]
     ]
-    lines += [*_left(predictions), *_remarks(predictions)]
+    left = (
+        (prediction.how, f"{prediction.row.table} row {prediction.row.number}")
+        for prediction in predictions
+        if prediction.predicted_us is None
+    )
+    lines += [*left_lines(left), *_remarks(predictions)]
     if known:
         lines.append(
             "E: exp of the mean |ln(predicted / measured)|, less one; G: geometric mean of relative errors"
@@ -231,24 +227,7 @@ def _text(predictions: list[Prediction]) -> list[str]:
     return lines
 
 
-def _left(predictions: list[Prediction]) -> list[str]:
-    """Return the reasons for which rows are not predicted, each with its number of rows and the first one."""
-    from et_sim.basics.units import plural
-
-    left: dict[str, list[str]] = {}
-    for prediction in predictions:
-        if prediction.predicted_us is None:
-            place = f"{prediction.row.table} row {prediction.row.number}"
-            left.setdefault(prediction.how, []).append(place)
-    return [
-        f"not predicted: {plural(len(rows), 'row')}{', the first' if rows[1:] else ''}, {rows[0]}: {why}"
-        for why, rows in left.items()
-    ]
-
-
 def _remarks(predictions: list[Prediction]) -> list[str]:
     """Return the parts of the rows' descriptions that predictions do not use, with numbers of rows."""
-    from et_sim.basics.units import plural
-
     remarks = Counter(remark for prediction in predictions for remark in prediction.row.remarks)
     return [f"not used: {plural(count, 'row')}: {remark}" for remark, count in remarks.items()]

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from et_sim.basics.units import plural
+from et_sim.cli.progress import Progress
+
 if TYPE_CHECKING:
     from et_sim.validation.serving_rows import ServedRow
     from et_sim.validation.servings import ServingPrediction
@@ -38,7 +41,6 @@ def is_serving_file(path: Path | None) -> bool:
 
 def validate(path: Path, machine: str | None, *, as_json: bool) -> int:
     """Predict the rows of a file, and print them or their errors."""
-    from et_sim.cli.progress import Progress
     from et_sim.machine.presets import unchanged
     from et_sim.validation.serving_rows import read_servings
     from et_sim.validation.servings import predicted_servings
@@ -48,7 +50,7 @@ def validate(path: Path, machine: str | None, *, as_json: bool) -> int:
         progress.stage("predicting")
         each = predicted_servings(rows, None if machine is None else unchanged(machine))
         counted = progress.counted(each, len(rows), "rows")
-        found = list(_printed(counted, len(rows)) if as_json else counted)
+        found = list(printed(counted, len(rows), as_row) if as_json else counted)
     if as_json:
         print(f' "errors": {json.dumps(errors(found))}}}')
     else:
@@ -64,7 +66,7 @@ def status_of(predicted: Iterable[bool]) -> int:
     return 1
 
 
-def _printed(predictions: Iterator[ServingPrediction], count: int) -> Iterator[ServingPrediction]:
+def printed(predictions: Iterable[Any], count: int, as_row: Callable[[Any], dict[str, Any]]) -> Iterator[Any]:
     """Yield predictions, and print each at once as a line of a JSON list."""
     print('{"rows": [', flush=True)
     for number, prediction in enumerate(predictions, 1):
@@ -130,7 +132,6 @@ def _error(latency: str, predictions: list[ServingPrediction]) -> dict[str, Any]
 
 
 def _text(predictions: list[ServingPrediction]) -> list[str]:
-    from et_sim.basics.units import plural
     from et_sim.views.sheet import Sheet, SheetColumn
 
     figures = (("mape", "MAPE %"), ("bias", "bias %"), ("in_band", "in band %"))
@@ -156,18 +157,19 @@ def _text(predictions: list[ServingPrediction]) -> list[str]:
         row, found = each.row, each.found
         of = f"row {row.number}: {row.model} on {row.system} by {row.engine or 'an engine'}"
         lines.append(f"  {of}: {found.tpot_ms if found else 0:.4g} ms, measured {row.tpot_ms:.4g} ms")
-    return [*lines, "", *_left(predictions), "campaign A queued requests: its TTFT is not comparable"]
+    left = ((each.why, f"row {each.row.number}") for each in predictions if each.found is None)
+    return [*lines, "", *left_lines(left), "campaign A queued requests: its TTFT is not comparable"]
 
 
-def _left(predictions: list[ServingPrediction]) -> list[str]:
-    """Return the reasons for which rows are not predicted, each with its number of rows and the first one."""
-    from et_sim.basics.units import plural
+def left_lines(left: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the reasons for which rows are not predicted, each with its number of rows and the first one.
 
-    left: dict[str, list[int]] = {}
-    for prediction in predictions:
-        if prediction.found is None:
-            left.setdefault(prediction.why, []).append(prediction.row.number)
+    `left` has the reason and the name of each such row.
+    """
+    rows_of: dict[str, list[str]] = {}
+    for why, row in left:
+        rows_of.setdefault(why, []).append(row)
     return [
-        f"not predicted: {plural(len(rows), 'row')}{', the first' if rows[1:] else ''}, row {rows[0]}: {why}"
-        for why, rows in left.items()
+        f"not predicted: {plural(len(rows), 'row')}{', the first' if rows[1:] else ''}, {rows[0]}: {why}"
+        for why, rows in rows_of.items()
     ]

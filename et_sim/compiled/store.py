@@ -151,7 +151,6 @@ def _new_folder() -> Path:
 @functools.cache
 def version_digest() -> str:
     """Return a hash of everything that determines the machine code of all functions."""
-
     digest = hashlib.sha256()
     versions = (platform.python_version(), sys.platform, processor(), *map(_version, ("numba", "llvmlite")))
     settings = (os.environ.get(name, "") for name in SETTINGS)

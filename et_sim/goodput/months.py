@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from et_sim.goodput.arrivals import Arrivals
 from et_sim.goodput.cycles import Cycles, columns_of, place_at_other_speed, progress, time_for
-from et_sim.goodput.month_state import Point, State
+from et_sim.goodput.nodes import Point, State
 from et_sim.goodput.setting import PHASES, Loss, Setting
 
 

@@ -17,9 +17,8 @@ from et_sim.goodput.job_file import (
     JobSpec,
     PartSpec,
 )
-from et_sim.goodput.job_step import JobStep
 from et_sim.goodput.presets import DAY, PRESETS
-from et_sim.goodput.setting import Cycle, Part, Recovery, Setting
+from et_sim.goodput.setting import Cycle, JobStep, Part, Recovery, Setting
 
 REPAIR = 24 * 3600.0  # of a node; an assumption
 CORRUPTION_LAG = 3600.0  # until wrong values are noticed; an assumption

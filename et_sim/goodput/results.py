@@ -13,9 +13,8 @@ from et_sim.documents.keys import Remarks
 from et_sim.goodput.figures import Outcome, loss_shares, spread
 from et_sim.goodput.formulas import best_interval, least_loss
 from et_sim.goodput.job_file import ASYNCHRONOUS, JobSpec
-from et_sim.goodput.job_step import JobStep
 from et_sim.goodput.presets import PRESETS
-from et_sim.goodput.setting import LOSSES, Loss
+from et_sim.goodput.setting import LOSSES, JobStep, Loss
 from et_sim.tables.goodput_tables import COURSES, MONTHS
 from et_sim.tables.registry import MANIFEST, SUMMARY
 from et_sim.timeline.arrow_tables import FilledTable

@@ -13,8 +13,8 @@ import numpy as np
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.goodput.job_file import ASYNCHRONOUS, HALVES, SLOWS, JobSpec
-from et_sim.goodput.job_step import JobStep
 from et_sim.goodput.resolving import parts_of
+from et_sim.goodput.setting import JobStep
 from et_sim.goodput.sources import Beside, Simulator, Source
 from et_sim.goodput.storage import has_ports, port_bytes_per_s, ports_of_graph, with_storage
 from et_sim.machine.failure_effects import LEAST_SHARE
@@ -36,22 +36,6 @@ HALF_LINK_AT_MOST = 2.0  # times a step, if each message on the link takes twice
 def states_of(job: JobSpec, step: JobStep, source: Source | None, simulator: Simulator) -> dict[str, Any]:
     """Return the states that a job needs; those that cannot be simulated have a note."""
     simulated = {} if source is None else _simulated(job, step, source, simulator)
-    return _unsimulated(job, step, simulated)
-
-
-def _has(effect: str, job: JobSpec) -> bool:
-    return any(part.effect == effect and part.rate != 0 for part in parts_of(job))
-
-
-def _has_link_parts(job: JobSpec) -> bool:
-    """Return whether a second port would change the effect of some failures."""
-    return any(part.is_link and part.rate != 0 for part in parts_of(job))
-
-
-def _unsimulated(job: JobSpec, step: JobStep, simulated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the states with those that were not simulated: the slow node sets the pace; each replica is a
-    node.
-    """
     found: dict[str, Any] = {"notes": (), "half_link": HALF_LINK_AT_MOST * step.seconds, **simulated}
     memory = job.checkpoints.memory
     if memory is not None and memory.stall is None and "copy_stall" not in simulated:
@@ -66,6 +50,15 @@ def _unsimulated(job: JobSpec, step: JobStep, simulated: Mapping[str, Any]) -> d
         found["fewer"] = _shares([step.seconds] * min(job.elastic, replicas - 1), replicas)
         found["notes"] += ("fewer replicas were not simulated: steps take as long, and a replica is a node",)
     return found
+
+
+def _has(effect: str, job: JobSpec) -> bool:
+    return any(part.effect == effect and part.rate != 0 for part in parts_of(job))
+
+
+def _has_link_parts(job: JobSpec) -> bool:
+    """Return whether a second port would change the effect of some failures."""
+    return any(part.is_link and part.rate != 0 for part in parts_of(job))
 
 
 def _shares(seconds: list[float], replicas: int, of_node: int = 1) -> tuple[tuple[float, float], ...]:

@@ -14,13 +14,12 @@ from et_sim.basics.errors import UsageError
 from et_sim.basics.units import NS_PER_SECOND
 from et_sim.documents.keys import Section
 from et_sim.goodput.job_file import JobSpec
-from et_sim.goodput.job_step import JobStep
+from et_sim.goodput.setting import JobStep
 from et_sim.goodput.sources import Simulator, Source
 from et_sim.goodput.states import states_of
 from et_sim.machine.presets import Preset, preset
 from et_sim.recipes.recipe import for_machine, is_language_model, make, model_and_plan
-from et_sim.run.options import RunOptions
-from et_sim.run.repeated import repeated
+from et_sim.run.options import RunOptions, repeated
 from et_sim.trace import TraceBuilder, Workload, read_workload
 from et_sim.views import open_run
 from et_sim.workloads.models.model import Model

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from et_sim.basics.group_names import group_key
-from et_sim.goodput.peers import by_distance
+from et_sim.goodput.copies import by_distance
 from et_sim.machine import DimensionShape, read_network_alone
 from et_sim.machine.graph import SWITCH, Graph
 from et_sim.machine.model import GraphFabric, GridFabric, Routing

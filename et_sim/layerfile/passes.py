@@ -8,7 +8,7 @@ pass stands for all later ones. Copying its columns takes milliseconds; building
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,7 @@ from msgspec.structs import replace
 
 from et_sim.layerfile.dimensions import LogicalDimensions
 from et_sim.layerfile.layer_file import LayerFile, LayerPhase
-
-if TYPE_CHECKING:
-    from et_sim.trace.columns import Trace
-
+from et_sim.trace.columns import Trace
 
 IntColumn = npt.NDArray[np.int64]
 RowColumn = npt.NDArray[np.int32]

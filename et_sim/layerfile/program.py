@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -48,9 +48,8 @@ from et_sim.layerfile.passes import (
     repeated,
 )
 from et_sim.trace.builder import TraceBuilder
-
-if TYPE_CHECKING:
-    from et_sim.trace.workload import Workload
+from et_sim.trace.group_rule import GroupRule
+from et_sim.trace.workload import Workload
 
 MODEL_GROUP, DATA_GROUP = "model", "data"
 URGENT = 1 << 30  # comm_priority of collectives that overtake all others
@@ -90,9 +89,6 @@ def layer_program(
 
 def layer_workload(layer_file: LayerFile, ranks: int, passes: int) -> tuple[Workload, LayerProgram]:
     """Return the program for `ranks` ranks as a workload of one template; its groups follow rules."""
-    from et_sim.trace.group_rule import GroupRule
-    from et_sim.trace.workload import Workload
-
     group = model_group(layer_file, ranks)
     if ranks % group:
         near = [size for size in range(1, ranks + 1) if ranks % size == 0]

@@ -17,25 +17,9 @@ from msgspec.structs import replace
 from et_sim.documents.keys import Key, keys_of, made
 
 _OF_ROCE, _OF_TCP = "et_sim.network.packet.roce.controls", "et_sim.network.packet.tcp.controls"
-ROCE = MappingProxyType(
-    {
-        "none": f"{_OF_ROCE}.none",
-        "dcqcn": f"{_OF_ROCE}.dcqcn",
-        "hpcc": f"{_OF_ROCE}.hpcc",
-        "timely": f"{_OF_ROCE}.timely",
-        "dctcp": f"{_OF_ROCE}.dctcp",
-        "swift": f"{_OF_ROCE}.swift",
-        "powertcp": f"{_OF_ROCE}.powertcp",
-    }
-)
-TCP = MappingProxyType(
-    {
-        "newreno": f"{_OF_TCP}.newreno",
-        "reno": f"{_OF_TCP}.reno",
-        "cubic": f"{_OF_TCP}.cubic",
-        "dctcp": f"{_OF_TCP}.dctcp",
-    }
-)
+_ROCE_NAMES = ("none", "dcqcn", "hpcc", "timely", "dctcp", "swift", "powertcp")
+ROCE = MappingProxyType({name: f"{_OF_ROCE}.{name}" for name in _ROCE_NAMES})
+TCP = MappingProxyType({name: f"{_OF_TCP}.{name}" for name in ("newreno", "reno", "cubic", "dctcp")})
 T = TypeVar("T")
 
 

@@ -133,7 +133,10 @@ def _add(
     if element.tag == "nic":
         return above
     if element.tag == "net":
-        _add_port(host, element, above)
+        megabits = _number(host, element, "speed")
+        if megabits < 1:
+            raise host.fault(f"port {element.get('name')} has the speed 0", "correct it: Mbit/s")
+        host.ports.append((above, megabits / 8000))
     elif element.tag != "gpu":
         host.notices[f"<{element.tag}>"] = "such elements are left out"
     return ""
@@ -167,13 +170,6 @@ def _pci_speed(host: _Host, element: ElementTree.Element, address: str) -> float
         raise host.fault(f"PCI {address} has the speed 0", "correct the file")
     data = 8 / 10 if transfers <= OLD_CODING else 128 / 130
     return transfers * data * lanes / 8
-
-
-def _add_port(host: _Host, element: ElementTree.Element, nic: str) -> None:
-    megabits = _number(host, element, "speed")
-    if megabits < 1:
-        raise host.fault(f"port {element.get('name')} has the speed 0", "correct it: Mbit/s")
-    host.ports.append((nic, megabits / 8000))
 
 
 def _join_cpus(host: _Host, cpus: list[tuple[str, ElementTree.Element]]) -> None:

@@ -27,6 +27,7 @@ from et_sim.machine.recognise import (
     is_infragraph,
     is_node_link,
 )
+from et_sim.machine.texts import parse_json, parse_yaml
 
 
 def import_text(text: str, place: str, form: str) -> Imported:
@@ -41,7 +42,6 @@ def import_text(text: str, place: str, form: str) -> Imported:
         return _graphml(text, place)
     if form == NCCL:
         return import_nccl_topology(text, place)
-    from et_sim.machine.texts import parse_json, parse_yaml
 
     if form == INFRAGRAPH:
         return from_infragraph(parse_yaml(text, place), place)
@@ -277,8 +277,6 @@ def from_node_link(content: dict[str, Any], place: str) -> Imported:
 
 def as_network_file(path: Path, hosts: int) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
     """Return the network file of a topology of NCCL or InfraGraph, and notices on what it does not state."""
-    from et_sim.machine.texts import parse_yaml
-
     text = read_bounded(path, MachineError).decode("utf-8", "replace")
     form = format_of(text)
     cause, content = "is neither a topology of NCCL nor of InfraGraph", None

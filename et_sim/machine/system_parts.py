@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct, field
-from msgspec.structs import asdict
 
 from et_sim.basics.units import memory_text
 from et_sim.documents.keys import Key, Remarks, Section
@@ -256,10 +255,6 @@ class Costs(Struct, frozen=True):
             raise section.fault(
                 f'"busy-watts" {self.busy_watts:g} is below "idle-watts" {self.idle_watts:g}', "exchange them"
             )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the costs as in the manifest of a run."""
-        return asdict(self)
 
 
 class WhenFull(StrEnum):

@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
+from et_sim.basics.files import is_file
 from et_sim.documents.keys import Slot, ValueKind, key, keys_by_field, keys_of, read_keys
 from et_sim.documents.kinds import count, flag, number, size, text, time
 from et_sim.serving.batcher import POLICIES
 from et_sim.serving.caching import ALL, ROUTERS
 from et_sim.serving.engines import DEFAULT
 from et_sim.serving.transfers import TRANSFERS
-from et_sim.workloads.training.plan import Plan
+from et_sim.workloads.models.model import Model
+from et_sim.workloads.training.plan import Plan, plan_of
 
 if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
     from et_sim.serving.replicas import MachineTimes
     from et_sim.serving.results import Serving
     from et_sim.serving.setups import Setup
-    from et_sim.workloads.models.model import Model
 
 SERVING, PLAN, DECODE_PLAN = "serving", "plan", "decode-plan"
 SECOND = 10**9
@@ -125,7 +126,6 @@ def setup_of_recipe(recipe: ServingRecipe, folder: Path, model: Model) -> Setup:
     """Return the setup of a point that serves a model."""
     from et_sim.serving.described import ServingChoices, setup_of
     from et_sim.serving.images import images_of
-    from et_sim.workloads.training.plan import plan_of
 
     names = {field.name for field in fields(ServingChoices)} - {"decode"}
     given = {name: getattr(recipe, name) for name in names}
@@ -139,8 +139,6 @@ def setup_of_recipe(recipe: ServingRecipe, folder: Path, model: Model) -> Setup:
 
 def beside(name: str, folder: Path) -> str:
     """Return the path of a file in the folder, or the name if there is none."""
-    from et_sim.basics.files import is_file
-
     return str(folder / name) if is_file(folder / name) else name
 
 

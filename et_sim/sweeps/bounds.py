@@ -1,15 +1,21 @@
-"""Bounds of points of a sweep without a simulation, for plans of language models."""
+"""Bounds of points of a sweep without a simulation, for plans of language models.
+
+No unevaluated point is better than its bound. So the best bound of all of them limits by how much any point
+of the space may be better than the best one that was found: the gap.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
 
-from et_sim.basics.errors import EtSimError
+from et_sim.basics.errors import EtSimError, InputError
 from et_sim.basics.units import format_bytes
 from et_sim.compute import compute_model, kernel_times
 from et_sim.machine import Machine, read_machine
@@ -29,7 +35,6 @@ from et_sim.run.options import RunOptions
 from et_sim.serving.clients import Traffic, read_traffic
 from et_sim.serving.requests import NONE
 from et_sim.sweeps.axes import Values
-from et_sim.sweeps.certificate import FullError
 from et_sim.sweeps.space import Inputs, Space
 from et_sim.sweeps.wires import wires_of
 from et_sim.tables.sweep_tables import OF_STEPS
@@ -85,7 +90,9 @@ class Bounder(Struct):
             return _columns(bounds, model, plan, system), None
         key = (model, known_as)
         if key not in self._bounders:
-            self._bounders[key] = _bounder(model, machine, plan.ranks)
+            kernels = _kernel_times(machine.system, plan.ranks)
+            wires = None if _may_differ(machine.system, plan.ranks) else wires_of(machine)
+            self._bounders[key] = PlanBounder(model, machine.network.ranks, kernels, wires)
         bounder = self._bounders[key]
         _refuse_full(system, bounder.memory_bytes(plan))
         parts = bounder.of(plan)
@@ -157,12 +164,6 @@ def _of_load(traffic: Traffic, system: System, npus: int) -> Bound:
         hours = 1e6 / tokens_per_s * npus / 3600
         columns["price_per_million_tokens"] = hours * costs.price_per_hour * _COSTS_ROUNDED
     return columns
-
-
-def _bounder(model: Model, machine: Machine, ranks: int) -> PlanBounder:
-    kernels = _kernel_times(machine.system, ranks)
-    wires = None if _may_differ(machine.system, ranks) else wires_of(machine)
-    return PlanBounder(model, machine.network.ranks, kernels, wires)
 
 
 def _machine_key(inputs: Inputs) -> Any:
@@ -253,3 +254,48 @@ def bounds_of_points(space: Space, points: Any, watch: Any) -> PointBounds:
         watch.add(1, 0)
     found.parts = bounder.parts
     return found
+
+
+MEMORY, FORM = "memory", "not possible"
+PARTS = {"compute_ns": "compute", "bubble_ns": "bubble", "network_ns": "network"}
+
+
+class FullError(InputError):
+    """The refusal of a plan that needs more memory than a rank has."""
+
+    needed = 0  # bytes of a rank
+
+
+def gap_of(best: float, bounds: Iterable[float]) -> float:
+    """Return the share by which a point with one of these bounds may be better; less is better.
+
+    Figures of which more is better are negative.
+    """
+    bound = min(bounds, default=best)
+    if bound >= best:
+        return 0.0
+    if best > 0:
+        return best / bound - 1 if bound > 0 else math.inf
+    return bound / best - 1 if best else math.inf
+
+
+def reason(parts: PlanBounds, best: PlanBounds) -> str:
+    """Return the part of a plan's least time that exceeds that of the best plan by most."""
+    return max(PARTS.items(), key=lambda part: getattr(parts, part[0]) - getattr(best, part[0]))[1]
+
+
+def reasons(
+    parts: Mapping[int, PlanBounds], refusals: Mapping[int, EtSimError], full: Iterable[int], best: int | None
+) -> tuple[dict[str, int], dict[int, str]]:
+    """Return how many points each reason keeps from being the best, and the reason of each bounded point.
+
+    `full` are points whose evaluation ran out of memory.
+    """
+    why = dict.fromkeys(full, MEMORY)
+    if best is not None and best in parts:
+        others = (number for number in parts if number != best and number not in why)
+        why |= {number: reason(parts[number], parts[best]) for number in others if number not in refusals}
+    counts = Counter(why.values())
+    for error in refusals.values():
+        counts[MEMORY if isinstance(error, FullError) else FORM] += 1
+    return dict(counts.most_common()), why

@@ -14,14 +14,18 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
+from et_sim.api import execute
 from et_sim.basics.errors import EtSimError, InputError, UsageError
 from et_sim.recipes.recipe import is_serving, read_serving
 from et_sim.recipes.servings import serve_point, serving_figures
+from et_sim.run.options import RunOptions
 from et_sim.run.planning import KeptPlans, Planner
+from et_sim.run.result import Result
+from et_sim.run.simulation import Watcher
 from et_sim.run.workers import WorkerEndedError, WorkerPool, pickled
 from et_sim.sweeps.axes import Values
 from et_sim.sweeps.journal import Finished
@@ -30,12 +34,6 @@ from et_sim.sweeps.space import GivenWorkload, Inputs, Space, Workshop
 from et_sim.tables.summary import Notice
 from et_sim.tables.sweep_tables import MADE_OF, OF_SAMPLES, OF_STEPS
 from et_sim.timeline.network_load import bottleneck
-
-if TYPE_CHECKING:
-    from et_sim.run.options import RunOptions
-    from et_sim.run.result import Result
-    from et_sim.run.simulation import Watcher
-
 
 COMPLETE, REFUSED, OUT_OF_MEMORY = "complete", "refused", "out of memory"
 # Parts of a rank's time, by the names in a row.
@@ -98,8 +96,6 @@ def evaluate(
 
     `save`: the directory for the whole run.
     """
-    from et_sim.api import execute
-
     try:
         options = inputs.options
         if is_serving(inputs.workload):

@@ -20,7 +20,7 @@ from typing import Any, Self
 from msgspec import Struct, field
 
 from et_sim.basics.errors import UsageError, unreadable
-from et_sim.basics.files import exists, is_folder
+from et_sim.basics.files import exists, is_folder, new_file
 from et_sim.sweeps.axes import SweepAxis, Values
 from et_sim.tables.sweep_tables import (
     ABOUT,
@@ -250,8 +250,6 @@ def times_of(finished: Mapping[str, Finished]) -> Any:
 def write_tables(folder: Path, table: Any, times: Any) -> None:
     """Write both tables, each whole or not at all."""
     import pyarrow as pa
-
-    from et_sim.basics.files import new_file
 
     for name, content in ((TIMES, times), (TABLE, table)):
         try:

@@ -15,10 +15,10 @@ from et_sim.goodput.sources import Source
 from et_sim.goodput.step import checkpoint_bytes, source_of_recipe
 from et_sim.machine.presets import preset
 from et_sim.recipes.recipe import is_language_model, model_and_plan
+from et_sim.run.result import Result
 from et_sim.sweeps.long_job import GPUS, STEP, TOKENS, LongJob
 
 if TYPE_CHECKING:
-    from et_sim.run.result import Result
     from et_sim.sweeps.space import Inputs
     from et_sim.trace import Workload
 

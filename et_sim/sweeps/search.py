@@ -18,8 +18,7 @@ from msgspec import Struct, to_builtins
 from et_sim.basics.errors import EtSimError, InputError, UsageError
 from et_sim.recipes.recipe import is_serving
 from et_sim.sweeps.axes import SweepAxis
-from et_sim.sweeps.bounds import Bound, PointBounds, bounds_of_points
-from et_sim.sweeps.certificate import FullError, gap_of, reasons
+from et_sim.sweeps.bounds import Bound, FullError, PointBounds, bounds_of_points, gap_of, reasons
 from et_sim.sweeps.evaluate import OUT_OF_MEMORY, Runner
 from et_sim.sweeps.goal import (
     ALL,

@@ -25,6 +25,7 @@ from et_sim.machine.sources import Source, load
 from et_sim.network.registry import model_named
 from et_sim.recipes.recipe import MAKE, check_recipe, for_machine, make, recipe_keys
 from et_sim.recipes.servings import DECODE_PLAN, PLAN
+from et_sim.run.options import RunOptions
 from et_sim.run.simulation import is_layer_file
 from et_sim.sweeps.axes import SweepAxis, Values
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
@@ -35,7 +36,6 @@ from et_sim.trace import Workload, read_workload
 from et_sim.workloads.training.plan import Plan
 
 if TYPE_CHECKING:
-    from et_sim.run.options import RunOptions
     from et_sim.serving.replicas import MachineTimes
 
 ROW_VERSION = 2  # version of the content of a row: another one evaluates again
@@ -76,8 +76,6 @@ class Inputs(Struct, frozen=True, eq=False):
     @property
     def options(self) -> RunOptions:
         """Return the options of the run on its machine."""
-        from et_sim.run.options import RunOptions
-
         parts: dict[str, Any] = dict(self.parts)
         words = {name: getattr(self, name) for name in ("machine", "model", "profile", "when_full")}
         samples, seed = self.draws

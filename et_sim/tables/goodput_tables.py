@@ -1,4 +1,4 @@
-"""Tables that et-sim goodput writes."""
+"""Tables of random draws: those that et-sim goodput writes, and samples of a step."""
 
 from __future__ import annotations
 
@@ -43,5 +43,19 @@ COURSES = Table(
         begin_s float64: seconds from the beginning of the month to the begin of the part
         end_s float64: seconds to its end
         activity word: steps, or the phase of a restart
+    """),
+)
+
+
+SAMPLES = Table(
+    name="samples",
+    about="one row for every sample of the step, and for each cause of variation that is left out; "
+    "sample by sample",
+    writer="et_sim.timeline.contents.ranks:samples_content",
+    remedy="et-sim run JOB --samples 100 writes them",
+    columns=columns("""
+        sample int64: its number, from 0
+        without word: the cause that is left out; "nothing": all of them vary
+        step_ns int64: when the last rank finished
     """),
 )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.tables.collective_tables import LAYERS, PATH, PEERS, PHASES
 from et_sim.tables.declaration import Table
-from et_sim.tables.goodput_tables import COURSES, MONTHS
+from et_sim.tables.goodput_tables import COURSES, MONTHS, SAMPLES
 from et_sim.tables.network_tables import FLOWS, LINKS, MESSAGES, PAUSES, PORTS, QUEUES, RESOURCES
 from et_sim.tables.rank_tables import ACTORS, GROUPS, ITERATIONS, JOBS, MEMORY, REQUESTS, TIMELINE
-from et_sim.tables.sample_tables import SAMPLES
 
 MANIFEST, SUMMARY, STALL = "run.json", "summary.json", "stall.json"
 KEPT = "path.kept"  # cached results of views for a long path.arrow: not part of a run, but deleted with it

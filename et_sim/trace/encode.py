@@ -136,9 +136,7 @@ def _start(trace: Trace) -> bytes:
     """Return the attribute of the rank's start, if it is later than the first one."""
     if not trace.start_ns:
         return b""
-    member = FIRST_ATTRIBUTE_FIELD + 2 * ATTRIBUTE_KINDS.index("int64")
-    value = tag(member, VARINT) + varint(trace.start_ns)
-    return delimited(_HEADER_ATTRIBUTE, delimited(_NAME, START_NS.encode()) + value)
+    return delimited(_HEADER_ATTRIBUTE, attribute_head(START_NS, "int64_val") + varint(trace.start_ns))
 
 
 def _refuse_negative(trace: Trace, column: str, wrong: Any) -> None:
@@ -218,7 +216,8 @@ def _attributes(trace: Trace) -> list[list[bytes]]:
     for attribute in TEXT_ATTRIBUTES:
         rows = np.flatnonzero(trace.has(attribute.name))
         if len(rows):
-            spelled = [_text(attribute.name, text) for text in getattr(trace, attribute.texts)]
+            texts = getattr(trace, attribute.texts)
+            spelled = [long_attribute(attribute.name, "string_val", text.encode()) for text in texts]
             numbers = getattr(trace, attribute.column)[rows].tolist()
             encoded.append(_spread(trace, rows, [spelled[number] for number in numbers]))
     rows = np.flatnonzero(trace.has("involved_dim"))
@@ -232,7 +231,7 @@ def _tensor_lists(trace: Trace) -> list[bytes]:
     """Return the attributes `inputs` and `outputs`."""
     lists = trace.tensors
     words = [delimited(1, text.encode()) for text in lists.texts]
-    heads = [_attribute_head(name, "string_list") for name in ("inputs", "outputs")]
+    heads = [attribute_head(name, "string_list") for name in ("inputs", "outputs")]
     spelled = [words[word] for word in lists.words.tolist()]
     bounds = lists.start.tolist()
     pieces = [b""] * len(trace)
@@ -254,8 +253,8 @@ def _spread(trace: Trace, rows: Any, pieces: list[bytes]) -> list[bytes]:
 
 def _number_attribute(name: str, member: str) -> Any:
     """Return the encoder of an attribute; a tag or priority beyond 32 bits is written as int64."""
-    usual = _attribute_head(name, member)
-    wide = _attribute_head(name, "int64_val") if member == "int32_val" else usual
+    usual = attribute_head(name, member)
+    wide = attribute_head(name, "int64_val") if member == "int32_val" else usual
 
     def spell(value: int) -> bytes:
         content = (usual if -(2**31) <= value < 2**31 else wide) + varint(value)
@@ -266,18 +265,15 @@ def _number_attribute(name: str, member: str) -> Any:
 
 def _involved(flags: int, count: int) -> bytes:
     values = bytes(flags >> bit & 1 for bit in range(count))
-    content = delimited(1, values) if values else b""
-    head = _attribute_head("involved_dim", "bool_list")
-    return delimited(_ATTRIBUTE, head + varint(len(content)) + content)
+    return long_attribute("involved_dim", "bool_list", delimited(1, values) if values else b"")
 
 
-def _text(name: str, text: str) -> bytes:
-    content = text.encode()
-    head = _attribute_head(name, "string_val")
-    return delimited(_ATTRIBUTE, head + varint(len(content)) + content)
+def long_attribute(name: str, member: str, content: bytes) -> bytes:
+    """Return an attribute that is a text or a list."""
+    return delimited(_ATTRIBUTE, attribute_head(name, member) + varint(len(content)) + content)
 
 
-def _attribute_head(name: str, member: str) -> bytes:
+def attribute_head(name: str, member: str) -> bytes:
     """Return the attribute's name and the tag of its value, which is written even if it is zero."""
     kind, _, shape = member.partition("_")
     field = FIRST_ATTRIBUTE_FIELD + 2 * ATTRIBUTE_KINDS.index(kind) + (shape == "list")

@@ -47,11 +47,6 @@ class Expansion:
             for index in range(rule.number(self._workload.ranks))
         }
 
-    @property
-    def is_needed(self) -> bool:
-        """Return whether the workload has distances or rules."""
-        return any(self._workload.relative_peers) or bool(self._workload.group_rules)
-
     def trace(self, rank: int) -> Trace:
         """Return the trace of a rank as its own file would hold it."""
         workload = self._workload

@@ -122,10 +122,8 @@ def write_workload(workload: Workload, prefix: str | Path) -> None:
     replace_all(files_of_ranks(workload, prefix), prefix)
 
 
-def files_of_ranks(
-    workload: Workload, prefix: str | Path, ranks: Iterable[int] | None = None
-) -> Iterator[tuple[Path, bytes]]:
-    """Yield the path and content of each file; without `ranks`, for all of them.
+def files_of_ranks(workload: Workload, prefix: str | Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield the path and content of each file.
 
     Distances become ranks, and groups that follow a rule become numbers, which the groups file lists.
     """
@@ -137,7 +135,7 @@ def files_of_ranks(
         groups = {number: list(members) for number, members in expansion.groups.items()}
         yield groups_path(prefix), json.dumps(groups).encode()
     encoded: dict[int, tuple[tuple[int, ...], bytes]] = {}  # by template: last variant and file
-    for rank in range(workload.ranks) if ranks is None else ranks:
+    for rank in range(workload.ranks):
         variant = expansion.variant(rank)
         if encoded.get(variant[0], ((), b""))[0] != variant:
             encoded[variant[0]] = variant, encode_trace(expansion.trace(rank))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from et_sim.api import simulate
 from et_sim.basics.errors import EtSimError
@@ -21,17 +22,17 @@ from et_sim.compute.registry import at_full_clock, compute_model, kernel_times
 from et_sim.machine.accuracy import HOST, Accuracy
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.engine_kernels import with_engine_kernels
-from et_sim.machine.presets import known_as, preset
+from et_sim.machine.presets import Preset, known_as, preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.run.workers import in_order
 from et_sim.trace import TraceBuilder
 from et_sim.trace.workload import Workload
 from et_sim.validation.launching import launches_us, with_launches
-from et_sim.validation.networks import machine_measured, nodes_in_words
-from et_sim.validation.other_machine import on_machine
+from et_sim.validation.networks import machine_measured, node_of, nodes_in_words
 from et_sim.validation.row import Collective, KernelRow, Row, TrainingStep
 from et_sim.workloads import make_training
 from et_sim.workloads.microbenchmarks import make_microbenchmark
+from et_sim.workloads.training.value_types import check_peaks, fields_of_machine
 
 POWER, POWER_CAP = "power", "power-cap"  # keys of the object `compute`
 OTHER_BOARDS = {"pci": r"PCI", "nvl": r"NVL(?!INK)"}  # boards of GPUs with the same name
@@ -263,3 +264,49 @@ def _accuracy(name: str) -> Accuracy:
     accuracy = read_system_alone(preset(name).system).accuracy
     assert accuracy is not None  # presets have one
     return accuracy
+
+
+def on_machine(row: Row, name: str, own: str | None) -> Row:
+    """Return the row of a step for a machine by name; `own` is the machine of its hardware, if known.
+
+    A step keeps its plan on a machine that differs from its own, but for the fields that a machine decides.
+    Then remarks state that, and the plan must fit the memory there; on its own machine, the measured step has
+    fitted.
+    """
+    job = row.job
+    if not isinstance(job, TrainingStep):
+        return row
+    try:
+        machine = _preset(name)
+        node = node_of(name, job.plan.ranks) if job.plan.expert > 1 else job.plan.node_ranks
+        decided = fields_of_machine(node, machine.peaks, {"value_bytes": job.plan.value_bytes})
+        plan = replace(job.plan, **decided)
+        check_peaks(plan.values, plan.cast_to, machine.peaks, name)
+    except EtSimError as error:
+        return structs.replace(row, job=None, why=str(error))
+    is_kept = own is not None and _differs(machine, own)
+    remarks = [f"bf16, which {name} lacks: values are {plan.value_type}"] if plan.value_type else []
+    if is_kept:
+        remarks.append(f"a plan for {name}: that of {row.hardware} is kept")
+    if is_kept and job.power:
+        remarks.append(f"the limit of {job.power}, which is that of {row.hardware}")
+    adapted = structs.replace(job, plan=plan, is_kept=is_kept, power="" if is_kept else job.power)
+    return structs.replace(row, job=adapted, remarks=(*row.remarks, *remarks))
+
+
+def _differs(machine: Preset, own: str) -> bool:
+    """Check whether machines differ in their devices, or in the number of them on a node.
+
+    A calibrated file of a machine has its device.
+    """
+    try:
+        return _traits(machine) != _traits(_preset(own))
+    except EtSimError:  # a name that is not known
+        return True
+
+
+def _traits(machine: Preset) -> tuple[str, int]:
+    return machine.system["accuracy"]["device"], machine.node
+
+
+_preset = cache(preset)

@@ -4,6 +4,11 @@ A file is a CSV of kernels (`table,shape,us`), with facts on each table in a JSO
 of training steps (`steps`); or a JSON file of tables (`tables`). A row that cannot be read becomes a row with
 a reason: it is counted, and later rows are read.
 
+The time of a kernel may include others. A product in 8 bits or less that a framework runs on activations in
+16 bits first converts these to its datatype. Attention of an inference engine writes keys and values of each
+token into its cache, rows that an index names, as an embedding reads them. Both are kernels of their own,
+with a launch: a training step has them, if any, as nodes beside the product.
+
 Errors of predictions are in percent: E is 100 (exp(mean |ln(predicted / measured)|) - 1), G the geometric
 mean of the relative errors, and bias the geometric mean of predicted / measured, less one.
 """
@@ -11,7 +16,8 @@ mean of the relative errors, and bias the geometric mean of predicted / measured
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,8 +26,8 @@ from msgspec import Struct
 
 from et_sim.basics.errors import InputError, UsageError, unreadable
 from et_sim.documents.reading import csv_columns, csv_rows, parse_json
+from et_sim.machine.datatypes import BITS, datatype_named
 from et_sim.validation.engine_rows import engine_job
-from et_sim.validation.included import included_kernels
 from et_sim.validation.row import SERVING_COLUMNS, KernelRow, Row, microseconds, refused, size_of_kernel
 from et_sim.validation.steps import NEEDED, is_steps, read_steps
 from et_sim.validation.tables import read_tables
@@ -147,3 +153,25 @@ class Errors(Struct, frozen=True):
             100 * math.expm1(sum(logarithms) / count),
             100 * max(relative),
         )
+
+
+QUANTISES = re.compile(r"quanti[sz]\w*\s+(?:of\s+)?(?:the\s+)?(?:activations|inputs)", re.IGNORECASE)
+WRITES_CACHE = re.compile(r"writes\s+the\s+KV\s+cache", re.IGNORECASE)
+WIDE = 16  # bits of activations before they are quantised
+
+
+def included_kernels(facts: Mapping[str, Any], shape: str) -> tuple[str, ...]:
+    """Return the shapes of the kernels that the time of a row includes, in the datatype of the row."""
+    text = f"{facts.get('software', '')}; {facts.get('how', '')}"
+    kind, *words = shape.split()
+    if not all(word.isascii() and word.isdecimal() for word in words[:6]):
+        return ()
+    bits = BITS.get(datatype_named(str(facts.get("dtype", ""))) or "", WIDE)
+    if kind == "gemm" and len(words) == 3 and bits < WIDE and QUANTISES.search(text):
+        return (f"quantise {words[0]} {words[2]}",)
+    if kind == "attention" and len(words) >= 6 and WRITES_CACHE.search(text):
+        batch, _, key_heads, _, keys, width, *rest = words
+        value_width = rest[0] if rest and rest[0].isdecimal() else width
+        written = int(key_heads) * (int(width) + int(value_width))
+        return (f"embedding {int(batch) * int(keys)} {written}",)
+    return ()

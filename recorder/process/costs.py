@@ -133,9 +133,9 @@ def _attention_of_lengths(first: int, longest: int, *, backward: bool = False) -
     return count
 
 
-def _normalised(write: Callable[[int, int], str], width_at: int) -> Counter:
+def _normalised(write: Callable[[int, int], str]) -> Counter:
     def count(given: Given, _: Any) -> Cost:
-        width = prod(given[width_at])
+        width = prod(given[1])
         return Cost(write(given[0].numel() // width, width))
 
     return count
@@ -174,8 +174,8 @@ COUNTERS: dict[str, Counter] = {
     "_varlen_attn": _attention_of_lengths(0, 5),
     "_varlen_attn_out": _attention_of_lengths(1, 6),
     "_varlen_attn_backward": _attention_of_lengths(1, 8, backward=True),
-    "native_layer_norm": _normalised(shapes.layernorm, 1),
-    "_fused_rms_norm": _normalised(shapes.rmsnorm, 1),
+    "native_layer_norm": _normalised(shapes.layernorm),
+    "_fused_rms_norm": _normalised(shapes.rmsnorm),
     **dict.fromkeys(("_softmax", "_log_softmax"), _softmax),
     "embedding": lambda given, result: Cost(shapes.embedding(given[1].numel(), result.shape[-1])),
     **dict.fromkeys(("_fused_adam_", "_fused_adam", "_fused_adamw_", "_fused_adamw"), _ADAM),

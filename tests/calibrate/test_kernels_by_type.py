@@ -21,9 +21,8 @@ from et_sim.calibrate.machine_file import accuracy_of, device_changes, device_of
 from et_sim.machine.efficiencies import Curve
 from et_sim.machine.kernel_kinds import KernelKind
 from et_sim.machine.roofline import RooflineDevice
-from et_sim.validation.included import included_kernels
 from et_sim.validation.predictions import predictions
-from et_sim.validation.rows import read_rows
+from et_sim.validation.rows import included_kernels, read_rows
 
 MACHINE = "h100-dgx"
 SIDES = (64, 512, 1536, 4096, 16384)

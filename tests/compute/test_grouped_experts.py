@@ -20,7 +20,7 @@ from et_sim.machine.engine_kernels import with_engine_kernels
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.trace import TraceBuilder, shapes
-from et_sim.validation.engine_experts import loads_of_rank
+from et_sim.validation.engine_rows import loads_of_rank
 from et_sim.validation.predictions import predictions
 from et_sim.validation.row import KernelRow
 from et_sim.validation.rows import measured_rows

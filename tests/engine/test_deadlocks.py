@@ -12,7 +12,7 @@ from et_sim.api import simulate
 from et_sim.basics.errors import StallError
 from et_sim.engine.blocked import MOST_LOOKS
 from et_sim.trace import TraceBuilder, Workload
-from et_sim.views.summary.deadlocks import deadlock_text
+from et_sim.views.summary.stalls import deadlock_text
 
 SIZE = 1 << 20
 

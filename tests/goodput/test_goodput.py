@@ -15,13 +15,12 @@ from et_sim import TraceBuilder, Workload
 from et_sim.basics.errors import EtSimError
 from et_sim.cli import main
 from et_sim.goodput import states as states_module
-from et_sim.goodput.copies import with_copies
+from et_sim.goodput.copies import by_distance, with_copies
 from et_sim.goodput.goodput import goodput
 from et_sim.goodput.job_file import seconds_of
-from et_sim.goodput.job_step import JobStep
-from et_sim.goodput.peers import by_distance
 from et_sim.goodput.presets import DAY, PRESETS
 from et_sim.goodput.results import Goodput
+from et_sim.goodput.setting import JobStep
 from et_sim.goodput.sources import Simulator
 from et_sim.goodput.storage import ends_of_step_and_writes, with_storage, with_writes
 from et_sim.machine.presets import preset

@@ -12,7 +12,7 @@ import et_sim
 from et_sim.basics.errors import EtSimError
 from et_sim.goodput.copies import with_copies
 from et_sim.goodput.goodput import goodput
-from et_sim.goodput.job_step import JobStep
+from et_sim.goodput.setting import JobStep
 from et_sim.goodput.storage import ends_of_step_and_writes, port_bytes_per_s, with_storage, with_writes
 from et_sim.run.options import RunOptions
 from et_sim.trace import TraceBuilder, Workload

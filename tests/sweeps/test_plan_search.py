@@ -15,8 +15,7 @@ import pytest
 from et_sim.basics.errors import UsageError
 from et_sim.cli import main
 from et_sim.sweeps import sweep
-from et_sim.sweeps.bounds import Bounder
-from et_sim.sweeps.certificate import gap_of
+from et_sim.sweeps.bounds import Bounder, gap_of
 from et_sim.sweeps.evaluate import Done, Evaluator, InProcess, PointTask
 from et_sim.sweeps.plan_space import PlanSearch, divisors
 from et_sim.sweeps.state import NoSweepWatcher, SweepPlan, plan_sweep

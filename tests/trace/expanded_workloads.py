@@ -23,7 +23,7 @@ class Expanded(NamedTuple):
 def expanded(workload: Workload) -> Expanded:
     """Return the whole workload without distances and rules; ranks with equal traces share one."""
     expansion = Expansion(workload)
-    if not expansion.is_needed:
+    if not any(workload.relative_peers) and not workload.group_rules:
         return Expanded(workload, {})
     number_of: dict[tuple[int, ...], int] = {}
     traces: list[Trace] = []

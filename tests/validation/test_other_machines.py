@@ -6,8 +6,7 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from et_sim.validation.other_machine import on_machine
-from et_sim.validation.predictions import predictions
+from et_sim.validation.predictions import on_machine, predictions
 from et_sim.validation.row import Row, TrainingStep
 from et_sim.workloads import Plan, read_model
 

@@ -92,25 +92,21 @@ def identify(path: Path) -> Identity:
     A rank in the content has priority over one in the file's name.
     """
     try:
-        return _identify(path)
+        members: dict[str, Any] = {}
+        for piece in json_chunks(path, ("traceEvents", "nodes")):
+            if not isinstance(piece, JsonBatch):
+                members[piece.key] = decoded(piece, path)
+            elif piece.key == "nodes":
+                layouts = Decoder(NodeLayout, path)(piece)
+                kind = LINKED if any(layout.ts for layout in layouts) else HOST
+                if "schema" not in members and not any(layout.attrs or layout.shapes for layout in layouts):
+                    return Identity(OTHER, why='its "nodes" are not those of an execution trace')
+                return Identity(kind, rank_of_name(path), whole_number(members.get("pid")))
+            else:
+                return _device_identity(path, members, Decoder(KinetoEvent, path)(piece))
+        return Identity(OTHER, why='holds neither "nodes" nor "traceEvents"')
     except TraceError as error:
         return Identity(OTHER, why=error.cause)
-
-
-def _identify(path: Path) -> Identity:
-    members: dict[str, Any] = {}
-    for piece in json_chunks(path, ("traceEvents", "nodes")):
-        if not isinstance(piece, JsonBatch):
-            members[piece.key] = decoded(piece, path)
-        elif piece.key == "nodes":
-            layouts = Decoder(NodeLayout, path)(piece)
-            kind = LINKED if any(layout.ts for layout in layouts) else HOST
-            if "schema" not in members and not any(layout.attrs or layout.shapes for layout in layouts):
-                return Identity(OTHER, why='its "nodes" are not those of an execution trace')
-            return Identity(kind, rank_of_name(path), whole_number(members.get("pid")))
-        else:
-            return _device_identity(path, members, Decoder(KinetoEvent, path)(piece))
-    return Identity(OTHER, why='holds neither "nodes" nor "traceEvents"')
 
 
 def _device_identity(path: Path, members: dict[str, Any], events: list[KinetoEvent]) -> Identity:

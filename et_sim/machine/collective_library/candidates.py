@@ -140,7 +140,9 @@ def _ways(
         yield from _switches(machine, kind, group, size, datatype)
         yield from _collnet(machine, kind, group, rings)
     if kind in (ALL_GATHER, REDUCE_SCATTER) and group.has_one_on_each and machine.rules.network.pat:
-        yield _pat(machine, group, rings)
+        steps = math.log2(max(group.nodes, 1)) * machine.rules.network.pat / 3.5 + 2.8 * group.ranks
+        bus = 0.75 * _bus(group, rings)
+        yield Candidate(PAT, LibraryProtocol.SIMPLE, rings.count, 8.0, 0.0, steps, bus)
 
 
 def _crossing(machine: LibraryMachine, kind: str, group: LibraryGroup, way: Candidate) -> Crossing:
@@ -357,9 +359,3 @@ def _collnet(
             between_us=network.collnet_chain,
             bandwidth=bus / 2,
         )
-
-
-def _pat(machine: LibraryMachine, group: LibraryGroup, channels: Channels) -> Candidate:
-    steps = math.log2(max(group.nodes, 1)) * machine.rules.network.pat / 3.5 + 2.8 * group.ranks
-    bus = 0.75 * _bus(group, channels)
-    return Candidate(PAT, LibraryProtocol.SIMPLE, channels.count, 8.0, 0.0, steps, bus)

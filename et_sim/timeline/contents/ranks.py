@@ -1,4 +1,4 @@
-"""Tables of ranks: the columns of actors, jobs, groups, peers, layers and memory."""
+"""Tables of ranks: the columns of actors, jobs, groups, peers, layers, memory and samples."""
 
 from __future__ import annotations
 
@@ -261,3 +261,14 @@ def actors_content(run: RecordedRun) -> TableContent:
         "rank_count": measurement.ranks_per_actor,
     }
     return whole(columns | measurement.statistics.columns())
+
+
+def samples_content(run: RecordedRun) -> TableContent | None:
+    """Return samples.arrow."""
+    if run.samples is None:
+        return None
+    columns = run.samples.columns()
+    names = tuple(dict.fromkeys(columns["without"]))
+    number = {name: at for at, name in enumerate(names)}
+    codes = np.array([number[name] for name in columns["without"]], np.int32)
+    return whole({**columns, "without": Texts(codes, names)})

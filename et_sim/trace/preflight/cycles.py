@@ -104,15 +104,11 @@ def _shortest_cycle_through(providers: Mapping[Vertex, Iterable[Vertex]], start:
         at = queue.popleft()
         for provider in providers[at]:
             if provider == start:
-                return _walk_back(came_from, at, start)
+                path = [at]
+                while path[-1] != start:
+                    path.append(came_from[path[-1]])
+                return path[::-1]
             if provider not in came_from:
                 came_from[provider] = at
                 queue.append(provider)
     raise AssertionError("every node of a knot is on a cycle")
-
-
-def _walk_back(came_from: Mapping[Vertex, Vertex], at: Vertex, start: Vertex) -> list[Vertex]:
-    path = [at]
-    while path[-1] != start:
-        path.append(came_from[path[-1]])
-    return path[::-1]

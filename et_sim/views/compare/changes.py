@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from et_sim.basics.uncertainty import LEVEL
 from et_sim.basics.unique import sorted_groups
@@ -191,7 +191,7 @@ class Comparison(Struct, frozen=True, eq=False):
             "groups": [group.as_dict("group") for group in self.groups],
             "dimensions": self.dimensions
             and [dimension.as_dict("dimension") for dimension in self.dimensions],
-            "first_difference": self.parting and self.parting.as_dict(),
+            "first_difference": self.parting and structs.asdict(self.parting),
             "ranks": self.ranks and [rank.as_dict() for rank in self.ranks],
         }
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from et_sim.basics.units import format_ns, format_ranks, parse_ranks
 from et_sim.views.run.columns import integers, numbers
@@ -84,10 +83,6 @@ class Parting(Struct, frozen=True):
         """Return the node and its ends as text."""
         node = f'{self.kind} "{self.name}" (node {self.node}) of rank {self.rank}'
         return f"{node} ends at {format_ns(self.a_end_ns)}, then {format_ns(self.b_end_ns)}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it for `--json`."""
-        return asdict(self)
 
 
 def first_parting(a: RunDirectory, b: RunDirectory) -> Parting | None:

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.bands import BAND, Band, band_of_runs, band_text, difference_text, notes, percent_text
@@ -203,7 +203,7 @@ class Rung(Struct, frozen=True, eq=False):
             "other_profile": summary["other_profile"],
             "difference_ns": None if below is None else summary["makespan_ns"] - below,
             "most": most and most.as_dict("kind", "name", "group"),
-            "first_difference": parting and parting.as_dict(),
+            "first_difference": parting and structs.asdict(parting),
         }
 
 

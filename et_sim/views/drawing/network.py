@@ -33,7 +33,7 @@ from et_sim.views.drawing.scene import (
 )
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.selection import EVERYTHING, Selection, Window
+from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.slices import NO_PORTS, NONE, LinkTable, link_table
 from et_sim.views.run.topology import TierUse, Topology, tier_uses, topology_of
 from et_sim.views.summary.links import NOT_RECORDED
@@ -66,38 +66,6 @@ class Heat(Struct, frozen=True, eq=False):
     shares: Any
     note: str
     beside: tuple[str, ...] = ()  # right of the rows; if empty, their means
-
-
-def heat_picture(heats: Sequence[Heat], window: Window, texts: Sequence[str]) -> str:
-    """Return the SVG text: the maps below each other, on one axis of time."""
-    scene = Scene()
-    heights = [
-        TOP + 10 + sum(ROW * len(heat.names) + 28 for heat in heats[:at]) for at in range(len(heats) + 1)
-    ]
-    bottom = heights[-1]
-    scene.axis(window, bottom - 20, BEGIN, WIDTH)
-    for heat, y in zip(heats, heights, strict=False):
-        scene.text(8, y, heat.note)
-        _names(scene, heat, y + 8)
-    # A path for each step of colour; neighbouring columns of one step are one rectangle.
-    shapes = dict.fromkeys(OPACITIES, "")
-    for heat, y in zip(heats, heights, strict=False):
-        for row, steps in enumerate(steps_of(heat.shares)):
-            for first, length, step in runs_of(steps):
-                if step:
-                    place = f"M{BEGIN + PIXEL * first} {y + 8 + ROW * row}"
-                    wide = PIXEL * length
-                    shapes[OPACITIES[step - 1]] += f"{place}h{wide}v{ROW - 2}h-{wide}z"
-    for opacity, shape in shapes.items():
-        if shape:
-            scene.path(shape, fill=COLOUR, fill_opacity=str(opacity), shape_rendering="crispEdges", **HEAT)
-    scene.label("nothing, or up to", bottom, x=BEGIN - 8)
-    for at, (up_to, opacity) in enumerate(zip(UP_TO, OPACITIES, strict=True)):
-        x = BEGIN + at * (24 + 6 * LETTER)
-        scene.rect(x, bottom - 9, 14, 10, TRACK)
-        scene.rect(x, bottom - 9, 14, 10, COLOUR, fill_opacity=str(opacity), **HEAT)
-        scene.text(x + 18, bottom, share(up_to, 1.0))
-    return scene.finish(texts, bottom + 18)
 
 
 def steps_of(shares: Any) -> Any:
@@ -155,7 +123,34 @@ def _picture(run: RunDirectory, part: Selection, candidates: Sequence[Heat | Non
 def heats_picture(run: RunDirectory, heats: Sequence[Heat], part: Selection = EVERYTHING) -> str:
     """Return the SVG text of heat maps of a run."""
     texts = [*part.heading()[:1], *([] if heats[0].beside else [MEANS])]
-    return heat_picture(heats, part.window_of(run), texts)
+    scene = Scene()
+    heights = [
+        TOP + 10 + sum(ROW * len(heat.names) + 28 for heat in heats[:at]) for at in range(len(heats) + 1)
+    ]
+    bottom = heights[-1]
+    scene.axis(part.window_of(run), bottom - 20, BEGIN, WIDTH)
+    for heat, y in zip(heats, heights, strict=False):
+        scene.text(8, y, heat.note)
+        _names(scene, heat, y + 8)
+    # A path for each step of colour; neighbouring columns of one step are one rectangle.
+    shapes = dict.fromkeys(OPACITIES, "")
+    for heat, y in zip(heats, heights, strict=False):
+        for row, steps in enumerate(steps_of(heat.shares)):
+            for first, length, step in runs_of(steps):
+                if step:
+                    place = f"M{BEGIN + PIXEL * first} {y + 8 + ROW * row}"
+                    wide = PIXEL * length
+                    shapes[OPACITIES[step - 1]] += f"{place}h{wide}v{ROW - 2}h-{wide}z"
+    for opacity, shape in shapes.items():
+        if shape:
+            scene.path(shape, fill=COLOUR, fill_opacity=str(opacity), shape_rendering="crispEdges", **HEAT)
+    scene.label("nothing, or up to", bottom, x=BEGIN - 8)
+    for at, (up_to, opacity) in enumerate(zip(UP_TO, OPACITIES, strict=True)):
+        x = BEGIN + at * (24 + 6 * LETTER)
+        scene.rect(x, bottom - 9, 14, 10, TRACK)
+        scene.rect(x, bottom - 9, 14, 10, COLOUR, fill_opacity=str(opacity), **HEAT)
+        scene.text(x + 18, bottom, share(up_to, 1.0))
+    return scene.finish(texts, bottom + 18)
 
 
 def queues(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:

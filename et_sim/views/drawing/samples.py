@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import format_ns, plural
-from et_sim.tables.sample_tables import SAMPLES
+from et_sim.tables.goodput_tables import SAMPLES
 from et_sim.views.drawing.scene import LEFT, PIXELS, TOP, Scene, nothing_to_draw
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection

@@ -54,11 +54,6 @@ def schedule_of_run_picture(run: RunDirectory, part: Selection) -> str:
     schedule = schedule_of(run)
     if schedule is None:
         raise nothing_to_draw(NO_PASSES, run, part)
-    return schedule_picture(schedule)
-
-
-def schedule_picture(schedule: PipelineSchedule) -> str:
-    """Return the SVG text."""
     rows, scene = schedule.rows[:MOST_ROWS], Scene()
     heights = [WORK + GAP + EXCHANGE * bool(row.exchanges) for row in rows]
     scene.axis((0, max(schedule.makespan_ns, 1)), TOP + sum(heights))

@@ -25,12 +25,12 @@ from et_sim.views.report.pictures import (
     network_section,
     ports_section,
     roofline_section,
+    samples_section,
     schedule_section,
     spread_section,
     topology_section,
     waits_section,
 )
-from et_sim.views.report.samples import samples_section
 from et_sim.views.report.timeline import MOST_SLICES, timeline_section
 from et_sim.views.report.times import (
     groups_section,

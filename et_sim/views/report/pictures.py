@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.basics.units import format_bytes, format_ns
+from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.drawing.bars import activity_picture, idle_picture, spread_picture, waits_picture
 from et_sim.views.drawing.memory import memory_picture, round_sizes
 from et_sim.views.drawing.network import dimensions, heats_picture, links, queues, tiers, topology_picture
 from et_sim.views.drawing.planes import roofline_picture
+from et_sim.views.drawing.samples import samples_drawing
 from et_sim.views.drawing.scene import TICKS, NothingToDrawError, Scene, number, round_step, runs_of
 from et_sim.views.drawing.schedule import schedule_of_run_picture
 from et_sim.views.markup import section, tag, text
@@ -20,9 +21,10 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.queues import INCAST_SHEET, incasts, pause_lines, pause_roots
+from et_sim.views.summary.samples import STEP, VIEWS_OF_BLAME, WITHOUT, samples_of, step_rows, without_row
 from et_sim.views.summary.spread import spreads
 from et_sim.views.summary.topology import tier_totals
-from et_sim.views.text import shortened
+from et_sim.views.text import shortened, signed
 
 SCHEDULE = (
     "Passes of micro-batches, by the names of kernels; ranks that compute the same at the same times are one"
@@ -239,3 +241,30 @@ def _grid(scene: Scene, most: int, makespan: int) -> None:
     for moment in range(0, makespan + 1, round_step(makespan / TICKS)):
         x = LEFT + WIDTH * moment / makespan
         scene.text(x, TOP + HEIGHT + 18, format_ns(moment), "middle" if moment else "start")
+
+
+_BLAME = Sheet((SheetColumn("name", side="<"), SheetColumn("time", lambda part: signed(part["ns"]))))
+
+
+def samples_section(run: RunDirectory) -> str:
+    """Return the samples of a run; empty if it has none."""
+    if not run.holds("samples"):
+        return ""
+    samples = samples_of(run)
+    blame = samples["blame"]
+    longer = format_ns(round(blame["difference_ns"]))
+    slowest, rest = plural(blame["slowest"], "sample"), blame["rest"]
+    parts = [
+        tag("div", samples_drawing(run), class_="picture"),
+        STEP.table(step_rows(samples)),
+    ]
+    if len(samples["without"]) > 1:
+        parts.append(WITHOUT.table([*map(without_row, samples["without"])]))
+    if not blame["difference_ns"]:
+        parts.append(tag("p", text("No sample is slower: all samples took equally long.")))
+        return section("samples", "Samples of the step", *parts)
+    parts.append(
+        tag("p", text(f"The slowest {slowest} took {longer} longer than the other {rest}, because of:"))
+    )
+    parts += [_BLAME.table(blame[key], f"by {name}") for key, name in VIEWS_OF_BLAME]  # type: ignore[literal-required]
+    return section("samples", "Samples of the step", *parts)

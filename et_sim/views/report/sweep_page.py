@@ -224,7 +224,6 @@ def _figure(quantity: SweepQuantity, values: Mapping[str, Any]) -> str:
 
 
 def _best(content: SweepContent, pages: Mapping[int, str]) -> str:
-
     def figure(at: int, values: Mapping[str, Any]) -> str:
         return figures_of_point(content.rows[0], values)[at]
 

@@ -11,7 +11,6 @@ from et_sim.basics.units import exact_bytes, format_bytes, format_ns, memory_tex
 from et_sim.tables.declaration import OPAQUE_KINDS
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection, recorded_part
-from et_sim.views.summary.deadlocks import deadlock_text
 from et_sim.views.summary.failures import failed_text
 from et_sim.views.summary.in_short import in_short, small_path
 from et_sim.views.summary.jobs import counts_with_jobs, job_lines, jobs_text
@@ -36,6 +35,7 @@ from et_sim.views.summary.sentences import (
     uncertainty_text,
     utilisation_text,
 )
+from et_sim.views.summary.stalls import deadlock_text
 from et_sim.views.summary.waiting import WaitingParts, waiting_parts, waiting_text
 from et_sim.views.summary.ways import routing_text
 from et_sim.views.text import FACT_INDENT, fact, not_shown, prose, share, shortened

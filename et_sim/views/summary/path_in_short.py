@@ -59,7 +59,10 @@ def of_path(run: RunDirectory, path: CriticalPath) -> str:
     text = f"{owner} {verb} on {share(on_it, whole)} of the critical path"
     text += f", which is {share(spent, whole)} {WORDS.get(main, main)}"
     if main in NETWORK:
-        text += _main_links(path)
+        links = [
+            (sum(link[name] or 0 for name in link if name != "link"), link["link"]) for link in path.by_link()
+        ]
+        text += f", most on {max(links)[1]}" if links else ""
     lever = None if path.record.is_long else best_lever(path)  # a lever needs the whole record
     if lever is not None:
         text += f"; best lever: {lever.text}, estimated to save {share(lever.saved_ns, whole)}"
@@ -93,14 +96,6 @@ def _longest_on(path: CriticalPath) -> tuple[int, int]:
     actor = path.chain.actor
     spent = np.bincount(np.maximum(actor, 0), np.where(actor < 0, 0, path.spent_ns)).astype(np.int64)
     return int(spent.argmax()), int(spent.max())
-
-
-def _main_links(path: CriticalPath) -> str:
-    """Return the class of links with the most time on the path."""
-    links = [
-        (sum(link[name] or 0 for name in link if name != "link"), link["link"]) for link in path.by_link()
-    ]
-    return f", most on {max(links)[1]}" if links else ""
 
 
 NOT_PREDICTED = ("contention", *PACKETS)  # their times depend on other events

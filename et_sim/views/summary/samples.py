@@ -102,16 +102,10 @@ def step_times(run: RunDirectory) -> Any:
     return np.array(table["step_ns"].to_pylist(), np.int64)[whole]
 
 
-def bins_of(steps: Any) -> tuple[Any, Any]:
-    """Return the counts of bars over the range of the steps, and their edges."""
-    bars = max(1, min(MOST_BARS, len(np.unique(steps)), round(len(steps) ** 0.5) + 1))
-    counts, edges = np.histogram(steps, bars)
-    return counts, edges
-
-
 def histogram(steps: Any) -> list[str]:
     """Return a histogram, a line for each bar."""
-    counts, edges = bins_of(steps)
+    bars = max(1, min(MOST_BARS, len(np.unique(steps)), round(len(steps) ** 0.5) + 1))
+    counts, edges = np.histogram(steps, bars)
     most = max(counts.tolist())
     ends = [format_ns(round(edge)) for edge in edges.tolist()]
     left, right = (max(map(len, some)) for some in (ends[:-1], ends[1:]))
