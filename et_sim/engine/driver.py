@@ -176,8 +176,14 @@ def _begin(
             is_ahead = len(former.run.order_marks) > 0
             return (model.ahead(made, network, former.plan) if is_ahead else None) or made
 
+        def rewritten(made: Any, before: tuple[Any, ...]) -> bool:
+            return not len(former.run.order_marks) and model.rewritten(made, before[0], network)
+
+        def grown(made: Any) -> Tables:
+            return model.grown(made, former.reserve.rows)
+
         given = network, plan.programs, plan.transfers
-        start = kept.restored(former, given, tables, lambda made: model.grown(made, former.reserve.rows))
+        start = kept.restored(former, given, tables, grown, rewritten)
         return _Begun(start, is_kept=kept.is_due(rules))
     is_due = kept is not None and kept.is_due(rules)
     begun = _new_start(plan, network, model, recorders, until_ns, is_ample=not is_due, goes_ahead=goes_ahead)

@@ -111,6 +111,10 @@ class _Network:
         self.saved.restore()
         self._take()
 
+    def take_as_written(self) -> None:
+        """Take the figures that are written in the tables."""
+        self._taken = [self._parts[at].copy() for at in self._figures]
+
     def _take(self) -> None:
         for at, part in zip(self._figures, self._taken, strict=True):
             np.copyto(self._parts[at], part)
@@ -174,11 +178,12 @@ class KeptStart:
         given: tuple[Any, ...],
         tables: Callable[[], Tables],
         grow: Callable[[Tables], Tables],
+        rewrite: Callable[[Tables, tuple[Any, ...]], bool],
     ) -> Start:
         """Return the kept start with the tables of a network; `grow` adds their pools.
 
         The same objects that are `given`, all that differs between runs and that `tables` reads, have the
-        same tables.
+        same tables. `rewrite` may write their figures into tables that were made from what was given before.
         """
         assert self._saved is not None
         self._saved.restore()
@@ -187,6 +192,12 @@ class KeptStart:
         if self._network is not None and all(map(_is, self._given, given)):
             self._network.restored_as_before()
             return start
+        if self._network is not None:
+            self._network.saved.restore()
+            if rewrite(self._network.saved.tables, self._given):
+                self._network.take_as_written()
+                self._given = given
+                return start
         made, self._given = tables(), given
         if self._network is None or not self._network.restored(made):
             self._network = _Network(made, grow)

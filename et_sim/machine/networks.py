@@ -357,6 +357,11 @@ class GraphFabric(Struct, frozen=True, eq=False, dict=True):
         kept = self.graph.kept
         return make(self, *given) if kept is None else kept.of(make, self, *given, alike=self._shape)
 
+    def has_shape_of(self, other: GraphFabric) -> bool:
+        """Check whether it is kept as one that differs from the other in figures alone."""
+        kept = self.graph.kept
+        return kept is not None and kept is other.graph.kept and self._shape == other._shape
+
     @cached_property
     def _shape(self) -> str:
         """Return a text of all but the graph that decides how messages cross it."""

@@ -6,6 +6,7 @@ Links of a class have the same figures and lie between the same rows of devices.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import NO_OWNER, SENDING, LinkEnds, ResourceTable, sendings
 from et_sim.engine.state.run import Run
-from et_sim.machine.graph import Graph, link_classes, link_tiers, longest_way
-from et_sim.machine.model import GraphFabric, Network
+from et_sim.machine.graph import Graph, LinkClass, link_classes, link_tiers, longest_way
+from et_sim.machine.model import GraphFabric, Network, Routing
 from et_sim.network import routes
 from et_sim.network.fabric import NONE, SPEED, Hop, Leg, Wires, fabric_tables, refuse_slow
 from et_sim.network.outages import graph_without
@@ -54,10 +55,31 @@ def tables(network: Network) -> GraphTables:
     """Return the tables of routes and classes of links."""
     graph = wired(network).graph
     (of_link, classes), (of_tier, names) = link_classes(graph), link_tiers(graph)
-    speeds, units = table(SPEED, len(classes)), 1 << network.fraction_bits
+    speeds = table(SPEED, len(classes))
+    _set_speeds(speeds, classes, 1 << network.fraction_bits)
+    return GraphTables(route_tables(network), speeds, of_link, of_tier, np.array([len(names)]))
+
+
+def _set_speeds(speeds: Any, classes: Sequence[LinkClass], units: int) -> None:
     speeds["bytes_per_ns"] = np.array([link_class.bytes_per_ns for link_class in classes]) / units
     speeds["latency_ns"] = np.array([link_class.latency_ns for link_class in classes]) * units
-    return GraphTables(route_tables(network), speeds, of_link, of_tier, np.array([len(names)]))
+
+
+def rewritten(made: Any, before: Network, network: Network) -> bool:
+    """Write the figures of a network into the tables of the one before; return False if more differs."""
+    fabric, former = network.fabric, before.fabric
+    if not isinstance(fabric, GraphFabric) or not isinstance(former, GraphFabric):
+        return False
+    sizes = ([each.npus for each in one.grid.dimensions] for one in (before, network))
+    if next(sizes) != next(sizes) or before.fraction_bits != network.fraction_bits:
+        return False
+    graph, other = fabric.routed.graph, former.routed.graph
+    if not fabric.has_shape_of(former) or not np.array_equal(graph.numbers, other.numbers):
+        return False
+    _set_speeds(made.speeds, link_classes(graph)[1], 1 << network.fraction_bits)
+    if fabric.routing is Routing.SPREAD:
+        made.graph.routes.bytes_per_ns[:] = graph.bytes_per_ns
+    return True
 
 
 def flights_along(_network: Network, _along: int, _distance: Any, _size: Any) -> None:
@@ -206,8 +228,9 @@ def link_resources(network: Network, _actor_of_rank: Any = None) -> ResourceTabl
     """Return every link by name and ends."""
     fabric = wired(network)
     members = 1 if fabric.graph.members is None else fabric.graph.members
-    links = fabric.derived(_links_without_speeds)
-    return replace(links, bytes_per_ns=fabric.graph.bytes_per_ns / members, class_names=class_names(network))
+    links, speeds = fabric.derived(_links_without_speeds), fabric.graph.bytes_per_ns / members
+    shape = None if fabric.graph.kept is None else links
+    return replace(links, bytes_per_ns=speeds, class_names=class_names(network), shape=shape)
 
 
 def _links_without_speeds(fabric: GraphFabric) -> ResourceTable:
@@ -227,7 +250,7 @@ def _links_without_speeds(fabric: GraphFabric) -> ResourceTable:
         port_names=tuple(names),
         tier=of_tier,
         tier_names=tier_names,
-        bytes_per_ns=None,
+        bytes_per_ns=np.zeros(len(graph.sources)),
         class_names=(),
         are_links=True,
         are_owned=False,
