@@ -72,8 +72,8 @@ class NamedFiles:
         self._found: dict[str, list[tuple[str, str]]] = {}  # by text: names and digests of files
         self._read: dict[Path, tuple[tuple[int, int], str]] = {}
         self._traces: dict[Path, list[Path]] = {}  # by folder
-        self._texts: dict[int, tuple[Any, frozenset[str]]] = {}  # of parts of contents, by identity; and
-        self._digests: dict[int, tuple[Any, str]] = {}  # of contents
+        self._texts: dict[int, tuple[Any, frozenset[str]]] = {}  # of parts of contents, by identity
+        self._digests: dict[int, tuple[Any, str]] = {}  # likewise
 
     def of(self, contents: Sequence[Any]) -> list[tuple[str, str]]:
         """Return texts that name files, with the digests of these files; contents may share parts, which are
@@ -131,12 +131,19 @@ class NamedFiles:
         return self._traces[folder]
 
     def digest(self, content: Any) -> str:
-        """Return the digest of plain values; the same object is read once."""
-        known = self._digests.get(id(content))
+        """Return the digest of plain values; contents may share parts, which are read once."""
+        if type(content) is not dict:
+            return digest_of(content)
+        return digest_of({name: self._digest_of_part(part) for name, part in content.items()})
+
+    def _digest_of_part(self, part: Any) -> Any:
+        if type(part) not in (dict, list):
+            return [part]
+        known = self._digests.get(id(part))
         if known is None:
             if len(self._digests) >= MOST_PARTS:
                 self._digests.clear()
-            known = self._digests[id(content)] = content, digest_of(content)
+            known = self._digests[id(part)] = part, digest_of(part)
         return known[1]
 
     def _digest(self, path: Path) -> str:
