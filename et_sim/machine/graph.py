@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
-from et_sim.basics.kept import Kept
+from et_sim.basics.kept import Kept, with_parts_of
 from et_sim.basics.unique import groups_of, unique
 from et_sim.basics.units import format_bandwidth, format_ns
 from et_sim.documents.reading import MOST_DEVICES, MOST_LINKS
@@ -118,6 +119,20 @@ class Graph(Struct, frozen=True, eq=False):
 
     def __len__(self) -> int:
         return len(self.names)
+
+
+MOST_LINKS_KEPT = 1 << 14  # beside planning a larger graph, its tables take no time
+FIGURES = ("bytes_per_ns", "latency_ns", "numbers", "kept")  # all other fields are the shape of a graph
+Change = Callable[[Graph], Graph]
+
+
+def like(graph: Graph, former: Graph | None) -> Graph:
+    """Return a graph with the equal parts of a former one, and with what follows from these."""
+    graph = with_parts_of(former, replace(graph, numbers=numbers_of(graph)))
+    shape = [name for name in Graph.__struct_fields__ if name not in FIGURES]
+    if former is not None and all(getattr(graph, name) is getattr(former, name) for name in shape):
+        return replace(graph, kept=former.kept)
+    return replace(graph, kept=Kept() if len(graph.sources) <= MOST_LINKS_KEPT else None)
 
 
 class GraphBuilder(Struct):

@@ -7,25 +7,22 @@ read: the same dict is taken for the same content.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
-from et_sim.basics.kept import Kept, with_parts_of
+from et_sim.basics.kept import with_parts_of
 from et_sim.documents.keys import Key, Remarks, Section, Slot, keys_by_field, read_keys
-from et_sim.machine.graph import Graph, numbers_of
+from et_sim.machine.graph import like
 from et_sim.machine.model import GraphFabric, LayerSettings, Network, System
 from et_sim.machine.recognise import MachineFile
 from et_sim.machine.sources import Given, Source, load
 from et_sim.machine.system_file import read_system
 
 MOST_KEPT = 4  # the latest first
-MOST_LINKS_KEPT = 1 << 14  # of a graph; beside planning a larger one, its tables take no time
-SHAPE = [
-    name for name in Graph.__struct_fields__ if name not in ("bytes_per_ns", "latency_ns", "numbers", "kept")
-]
 FACTORS = keys_by_field(System)["time_factors"]
 
 
@@ -82,11 +79,13 @@ class KeptSystems:
         """Return what `read` returns, with the same remarks; networks of other files are read anew."""
         if source.imported is not None:
             return read(source, remarks, may_be_plain=may_be_plain)
-        before = self._latest.get(source.place)
+        known = self._latest.get(source.place)
+        before: Network | None = None if known is None else known.value
 
         def anew(noted: Remarks) -> Network:
-            network = read(source, noted, may_be_plain=may_be_plain)
-            return _like(network, None if before is None else before.value)
+            former = before.fabric.graph if before and isinstance(before.fabric, GraphFabric) else None
+            network = read(source, noted, may_be_plain=may_be_plain, alike=partial(like, former=former))
+            return network if former is None else with_parts_of(before, network)
 
         network: Network = self._part(remarks, (source.content, source.place, may_be_plain), anew)
         return network
@@ -157,22 +156,3 @@ def _is_same(known: _Read, place: str, content: dict[str, Any]) -> bool:
     if known.place != place or known.content.keys() != content.keys():
         return False
     return all(value is content[name] for name, value in known.content.items())
-
-
-def _like(network: Network, before: Network | None) -> Network:
-    """Return a graph with the parts of the one before that are equal, and with what follows from these."""
-    if not isinstance(network.fabric, GraphFabric):
-        return network
-    network = _with_graph(network, numbers=numbers_of(network.fabric.graph))
-    former = before.fabric.graph if before is not None and isinstance(before.fabric, GraphFabric) else None
-    network = with_parts_of(before, network)
-    assert isinstance(network.fabric, GraphFabric)
-    graph = network.fabric.graph
-    if former is not None and all(getattr(graph, name) is getattr(former, name) for name in SHAPE):
-        return _with_graph(network, kept=former.kept)
-    return _with_graph(network, kept=Kept() if len(graph.sources) <= MOST_LINKS_KEPT else None)
-
-
-def _with_graph(network: Network, **fields: Any) -> Network:
-    assert isinstance(network.fabric, GraphFabric)
-    return replace(network, fabric=replace(network.fabric, graph=replace(network.fabric.graph, **fields)))
