@@ -23,6 +23,7 @@ from et_sim.plan.records import LINE_BYTES, LoweredPlan, zeros
 
 LARGEST_JOINED = 64 << 10  # bytes
 LARGEST_KEPT = 64 << 20  # bytes of copies; beside a larger run, making its tables takes no time
+MOST_SCALE = 64
 NOT_SAVED = ("plan", "network", "nodes")  # an actor that starts sets the state of its nodes
 TIMED = ("nodes", "paces", "slowing", "programs", "transfers")  # tables of a plan whose times may be set anew
 
@@ -125,6 +126,7 @@ class KeptStart:
 
     def __init__(self) -> None:
         self.goes_ahead = True  # no run has had events whose order may differ then
+        self.scale = 1  # of the rows that pools have at first
         self._rules: Any = None
         self._start: Start | None = None
         self._saved: _Saved | None = None  # what follows from the plan
@@ -137,6 +139,11 @@ class KeptStart:
             return True
         self._rules, self._start = rules, None
         return False
+
+    def ran_short(self) -> None:
+        """Begin further runs with larger pools: those of the last one were not sufficient."""
+        if self.scale < MOST_SCALE:
+            self.scale, self._start = self.scale * 4, None
 
     def keep(self, start: Start) -> Start:
         """Keep the start of a run unless it is large, and return it."""
