@@ -21,6 +21,7 @@ from et_sim.engine.guards import Standstill, check_causes, check_model, check_re
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.outcome import Outcome, load_of, ports_of
 from et_sim.engine.pools import (
+    Reserve,
     causal_events_per_event,
     drain,
     drain_messages,
@@ -143,6 +144,8 @@ def run_plan(
         happen = simulate.lasting(functools.partial(_seconds_of, alike, plan, run, packets))
         blocked: list[Blocked] = []
         ended = _run_to_end(begun.start, network, model, recorders, until_ns, happen, reporting, blocked)
+        if kept is not None and begun.is_kept and ended is not None and ended is not run:
+            kept.ran_short()
         again = None if ended is None or model.again is None else model.again(ended.network, network)
         if again is not None:
             network = again
@@ -176,11 +179,18 @@ def _begin(
             is_ahead = len(former.run.order_marks) > 0
             return (model.ahead(made, network, former.plan) if is_ahead else None) or made
 
+        def rewritten(made: Any, before: tuple[Any, ...]) -> bool:
+            return not len(former.run.order_marks) and model.rewritten(made, before[0], network)
+
+        def grown(made: Any) -> Tables:
+            return model.grown(made, former.reserve.rows * kept.scale)
+
         given = network, plan.programs, plan.transfers
-        start = kept.restored(former, given, tables, lambda made: model.grown(made, former.reserve.rows))
+        start = kept.restored(former, given, tables, grown, rewritten)
         return _Begun(start, is_kept=kept.is_due(rules))
     is_due = kept is not None and kept.is_due(rules)
-    begun = _new_start(plan, network, model, recorders, until_ns, is_ample=not is_due, goes_ahead=goes_ahead)
+    scale = kept.scale if kept is not None and is_due else None
+    begun = _new_start(plan, network, model, recorders, until_ns, scale=scale, goes_ahead=goes_ahead)
     if kept is not None and is_due:
         return replace(begun, start=kept.keep(begun.start), is_kept=True)
     return begun
@@ -193,10 +203,10 @@ def _new_start(
     recorders: Recorders,
     until_ns: int | None,
     *,
-    is_ample: bool,
+    scale: int | None,
     goes_ahead: bool,
 ) -> _Begun:
-    """Return a start with tables of its own."""
+    """Return a start with tables of its own; `scale`: that of its pools, None: they are ample."""
     bits, needs = network.fraction_bits, model.needs(network)
     in_units = in_fractions(plan, bits)
     if until_ns is not None:
@@ -229,7 +239,8 @@ def _new_start(
         order_marks=order_marks,
         in_one_form=model.RECORDS_IN_ONE_FORM,
     )
-    start = Start(in_units, reserve, grow_pools(run, reserve, model, is_ample=is_ample))
+    rows = Reserve(*(count * (scale or 1) for count in reserve))
+    start = Start(in_units, reserve, grow_pools(run, rows, model, is_ample=scale is None))
     return _Begun(start, resources, recorded)
 
 

@@ -130,16 +130,20 @@ def _check_streams(plan: LoweredPlan, network: Network, model: NetworkModel) -> 
 
 def check_chunks(plan: LoweredPlan) -> None:
     """Refuse plans in which a rank could start more chunks than can be numbered."""
-    chunks = plan.collectives["chunks"].astype(np.int64)
-    of_node = np.zeros(len(plan.nodes), np.int64)
-    is_collective = plan.nodes["action"] == Action.COLLECTIVE
-    of_node[is_collective] = chunks[plan.nodes["detail"][is_collective]]
-    most = most_of_a_template(plan, of_node) + int(plan.collectives["first_sequence"].max(initial=0))
+    most = plan.derived(_most_chunks)
     if most > MOST_CHUNKS:
         raise UsageError(
             f"a rank splits its collectives into {most:,} chunks, and at most {MOST_CHUNKS:,} can be counted",
             remedy='choose a smaller "preferred-dataset-splits", or simulate fewer iterations',
         )
+
+
+def _most_chunks(plan: LoweredPlan) -> int:
+    chunks = plan.collectives["chunks"].astype(np.int64)
+    of_node = np.zeros(len(plan.nodes), np.int64)
+    is_collective = plan.nodes["action"] == Action.COLLECTIVE
+    of_node[is_collective] = chunks[plan.nodes["detail"][is_collective]]
+    return most_of_a_template(plan, of_node) + int(plan.collectives["first_sequence"].max(initial=0))
 
 
 def check_model(plan: LoweredPlan, network: Network, model: NetworkModel, *, records: bool) -> None:

@@ -23,6 +23,7 @@ from et_sim.plan.records import LINE_BYTES, LoweredPlan, zeros
 
 LARGEST_JOINED = 64 << 10  # bytes
 LARGEST_KEPT = 64 << 20  # bytes of copies; beside a larger run, making its tables takes no time
+MOST_SCALE = 64
 NOT_SAVED = ("plan", "network", "nodes")  # an actor that starts sets the state of its nodes
 TIMED = ("nodes", "paces", "slowing", "programs", "transfers")  # tables of a plan whose times may be set anew
 
@@ -111,6 +112,10 @@ class _Network:
         self.saved.restore()
         self._take()
 
+    def take_as_written(self) -> None:
+        """Take the figures that are written in the tables."""
+        self._taken = [self._parts[at].copy() for at in self._figures]
+
     def _take(self) -> None:
         for at, part in zip(self._figures, self._taken, strict=True):
             np.copyto(self._parts[at], part)
@@ -121,6 +126,7 @@ class KeptStart:
 
     def __init__(self) -> None:
         self.goes_ahead = True  # no run has had events whose order may differ then
+        self.scale = 1  # of the rows that pools have at first
         self._rules: Any = None
         self._start: Start | None = None
         self._saved: _Saved | None = None  # what follows from the plan
@@ -133,6 +139,11 @@ class KeptStart:
             return True
         self._rules, self._start = rules, None
         return False
+
+    def ran_short(self) -> None:
+        """Begin further runs with larger pools: those of the last one were not sufficient."""
+        if self.scale < MOST_SCALE:
+            self.scale, self._start = self.scale * 4, None
 
     def keep(self, start: Start) -> Start:
         """Keep the start of a run unless it is large, and return it."""
@@ -174,11 +185,12 @@ class KeptStart:
         given: tuple[Any, ...],
         tables: Callable[[], Tables],
         grow: Callable[[Tables], Tables],
+        rewrite: Callable[[Tables, tuple[Any, ...]], bool],
     ) -> Start:
         """Return the kept start with the tables of a network; `grow` adds their pools.
 
         The same objects that are `given`, all that differs between runs and that `tables` reads, have the
-        same tables.
+        same tables. `rewrite` may write their figures into tables that were made from what was given before.
         """
         assert self._saved is not None
         self._saved.restore()
@@ -187,6 +199,12 @@ class KeptStart:
         if self._network is not None and all(map(_is, self._given, given)):
             self._network.restored_as_before()
             return start
+        if self._network is not None:
+            self._network.saved.restore()
+            if rewrite(self._network.saved.tables, self._given):
+                self._network.take_as_written()
+                self._given = given
+                return start
         made, self._given = tables(), given
         if self._network is None or not self._network.restored(made):
             self._network = _Network(made, grow)

@@ -6,16 +6,20 @@ number decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
+from et_sim.basics.kept import Kept, with_parts_of
 from et_sim.basics.unique import groups_of, unique
 from et_sim.basics.units import format_bandwidth, format_ns
 from et_sim.documents.reading import MOST_DEVICES, MOST_LINKS
+
+Value = TypeVar("Value")
 
 
 class LinkClass(Struct, frozen=True):
@@ -28,25 +32,40 @@ class LinkClass(Struct, frozen=True):
 
 def link_classes(graph: Graph) -> tuple[Any, list[LinkClass]]:
     """Return the class of each link, and the classes from the lowest row up."""
-    low, high = graph.tiers[graph.sources], graph.tiers[graph.targets]
-    figures = (np.asarray(column, np.float64) for column in (graph.bytes_per_ns, graph.latency_ns))
-    groups = groups_of(low, high, *(column.view(np.int64) for column in figures))  # positive: in order
-    ends, rows = (
-        [tuple(row) for row in np.stack(columns)[:, groups.first].T.tolist()]
-        for columns in ((low, high), (graph.bytes_per_ns, graph.latency_ns))
-    )
-    names = {tier: row_name(graph, tier) for tier in unique(graph.tiers).tolist()}
+    of_link, first, ends, names = graph.derived(_classes, numbers_of(graph).tobytes())
+    figures = zip(graph.bytes_per_ns[first].tolist(), graph.latency_ns[first].tolist(), strict=True)
     classes = []
-    for (source, target), (bandwidth, latency) in zip(ends, rows, strict=True):
-        name = f"{names[source]} to {names[target]}"
-        if ends.count((source, target)) > 1:
-            name += f", {format_bandwidth(bandwidth)}, {format_ns(latency)}"
-        classes.append(LinkClass(name, bandwidth, latency))
-    return groups.of_row.astype(np.int32), classes
+    for end, name, (bandwidth, latency) in zip(ends, names, figures, strict=True):
+        is_one = ends.count(end) == 1
+        figures_too = name if is_one else f"{name}, {format_bandwidth(bandwidth)}, {format_ns(latency)}"
+        classes.append(LinkClass(figures_too, bandwidth, latency))
+    return of_link, classes
+
+
+def numbers_of(graph: Graph) -> Any:
+    """Return a number for the bandwidth and latency of each link, in their order."""
+    if graph.numbers is not None:
+        return graph.numbers
+    figures = (np.asarray(column, np.float64) for column in (graph.bytes_per_ns, graph.latency_ns))
+    return groups_of(*(column.view(np.int64) for column in figures)).of_row  # positive: in order
+
+
+def _classes(graph: Graph, numbers: bytes) -> tuple[Any, Any, list[tuple[int, int]], list[str]]:
+    """Return the class of each link, the first link of each class, and rows and names of its ends."""
+    low, high = graph.tiers[graph.sources], graph.tiers[graph.targets]
+    groups = groups_of(low, high, np.frombuffer(numbers, np.int64))
+    ends = [tuple(row) for row in np.stack((low, high))[:, groups.first].T.tolist()]
+    names = {tier: row_name(graph, tier) for tier in unique(graph.tiers).tolist()}
+    named = [f"{names[source]} to {names[target]}" for source, target in ends]
+    return groups.of_row.astype(np.int32), groups.first, ends, named
 
 
 def link_tiers(graph: Graph) -> tuple[Any, tuple[str, ...]]:
     """Return the tier of each link and the names of the tiers; a tier joins two rows in one direction."""
+    return graph.derived(_tiers)
+
+
+def _tiers(graph: Graph) -> tuple[Any, tuple[str, ...]]:
     rows = np.stack([graph.tiers[graph.sources], graph.tiers[graph.targets]])
     groups = groups_of(*rows)
     names = tuple(
@@ -91,9 +110,29 @@ class Graph(Struct, frozen=True, eq=False):
     link_names: tuple[str, ...]
     npus: Any  # the device of each rank
     members: Any = None  # by link, the number of links that it merges (`trunks`); None: one each
+    numbers: Any = None  # `numbers_of`, if they are known
+    kept: Kept | None = None  # for graphs that differ in figures alone; None: there are none
+
+    def derived(self, make: Callable[..., Value], *given: Any) -> Value:
+        """Return `make(self, *given)`, which graphs that differ in figures alone share; `make` reads none."""
+        return make(self, *given) if self.kept is None else self.kept.of(make, self, *given)
 
     def __len__(self) -> int:
         return len(self.names)
+
+
+MOST_LINKS_KEPT = 1 << 14  # beside planning a larger graph, its tables take no time
+FIGURES = ("bytes_per_ns", "latency_ns", "numbers", "kept")  # all other fields are the shape of a graph
+Change = Callable[[Graph], Graph]
+
+
+def like(graph: Graph, former: Graph | None) -> Graph:
+    """Return a graph with the equal parts of a former one, and with what follows from these."""
+    graph = with_parts_of(former, replace(graph, numbers=numbers_of(graph)))
+    shape = [name for name in Graph.__struct_fields__ if name not in FIGURES]
+    if former is not None and all(getattr(graph, name) is getattr(former, name) for name in shape):
+        return replace(graph, kept=former.kept)
+    return replace(graph, kept=Kept() if len(graph.sources) <= MOST_LINKS_KEPT else None)
 
 
 class GraphBuilder(Struct):

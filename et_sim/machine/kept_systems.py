@@ -7,14 +7,17 @@ read: the same dict is taken for the same content.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
+from et_sim.basics.kept import with_parts_of
 from et_sim.documents.keys import Key, Remarks, Section, Slot, keys_by_field, read_keys
-from et_sim.machine.model import LayerSettings, Network, System
+from et_sim.machine.graph import like
+from et_sim.machine.model import GraphFabric, LayerSettings, Network, System
 from et_sim.machine.recognise import MachineFile
 from et_sim.machine.sources import Given, Source, load
 from et_sim.machine.system_file import read_system
@@ -76,11 +79,15 @@ class KeptSystems:
         """Return what `read` returns, with the same remarks; networks of other files are read anew."""
         if source.imported is not None:
             return read(source, remarks, may_be_plain=may_be_plain)
-        network: Network = self._part(
-            remarks,
-            (source.content, source.place, may_be_plain),
-            lambda noted: read(source, noted, may_be_plain=may_be_plain),
-        )
+        known = self._latest.get(source.place)
+        before: Network | None = None if known is None else known.value
+
+        def anew(noted: Remarks) -> Network:
+            former = before.fabric.graph if before and isinstance(before.fabric, GraphFabric) else None
+            network = read(source, noted, may_be_plain=may_be_plain, alike=partial(like, former=former))
+            return network if former is None else with_parts_of(before, network)
+
+        network: Network = self._part(remarks, (source.content, source.place, may_be_plain), anew)
         return network
 
     def keys(self, section: Section, keys: tuple[Key, ...], remarks: Remarks) -> dict[str, Any]:

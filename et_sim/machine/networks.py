@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from et_sim.machine.graph import Graph, LinkFigures
 from et_sim.machine.transports import Credits, LogGops, PacketProtocol
 from et_sim.machine.trunks import Trunks, marks_of, no_trunks, trunks_of
 
+Value = TypeVar("Value")
 MOST_RANKS = 2**31 - 1  # rank ids are 32-bit in traces and timelines
 _GIB_PER_S = "GiB/s (2^30 bytes)"
 
@@ -350,6 +351,23 @@ class GraphFabric(Struct, frozen=True, eq=False, dict=True):
     def ranks(self) -> int:
         """Return the number of NPUs."""
         return len(self.graph.npus)
+
+    def derived(self, make: Callable[..., Value], *given: Any) -> Value:
+        """Return `make(self, *given)`, which fabrics share that differ in figures alone; it reads none."""
+        kept = self.graph.kept
+        return make(self, *given) if kept is None else kept.of(make, self, *given, alike=self._shape)
+
+    def has_shape_of(self, other: GraphFabric) -> bool:
+        """Check whether it is kept as one that differs from the other in figures alone."""
+        kept = self.graph.kept
+        return kept is not None and kept is other.graph.kept and self._shape == other._shape
+
+    @cached_property
+    def _shape(self) -> str:
+        """Return a text of all but the graph that decides how messages cross it."""
+        reducers = [device for device, _ in self.reducers]
+        known = self.routing, self.seed, self.npus_forward, self.grid, self.routes, reducers, self.groups
+        return repr((*known, self.failing))
 
     @cached_property
     def trunks(self) -> Trunks:

@@ -26,6 +26,7 @@ from et_sim.machine.compute_rules import NAME as COMPUTE
 from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.credits import CREDITS_KEY
 from et_sim.machine.gpu_failures import failures_of_gpus, with_dead_gpus
+from et_sim.machine.graph import Change
 from et_sim.machine.kept_systems import KeptSystems
 from et_sim.machine.model import (
     Implementations,
@@ -304,8 +305,10 @@ def read_network_alone(given: Given, remarks: Remarks | None = None) -> Network:
     return _read_network(source, remarks, may_be_plain=True)
 
 
-def _read_network(source: Source, remarks: Remarks, *, may_be_plain: bool) -> Network:
-    """Read the network of a file that is not of ASTRA-sim 1.0."""
+def _read_network(
+    source: Source, remarks: Remarks, *, may_be_plain: bool, alike: Change | None = None
+) -> Network:
+    """Read the network of a file that is not of ASTRA-sim 1.0; `alike` may change a graph to an equal one."""
     if is_loggops(source.content):
         from et_sim.machine.network_file import read_loggops
 
@@ -313,7 +316,7 @@ def _read_network(source: Source, remarks: Remarks, *, may_be_plain: bool) -> Ne
     if is_graph(source.content):
         from et_sim.machine.topology.graph_file import read_graph
 
-        return read_graph(source, remarks)
+        return read_graph(source, remarks, alike)
     return read_network(source, remarks, may_be_plain=may_be_plain)
 
 

@@ -194,7 +194,7 @@ def _scale_class(machine: Machine, fabric: GraphFabric, link: int, name: str, mu
     members = fabric.routed.graph.members
     if name == BANDWIDTH and members is not None:
         figures[is_meant] /= members[fabric.trunks.of_link[is_meant]]
-    changed = structs.replace(fabric, graph=structs.replace(fabric.graph, **{name: figures}))
+    changed = structs.replace(fabric, graph=structs.replace(fabric.graph, numbers=None, **{name: figures}))
     sizes = tuple(dimension.npus for dimension in machine.network.grid.dimensions)
     cards = cards_of(changed.graph, sizes, npus_forward=fabric.npus_forward)
     changed = structs.replace(changed, cards=cards)

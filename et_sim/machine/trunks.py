@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
+from et_sim.basics.kept import Kept
 from et_sim.basics.unique import unique
-from et_sim.machine.graph import NPU, Graph
+from et_sim.machine.graph import NPU, Graph, numbers_of
 
 
 class Trunks(Struct, frozen=True, eq=False):
@@ -44,10 +46,23 @@ def trunks_of(graph: Graph, apart: Iterable[int], marks: Any) -> Trunks:
 
     Devices in `apart` are equivalent to no other, and links with different `marks` are not merged.
     """
-    of_device = _sets(graph, apart, marks)
+    given = numbers_of(graph).tobytes(), np.array(sorted(apart), np.int64).tobytes(), marks.tobytes()
+    made, first = graph.derived(_without_figures, *given)
+    trunks = replace(
+        made.graph,
+        bytes_per_ns=graph.bytes_per_ns[first] * made.graph.members,
+        latency_ns=graph.latency_ns[first],
+    )
+    return replace(made, graph=replace(trunks, numbers=numbers_of(trunks)))
+
+
+def _without_figures(graph: Graph, numbers: bytes, apart: bytes, marks: bytes) -> tuple[Trunks, Any]:
+    """Return the trunks of links with numbers for their figures, and the first link of each."""
+    figures = _numbered(np.frombuffer(numbers, np.int64), np.frombuffer(marks, np.int64))
+    of_device = _sets(graph, np.frombuffer(apart, np.int64), figures)
     first_device = np.unique(of_device, return_index=True)[1]
     ends = of_device[graph.sources], of_device[graph.targets]
-    of_link = _in_order(_numbered(*ends, _bits(graph.bytes_per_ns), _bits(graph.latency_ns), marks))
+    of_link = _in_order(_numbered(*ends, figures))
     _, first, members = np.unique(of_link, return_index=True, return_counts=True)
     made = Graph(
         names=tuple(graph.names[device] for device in first_device.tolist()),
@@ -55,13 +70,14 @@ def trunks_of(graph: Graph, apart: Iterable[int], marks: Any) -> Trunks:
         tiers=graph.tiers[first_device],
         sources=ends[0][first].astype(np.int32),
         targets=ends[1][first].astype(np.int32),
-        bytes_per_ns=graph.bytes_per_ns[first] * members,
-        latency_ns=graph.latency_ns[first],
+        bytes_per_ns=None,
+        latency_ns=None,
         link_names=tuple(graph.link_names[link] for link in first.tolist()),
         npus=of_device[graph.npus],
         members=members,
+        kept=None if graph.kept is None else Kept(),
     )
-    return Trunks(made, of_link, of_device)
+    return Trunks(made, of_link, of_device), first
 
 
 def no_trunks(graph: Graph) -> Trunks:
@@ -69,17 +85,16 @@ def no_trunks(graph: Graph) -> Trunks:
     return Trunks(graph, np.arange(len(graph.sources)), np.arange(len(graph)))
 
 
-def _sets(graph: Graph, apart: Iterable[int], marks: Any) -> Any:
+def _sets(graph: Graph, apart: Any, figures: Any) -> Any:
     """Return the number of its set for each device, in the order of the first device of each set.
 
     Each round draws a number for every colour and figures of a neighbour, there and back. Devices of one
     colour whose neighbours have the same sum keep one colour; sums of 64 bits hardly collide by chance.
     """
     is_apart = graph.kinds == NPU
-    is_apart[list(apart)] = True
+    is_apart[apart] = True
     alone = np.where(is_apart, np.arange(len(graph)), -1)
     colours = _numbered(alone, graph.kinds, graph.tiers)
-    figures = _numbered(_bits(graph.bytes_per_ns), _bits(graph.latency_ns), marks)
     count, draw = 0, np.random.default_rng(0)
     while len(unique(colours)) > count:
         count = len(unique(colours))
@@ -110,11 +125,6 @@ def _numbered(*columns: Any) -> Any:
         both = numbers * len(different) + number.reshape(-1)
         numbers = np.unique(both, return_inverse=True)[1].reshape(-1)
     return numbers
-
-
-def _bits(figures: Any) -> Any:
-    """Convert figures to integers that are equal if the figures are."""
-    return np.ascontiguousarray(figures, np.float64).view(np.int64)
 
 
 def names_of_sets(graph: Graph, trunks: Trunks) -> list[str]:

@@ -6,18 +6,20 @@ Links of a class have the same figures and lie between the same rows of devices.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from et_sim.basics.unique import groups_of
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import NO_OWNER, SENDING, LinkEnds, ResourceTable, sendings
 from et_sim.engine.state.run import Run
-from et_sim.machine.graph import link_classes, link_tiers, longest_way
-from et_sim.machine.model import GraphFabric, Network
+from et_sim.machine.graph import Graph, LinkClass, link_classes, link_tiers, longest_way
+from et_sim.machine.model import GraphFabric, Network, Routing
 from et_sim.network import routes
 from et_sim.network.fabric import NONE, SPEED, Hop, Leg, Wires, fabric_tables, refuse_slow
 from et_sim.network.outages import graph_without
@@ -53,10 +55,31 @@ def tables(network: Network) -> GraphTables:
     """Return the tables of routes and classes of links."""
     graph = wired(network).graph
     (of_link, classes), (of_tier, names) = link_classes(graph), link_tiers(graph)
-    speeds, units = table(SPEED, len(classes)), 1 << network.fraction_bits
+    speeds = table(SPEED, len(classes))
+    _set_speeds(speeds, classes, 1 << network.fraction_bits)
+    return GraphTables(route_tables(network), speeds, of_link, of_tier, np.array([len(names)]))
+
+
+def _set_speeds(speeds: Any, classes: Sequence[LinkClass], units: int) -> None:
     speeds["bytes_per_ns"] = np.array([link_class.bytes_per_ns for link_class in classes]) / units
     speeds["latency_ns"] = np.array([link_class.latency_ns for link_class in classes]) * units
-    return GraphTables(route_tables(network), speeds, of_link, of_tier, np.array([len(names)]))
+
+
+def rewritten(made: Any, before: Network, network: Network) -> bool:
+    """Write the figures of a network into the tables of the one before; return False if more differs."""
+    fabric, former = network.fabric, before.fabric
+    if not isinstance(fabric, GraphFabric) or not isinstance(former, GraphFabric):
+        return False
+    sizes = ([each.npus for each in one.grid.dimensions] for one in (before, network))
+    if next(sizes) != next(sizes) or before.fraction_bits != network.fraction_bits:
+        return False
+    graph, other = fabric.routed.graph, former.routed.graph
+    if not fabric.has_shape_of(former) or not np.array_equal(graph.numbers, other.numbers):
+        return False
+    _set_speeds(made.speeds, link_classes(graph)[1], 1 << network.fraction_bits)
+    if fabric.routing is Routing.SPREAD:
+        made.graph.routes.bytes_per_ns[:] = graph.bytes_per_ns
+    return True
 
 
 def flights_along(_network: Network, _along: int, _distance: Any, _size: Any) -> None:
@@ -73,12 +96,17 @@ def check_reach(network: Network, most_bytes: int) -> None:
 
 def most_links(network: Network, avoided: Any = None) -> int:
     """Return the largest number of links of a path; `avoided`: links that no message takes."""
-    fabric = wired(network)
-    if fabric.grid and avoided is None:
+    fabric, dimensions = wired(network), len(network.grid.dimensions)
+    if avoided is None:
+        return fabric.derived(_most_links, dimensions)
+    return _most_links(replace(fabric, grid=(), graph=graph_without(fabric.graph, avoided)), dimensions)
+
+
+def _most_links(fabric: GraphFabric, dimensions: int) -> int:
+    if fabric.grid:
         return sum(npus for npus, _ in fabric.grid)
-    graph = fabric.graph if avoided is None else graph_without(fabric.graph, avoided)
-    longest = longest_way(graph, fabric.npus_forward) or FAR
-    longest *= 3 if fabric.groups else len(network.grid.dimensions)  # from stop to stop
+    longest = longest_way(fabric.graph, fabric.npus_forward) or FAR
+    longest *= 3 if fabric.groups else dimensions  # from stop to stop
     return max([longest, *(len(way) for way in fabric.routes)])
 
 
@@ -93,8 +121,9 @@ def causal_events_of_message(network: Network) -> int:
 
 def path_keys(network: Network, **_: bool) -> LinkPaths:
     """Return the keys for folding without contention: the classes of links of paths."""
-    hops, speeds, _ = wires(network)
-    return LinkPaths(hops, speeds, most_links(network))
+    (hops, speeds, _), members = wires(network), wired(network).graph.members
+    kinds = speeds if members is None else groups_of(speeds, members).of_row
+    return LinkPaths(hops, kinds, most_links(network))
 
 
 def sending_resources(network: Network, actors: int) -> ResourceTable:
@@ -174,24 +203,21 @@ def note_leg(fabric: GraphTables, run: Run, leg: Leg, begin: int, size: int) -> 
 
 def wires(network: Network, _home: Any = None) -> tuple[Wires, Any, Any]:
     """Return the tables of paths, the speed of every link, and its rank."""
-    part = tables(network)
+    part, graph = tables(network), wired(network).graph
     others = np.zeros(len(network.reducers) + 1, np.int64)  # switches that reduce, and all other devices
     home = np.concatenate([np.arange(network.ranks), others]).astype(np.int32)
-    owner = np.maximum(_owners(network), 0)
     nothing = np.zeros(0, np.int64)
-    ways = Wires(fabric_tables(part), home, nothing, _tiers(network), nothing.astype(np.uint16))
-    return ways, part.speed_of, owner
+    ways = Wires(fabric_tables(part), home, nothing, graph.derived(_tiers), nothing.astype(np.uint16))
+    return ways, part.speed_of, np.maximum(graph.derived(_owners), 0)
 
 
-def _tiers(network: Network) -> Any:
+def _tiers(wires_of: Graph) -> Any:
     """Return the tier of each link: 0 from NPUs upwards and back, 1 from the row above, and so on."""
-    wires_of = wired(network).graph
     return np.minimum(wires_of.tiers[wires_of.sources], wires_of.tiers[wires_of.targets]).astype(np.int32)
 
 
-def _owners(network: Network) -> Any:
+def _owners(wires_of: Graph) -> Any:
     """Return for each link the rank that it leaves, or else reaches; NONE if both ends are other devices."""
-    wires_of = wired(network).graph
     rank_of = np.full(len(wires_of), NONE)
     rank_of[wires_of.npus] = np.arange(len(wires_of.npus))
     leaves, reaches = rank_of[wires_of.sources], rank_of[wires_of.targets]
@@ -200,36 +226,40 @@ def _owners(network: Network) -> Any:
 
 def link_resources(network: Network, _actor_of_rank: Any = None) -> ResourceTable:
     """Return every link by name and ends."""
-    wires_of = wired(network).graph
+    fabric = wired(network)
+    members = 1 if fabric.graph.members is None else fabric.graph.members
+    links, speeds = fabric.derived(_links_without_speeds), fabric.graph.bytes_per_ns / members
+    shape = None if fabric.graph.kept is None else links
+    return replace(links, bytes_per_ns=speeds, class_names=class_names(network), shape=shape)
+
+
+def _links_without_speeds(fabric: GraphFabric) -> ResourceTable:
+    graph = fabric.graph
     ends = (
-        f"{wires_of.names[source]}{TO}{wires_of.names[target]}"
-        for source, target in zip(wires_of.sources.tolist(), wires_of.targets.tolist(), strict=True)
+        f"{graph.names[source]}{TO}{graph.names[target]}"
+        for source, target in zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)
     )
     names = (
-        name if TO in name else f"{name} ({way})" for name, way in zip(wires_of.link_names, ends, strict=True)
+        name if TO in name else f"{name} ({way})" for name, way in zip(graph.link_names, ends, strict=True)
     )
-    of_tier, tier_names = link_tiers(wires_of)
-    members = 1 if wires_of.members is None else wires_of.members
+    of_tier, tier_names = link_tiers(graph)
     return ResourceTable(
-        actor=_owners(network),
-        dimension=_tiers(network),
-        port=np.arange(len(wires_of.sources), dtype=np.int32),
+        actor=graph.derived(_owners),
+        dimension=graph.derived(_tiers),
+        port=np.arange(len(graph.sources), dtype=np.int32),
         port_names=tuple(names),
         tier=of_tier,
         tier_names=tier_names,
-        bytes_per_ns=wires_of.bytes_per_ns / members,
-        class_names=class_names(network),
+        bytes_per_ns=np.zeros(len(graph.sources)),
+        class_names=(),
         are_links=True,
         are_owned=False,
-        links=wires_of.members,
-        members=wires_of.members,
+        links=graph.members,
+        members=graph.members,
         ends=LinkEnds(
-            wires_of.sources.astype(np.int32),
-            wires_of.targets.astype(np.int32),
-            tuple(wires_of.names),
-            wires_of.tiers,
+            graph.sources.astype(np.int32), graph.targets.astype(np.int32), tuple(graph.names), graph.tiers
         ),
-        sizes=tuple(npus for npus, _ in wired(network).grid),
+        sizes=tuple(npus for npus, _ in fabric.grid),
     )
 
 

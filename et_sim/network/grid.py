@@ -12,6 +12,7 @@ for every dimension, and one for every link that differs from its dimension.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ SHAPE_CODE = {
     DimensionShape.FULLY_CONNECTED: FULLY_CONNECTED,
     DimensionShape.SWITCH: SWITCH,
 }
+MOST_LINKS_KEPT, MOST_SHAPES = 1 << 14, 4  # of a grid; grids
 LINKS_PER_NPU = 2  # in a ring or switch dimension
 CLOCKWISE, ANTICLOCKWISE = 0, 1
 UP, DOWN = 0, 1  # links between an NPU and its switch
@@ -92,13 +94,13 @@ def _uneven_rows(fabric: GridFabric) -> list[tuple[int, int, UnevenLink]]:
     return sorted(rows, key=lambda row: row[:2])
 
 
-def dimension_names(fabric: GridFabric) -> tuple[str, ...]:
-    return tuple(f"dimension {number}" for number in range(len(fabric.dimensions)))
+def dimension_names(count: int) -> tuple[str, ...]:
+    return tuple(f"dimension {number}" for number in range(count))
 
 
 def speed_names(fabric: GridFabric) -> tuple[str, ...]:
     """Return the name of the owner of each speed, in the order of the table."""
-    names = [*dimension_names(fabric)]
+    names = [*dimension_names(len(fabric.dimensions))]
     for _, _, link in _uneven_rows(fabric):
         ends = ("switch" if end == AT_SWITCH else str(end) for end in (link.source, link.target))
         names.append(f"dimension {link.dimension}: {' to '.join(ends)}")
@@ -171,6 +173,20 @@ def tables(network: Network) -> GridTables:
     return GridTables(dimensions, speeds)
 
 
+def rewritten(made: Any, before: Network, network: Network) -> bool:
+    """Write the figures of a network into the tables of the one before; return False if more differs."""
+    fabric, former, units = wired(network), before.fabric, 1 << network.fraction_bits
+    if not isinstance(former, GridFabric) or former.links or fabric.links or former.filled != fabric.filled:
+        return False
+    shapes, others = ([(each.npus, each.shape) for each in one.dimensions] for one in (former, fabric))
+    if shapes != others or before.fraction_bits != network.fraction_bits:
+        return False
+    for rows in (made.grid.dimensions, made.speeds):
+        rows["bytes_per_ns"] = [dimension.bytes_per_ns / units for dimension in fabric.dimensions]
+        rows["latency_ns"] = [dimension.latency_ns * units for dimension in fabric.dimensions]
+    return True
+
+
 def of_wires(fabric: GridFabric) -> GridFabric:
     """Return a grid with the same links, and no figures: paths do not depend on these."""
     dimensions = tuple(replace(dimension, bandwidth=1.0, latency_ns=0.0) for dimension in fabric.dimensions)
@@ -237,11 +253,27 @@ def sending_resources(network: Network, actors: int) -> ResourceTable:
 
 def link_resources(network: Network, actor_of_rank: Any) -> ResourceTable:
     """Return every link of every actor, dimension by dimension."""
-    actors = int(actor_of_rank.max()) + 1
-    ports = [ports_of(dimension) for dimension in wired(network).dimensions]
+    fabric, actors = wired(network), int(actor_of_rank.max()) + 1
+    shapes = tuple((dimension.npus, dimension.shape) for dimension in fabric.dimensions)
+    counts = np.array([actors * ports_of(dimension) for dimension in fabric.dimensions])
+    is_small = counts.sum() <= MOST_LINKS_KEPT
+    links = (_links_of_shapes if is_small else _links_of_shapes.__wrapped__)(shapes, actors)
+    return replace(
+        links,
+        bytes_per_ns=_capacities(fabric, actor_of_rank, np.cumsum(counts) - counts, counts),
+        class_names=speed_names(fabric),
+        shape=links if is_small else None,
+    )
+
+
+@lru_cache(MOST_SHAPES)
+def _links_of_shapes(shapes: tuple[tuple[int, DimensionShape], ...], actors: int) -> ResourceTable:
+    """Return these links without figures, by the NPUs and shape of each dimension."""
+    dimensions = [Dimension(shape, npus, 1.0, 0.0) for npus, shape in shapes]
+    ports = [ports_of(dimension) for dimension in dimensions]
     counts = np.array([actors * count for count in ports])
-    shapes = [SHAPE_CODE[dimension.shape] for dimension in wired(network).dimensions]
-    named = [port_names(shape, count) for shape, count in zip(shapes, ports, strict=True)]
+    codes = [SHAPE_CODE[dimension.shape] for dimension in dimensions]
+    named = [port_names(code, count) for code, count in zip(codes, ports, strict=True)]
     names = tuple(dict.fromkeys(name for of_dimension in named for name in of_dimension))
     number = {name: row for row, name in enumerate(names)}
     of_ports = [np.array([number[name] for name in of_dimension], np.int32) for of_dimension in named]
@@ -251,11 +283,11 @@ def link_resources(network: Network, actor_of_rank: Any) -> ResourceTable:
         port=np.concatenate([np.tile(of_dimension, actors) for of_dimension in of_ports]),
         port_names=names,
         tier=np.repeat(np.arange(len(ports), dtype=np.int32), counts),
-        tier_names=dimension_names(wired(network)),
-        bytes_per_ns=_capacities(wired(network), actor_of_rank, np.cumsum(counts) - counts, counts),
-        class_names=speed_names(wired(network)),
+        tier_names=dimension_names(len(ports)),
+        bytes_per_ns=np.zeros(counts.sum()),
+        class_names=(),
         are_links=True,
-        sizes=tuple(dimension.npus for dimension in wired(network).dimensions),
+        sizes=tuple(npus for npus, _ in shapes),
     )
 
 

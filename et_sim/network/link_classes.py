@@ -35,6 +35,16 @@ def classes_of_links(plan: LoweredPlan, links: int) -> tuple[Any, Any]:
 
 def first_of_classes(links: ResourceTable, plan: LoweredPlan) -> ResourceTable:
     """Return the first link of each class, with the names of all."""
+    if links.shape is None:
+        return _first_of_classes(plan, links)
+    made, (_, first) = (
+        plan.derived(_first_of_classes, links.shape),
+        plan.derived(classes_of_links, len(links)),
+    )
+    return replace(made, bytes_per_ns=links.bytes_per_ns[first], class_names=links.class_names)
+
+
+def _first_of_classes(plan: LoweredPlan, links: ResourceTable) -> ResourceTable:
     class_of, first = plan.derived(classes_of_links, len(links))
     actor = np.where(links.actor == NO_OWNER, NO_OWNER, plan.actor_of_rank[links.actor])
     return replace(

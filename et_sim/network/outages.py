@@ -191,4 +191,5 @@ def _avoidable(network: Network, wanted: list[Any]) -> Any:
 def graph_without(graph: Graph, avoided: Any) -> Graph:
     """Return a graph without some of its links, whose numbers change."""
     kept = ~avoided
-    return replace(graph, sources=graph.sources[kept], targets=graph.targets[kept])
+    ends = {"sources": graph.sources[kept], "targets": graph.targets[kept]}
+    return replace(graph, **ends, numbers=None, kept=None)

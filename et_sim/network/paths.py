@@ -247,6 +247,14 @@ def places_ahead(tiers: Sequence[Tier], source: Any, target: Any) -> Iterator[tu
         yield number, tier, (target // stride - source // stride) % tier.npus
 
 
+def in_order(numbers: Any) -> Any:
+    """Return a number for each row, equal where the given ones are, from 0 in the order of first use."""
+    _, first, of_row = np.unique(numbers, return_index=True, return_inverse=True)
+    place = np.empty(len(first), np.int32)
+    place[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+    return place[of_row.reshape(-1)]
+
+
 def _hops(dimension: Dimension | Level, ahead: Any) -> Any:
     if dimension.shape is DimensionShape.RING:
         return np.minimum(ahead, dimension.npus - ahead)
@@ -298,7 +306,7 @@ class LinkPaths(SimplePaths):
         ways: SplitTables | None = None,
         later: tuple[Routed, ...] = (),
     ) -> None:
-        self._classes, self._goes_back = np.asarray(kinds).astype(np.uint64), goes_back
+        self._classes, self._goes_back = in_order(np.asarray(kinds)).astype(np.uint64), goes_back
         ways = no_split() if ways is None else ways
         self._over_time = (Routed(hops, ways, len(ways.link) or most_links), *later)
         self._walked: dict[tuple[bytes, bytes], PathLinks] = {}  # of few messages, which come again
@@ -327,10 +335,7 @@ class LinkPaths(SimplePaths):
 
     def classes(self) -> Any:
         """Return a class for each link, numbered from 0 in the order of first use."""
-        _, first, classes = np.unique(self._classes, return_index=True, return_inverse=True)
-        place = np.empty(len(first), np.int32)
-        place[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
-        return place[classes.reshape(-1)]
+        return in_order(self._classes)
 
     def separate(self, messages: Iterable[MessageColumns], colours: Any) -> bool:
         """Refine the classes of links by the messages on them, and return whether that adds classes."""

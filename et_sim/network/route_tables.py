@@ -96,15 +96,31 @@ def route_tables(network: Network, avoided: Any = None, left: Any = None) -> Rou
 
     `avoided`: links that no message takes; `left`: the share of its bandwidth that each link has.
     """
+    tables = without_speeds(network, avoided)
+    assert isinstance(network.fabric, GraphFabric)
+    if network.fabric.routing is not Routing.SPREAD:
+        return tables
+    graph = network.fabric.routed.graph
+    speeds = graph.bytes_per_ns if left is None else graph.bytes_per_ns * left
+    return replace(tables, bytes_per_ns=speeds, equal=np.zeros_like(tables.equal))
+
+
+def without_speeds(network: Network, avoided: Any = None) -> RouteTables:
+    """Return these tables without speeds, by which messages spread."""
     assert isinstance(network.fabric, GraphFabric)
     fabric = network.fabric.routed
-    graph = fabric.graph
+    taken = np.ones(len(fabric.graph.sources), bool)
+    sizes = np.array([dimension.npus for dimension in network.grid.dimensions]).tobytes()
+    if avoided is None or not avoided.any():
+        return fabric.derived(_without_speeds, sizes, taken.tobytes())
+    taken = ~avoided
+    routes = tuple(way for way in fabric.routes if taken[list(way)].all())
+    return _without_speeds(replace(fabric, grid=(), routes=routes), sizes, taken.tobytes())
+
+
+def _without_speeds(fabric: GraphFabric, sizes: bytes, taken_links: bytes) -> RouteTables:
+    graph, taken = fabric.graph, np.frombuffer(taken_links, bool)
     devices = len(graph)
-    taken = np.ones(len(graph.sources), bool)
-    if avoided is not None and avoided.any():
-        taken = ~avoided
-        routes = tuple(way for way in fabric.routes if taken[list(way)].all())
-        fabric = replace(fabric, grid=(), routes=routes)
     forwards = np.ones(devices, bool) if fabric.npus_forward else graph.kinds != NPU
     column = np.where(forwards, np.cumsum(forwards) - 1, NONE).astype(np.int32)
     onward = np.flatnonzero(forwards[graph.targets] & taken)
@@ -123,7 +139,7 @@ def route_tables(network: Network, avoided: Any = None, left: Any = None) -> Rou
     first_goal, goal_row, goal_extra, hops, places = _distances(fabric, forwards, column, taken)
     key, first, links = _given_routes(fabric)
     place, choices = _turns(fabric, first_goal, goal_row)
-    spreads, nothing = fabric.routing is Routing.SPREAD, np.zeros(0)
+    most = int(np.bincount(graph.sources).max()) if fabric.routing is Routing.SPREAD else 0
     return RouteTables(
         rule=rule,
         source=graph.sources,
@@ -142,13 +158,11 @@ def route_tables(network: Network, avoided: Any = None, left: Any = None) -> Rou
         hops=hops,
         search_order=places,
         axes=_axes([(npus, wraps) for npus, wraps in fabric.grid]),
-        logical=_axes([(dimension.npus, False) for dimension in network.grid.dimensions]),
+        logical=_axes([(npus, False) for npus in np.frombuffer(sizes, np.int64).tolist()]),
         place_of=place,
         choices_below=choices,
-        bytes_per_ns=(graph.bytes_per_ns if left is None else graph.bytes_per_ns * left)
-        if spreads
-        else nothing,
-        equal=np.zeros(int(np.bincount(graph.sources).max()) if spreads else 0, np.int32),
+        bytes_per_ns=np.zeros(0),
+        equal=np.zeros(most, np.int32),
         group_of=_groups(fabric, len(ends)),
         route_key=key,
         route_first=first,

@@ -174,10 +174,16 @@ def _drawn_link(routes: RouteTables, at: int, stop: int, source: int, target: in
     """Return one of the equally near links by the hash, in proportion to their bandwidths."""
     count = equal_links(routes, at, stop, source, target)
     if count > 1:
+        hashed = murmur3(int(source), int(target), int(routes.rule[0].seed), int(at))
+        least = most = routes.bytes_per_ns[routes.equal[0]]
+        for row in range(1, count):
+            least = min(least, routes.bytes_per_ns[routes.equal[row]])
+            most = max(most, routes.bytes_per_ns[routes.equal[row]])
+        if least == most:  # exact, whatever the bandwidth
+            return routes.equal[hashed * count >> 32]
         sum_of_all = 0.0
         for row in range(count):
             sum_of_all += routes.bytes_per_ns[routes.equal[row]]
-        hashed = murmur3(int(source), int(target), int(routes.rule[0].seed), int(at))
         left = sum_of_all * (hashed / (MASK + 1.0))
         for row in range(count - 1):
             left -= routes.bytes_per_ns[routes.equal[row]]

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.machine.graph import NPU
+from et_sim.machine.graph import NPU, numbers_of
 from et_sim.machine.model import GraphFabric, Network, Routing
-from et_sim.network.route_tables import FAR, RouteTables, route_tables
+from et_sim.network.route_tables import FAR, RouteTables, without_speeds
 from et_sim.network.routes import equal_links
 
 
@@ -60,8 +61,14 @@ def most_links_of_split(network: Network, avoided: Any = None) -> int:
     fabric = network.fabric
     if not isinstance(fabric, GraphFabric) or fabric.routing is not Routing.SPREAD:
         return 0
-    graph, routes = fabric.routed.graph, route_tables(network, avoided)
-    links = len(graph.sources)
+    routes = without_speeds(network, avoided)
+    if avoided is None:
+        return fabric.routed.derived(_most_of_split, routes)
+    return _most_of_split(fabric.routed, routes)
+
+
+def _most_of_split(fabric: GraphFabric, routes: RouteTables) -> int:
+    graph, links = fabric.graph, len(fabric.graph.sources)
     if fabric.grid:
         return links
     onward = (routes.column[graph.sources] >= 0) & (routes.column[graph.targets] >= 0)
@@ -90,6 +97,51 @@ def _most_from(sources: Any, targets: Any, away: Any, links: int) -> int:
         np.add.at(most, sources[rows], 1 + most[targets[rows]])
         np.minimum(most, links, out=most)
     return int(most.max())
+
+
+def by_numbers(network: Network) -> Network:
+    """Return a graph whose links have numbers instead of figures, which serve to tell links apart.
+
+    Networks without these numbers stay as they are, and those on which paths or shares depend on bandwidths.
+    """
+    fabric = network.fabric
+    if not isinstance(fabric, GraphFabric) or fabric.graph.numbers is None:
+        return network
+    numbers = fabric.graph.numbers.astype(np.float64)
+    graph = replace(fabric.graph, bytes_per_ns=numbers + 1, latency_ns=numbers)
+    numbered = replace(network, fabric=replace(fabric, graph=graph))
+    if fabric.routing is Routing.SPREAD and (network.failures or _have_unlike_choices(numbered)):
+        return network
+    return numbered
+
+
+def _have_unlike_choices(network: Network) -> bool:
+    """Return whether a device may choose among links with different figures; true if it is not clear."""
+    assert isinstance(network.fabric, GraphFabric)
+    fabric, routes = network.fabric.routed, without_speeds(network)
+    graph, links = fabric.graph, routes.links
+    numbers, many = numbers_of(graph), len(graph.sources)
+    ends = np.stack((graph.sources, graph.targets))[:, routes.direct]
+    if ((ends[:, 1:] == ends[:, :-1]).all(axis=0) & (np.diff(numbers[routes.direct]) != 0)).any():
+        return True
+    least, most = np.full(len(graph), many), np.full(len(graph), -1)
+    np.minimum.at(least, graph.sources[links], numbers[links])
+    np.maximum.at(most, graph.sources[links], numbers[links])
+    unlike = np.flatnonzero(most > least).tolist()
+    if not unlike:
+        return False
+    if fabric.grid or (np.diff(routes.first_goal) > 1).any():
+        return True
+    return any(_are_unlike_ahead(routes, numbers, graph.targets, device) for device in unlike)
+
+
+def _are_unlike_ahead(routes: RouteTables, numbers: Any, targets: Any, device: int) -> bool:
+    """Return whether links of a device that are equally near to some stop have different numbers."""
+    links = routes.links[routes.first_link[device] : routes.first_link[device + 1]]
+    away = routes.hops[:, routes.column[targets[links]]]
+    is_nearest = (away == away.min(axis=1, keepdims=True)) & (away < FAR)
+    least = np.where(is_nearest, numbers[links], len(numbers)).min(axis=1)
+    return bool((np.where(is_nearest, numbers[links], -1).max(axis=1) > least).any())
 
 
 @works_on_tables

@@ -4,11 +4,12 @@ Runs of one workload often differ in figures that only the simulation reads, suc
 plans such runs once. No list names these figures: planning runs on a machine in which the figures that differ
 between runs are unreadable (`unread`), and a plan that is complete all the same is that of all these runs.
 
-Two kinds of figures are read when runs are planned, and mostly change times alone. Where `time-factors`
-concern all ranks, a kept plan gets new durations for other values. And a collective library chooses by
-bandwidths: only it reads them while a plan is made, and a kept plan gets the paces of the library's
-collectives on another machine, where these send the same messages. A small plan keeps the values that its
-shape determines, such as columns of its nodes (`LoweredPlan.derived`).
+Three kinds of figures are read when runs are planned, and mostly change times alone. Links of a graph have
+numbers for their figures (`Graph.numbers`), which tell them apart unless messages spread by bandwidths that
+differ. Where `time-factors` concern all ranks, a kept plan gets new durations for other values. And a
+collective library chooses by bandwidths: only it reads them while a plan is made, and a kept plan gets the
+paces of the library's collectives on another machine, where these send the same messages. A small plan keeps
+the values that its shape determines, such as columns of its nodes (`LoweredPlan.derived`); so does a graph.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from et_sim.fold.shapes import shapes_of_templates
 from et_sim.machine import Machine, Notice, read_machine
 from et_sim.machine.corrections import Correction
 from et_sim.machine.kept_systems import KeptSystems
+from et_sim.network.spread import by_numbers
 from et_sim.plan.host import with_host
 from et_sim.plan.lowering import Lowering, assemble, with_paces
 from et_sim.plan.members import Actors
@@ -143,11 +145,11 @@ def fewest_actors(
     unfolded = Actors.one_per_rank(lowering.workload.ranks)
     if not may_fold:
         return unfolded
-    machine = lowering.machine
-    if by_link and not model.counts_links(machine.network):
+    machine, network = lowering.machine, by_numbers(lowering.machine.network)
+    if by_link and not model.counts_links(network):
         return unfolded
     whole = machine.system.behaviour.corrects(Correction.WHOLE_PATH)
-    paths = model.path_keys(machine.network, whole=whole)
+    paths = model.path_keys(network, whole=whole)
     actors = fold_ranks(lowering, ByLink(paths) if by_link and paths is not None else paths)
     # The search for ties must not separate ranks that start together.
     if lowering.start_together and len(actors) > 1:

@@ -39,7 +39,7 @@ class VariedLinks:
         """Return the network in which bytes take so many times as long on each link."""
         fabric = self._network.fabric
         if isinstance(fabric, GraphFabric):
-            graph = replace(fabric.graph, bytes_per_ns=fabric.graph.bytes_per_ns / factors)
+            graph = replace(fabric.graph, bytes_per_ns=fabric.graph.bytes_per_ns / factors, numbers=None)
             return replace(self._network, fabric=replace(fabric, graph=graph))
         assert isinstance(fabric, GridFabric)
         links = tuple(

@@ -18,6 +18,7 @@ from et_sim.version import __version__
 
 PACKAGE = Path(__file__).parents[1]
 SOURCES = (".py", ".json", ".yml", ".desc", ".bin")
+TRACES = (".et", ".et.gz", ".json")
 LONGEST_NAME = 1000
 _READ_FOR_NAMES = (".json", ".yml", ".yaml")
 _LARGEST_READ = 1_000_000
@@ -70,7 +71,9 @@ class NamedFiles:
         self._folders = folders
         self._found: dict[str, list[tuple[str, str]]] = {}  # by text: names and digests of files
         self._read: dict[Path, tuple[tuple[int, int], str]] = {}
+        self._traces: dict[Path, list[Path]] = {}  # by folder
         self._texts: dict[int, tuple[Any, frozenset[str]]] = {}  # of parts of contents, by identity
+        self._digests: dict[int, tuple[Any, str]] = {}  # likewise
 
     def of(self, contents: Sequence[Any]) -> list[tuple[str, str]]:
         """Return texts that name files, with the digests of these files; contents may share parts, which are
@@ -100,13 +103,48 @@ class NamedFiles:
         left, seen = [(text, folder) for folder in self._folders], set[Path]()
         while left:
             name, folder = left.pop()
-            for path in _files_named(folder, name):
+            for path in self._files_named(folder, name):
                 path = path.resolve()
                 if path in seen:
                     continue
                 seen.add(path)
                 yield text, self._digest(path)
                 left += [(inner, path.parent) for inner in _texts_of_file(path)]
+
+    def _files_named(self, folder: Path, name: str) -> list[Path]:
+        """Return a file, or the traces of a prefix."""
+        if not 0 < len(name) <= LONGEST_NAME or "\0" in name:
+            return []
+        path = folder / name
+        if is_file(path):
+            return [path]
+        traces = self._traces_in(path.parent) if path.name else []
+        return [trace for trace in traces if trace.name.startswith(f"{path.name}.")]
+
+    def _traces_in(self, folder: Path) -> list[Path]:
+        """Return the files of a folder that may be traces, as they were when it was first searched."""
+        if folder not in self._traces:
+            try:
+                self._traces[folder] = sorted(file for file in folder.iterdir() if file.name.endswith(TRACES))
+            except OSError:
+                self._traces[folder] = []
+        return self._traces[folder]
+
+    def digest(self, content: Any) -> str:
+        """Return the digest of plain values; contents may share parts, which are read once."""
+        if type(content) is not dict:
+            return digest_of(content)
+        return digest_of({name: self._digest_of_part(part) for name, part in content.items()})
+
+    def _digest_of_part(self, part: Any) -> Any:
+        if type(part) not in (dict, list):
+            return [part]
+        known = self._digests.get(id(part))
+        if known is None:
+            if len(self._digests) >= MOST_PARTS:
+                self._digests.clear()
+            known = self._digests[id(part)] = part, digest_of(part)
+        return known[1]
 
     def _digest(self, path: Path) -> str:
         status = path.stat()
@@ -116,26 +154,6 @@ class NamedFiles:
             known = stamp, hashlib.sha256(path.read_bytes()).hexdigest()
             self._read[path] = known
         return known[1]
-
-
-def _files_named(folder: Path, name: str) -> list[Path]:
-    """Return a file, or the traces of a prefix."""
-    if not 0 < len(name) <= LONGEST_NAME or "\0" in name:
-        return []
-    path = folder / name
-    if is_file(path):
-        return [path]
-    prefix = path.name
-    try:
-        return sorted(
-            file
-            for file in path.parent.iterdir()
-            if prefix
-            and file.name.startswith(f"{prefix}.")
-            and file.name.endswith((".et", ".et.gz", ".json"))
-        )
-    except OSError:
-        return []
 
 
 def _texts_of_file(path: Path) -> Iterator[str]:

@@ -33,7 +33,7 @@ from et_sim.sweeps.months import figures_of_months
 from et_sim.sweeps.space import GivenWorkload, Inputs, Space, Workshop
 from et_sim.tables.summary import Notice
 from et_sim.tables.sweep_tables import MADE_OF, OF_SAMPLES, OF_STEPS
-from et_sim.timeline.network_load import bottleneck
+from et_sim.timeline.network_load import busiest
 
 COMPLETE, REFUSED, OUT_OF_MEMORY = "complete", "refused", "out of memory"
 # Parts of a rank's time, by the names in a row.
@@ -147,14 +147,14 @@ def figures(result: Result) -> dict[str, Any]:
     if made_of is not None:
         row["low_ns"], row["high_ns"] = made_of.band(result.makespan_ns)
         row[MADE_OF] = json.dumps(made_of.as_dict(), separators=(",", ":"))
-    busiest = bottleneck(result.outcome.load, result.measurement.actor_of_rank, result.makespan_ns)
+    links = busiest(result.outcome.load, result.measurement.actor_of_rank, result.makespan_ns)
     peak = int(result.statistics.peak_memory_bytes.max())
     row |= {
         "makespan_ns": result.makespan_ns,
         "exposed_comm_ns": int(result.statistics.exposed_comm_ns.max()),
         **_longest_part(result),
-        "busiest_links": busiest and busiest["tier"],
-        "busiest_links_used": busiest and busiest["used"],
+        "busiest_links": links and links[0],
+        "busiest_links_used": links and links[1],
         "peak_memory_bytes": None if peak < 0 else peak,
     }
     taken = result.costs

@@ -142,7 +142,7 @@ class Space(Struct, frozen=True, eq=False):
                 "program": program_digest(),
                 "row": ROW_VERSION,
                 "workload": workload.digest if isinstance(workload, GivenWorkload) else made,
-                "parts": contents,
+                "parts": {name: files.digest(content) for name, content in contents.items()},
                 "texts": sorted(name for name, source in inputs.parts.items() if source.is_text),
                 "imports": imports,
                 "machine": inputs.machine,

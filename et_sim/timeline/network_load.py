@@ -282,6 +282,17 @@ AS_LOADED = 0.99  # of the most loaded link: links above this count as equally l
 SAME = 1 - 1e-9  # of it: smaller differences are rounding errors
 
 
+def busiest(load: NetworkLoad | None, actor_of_rank: Any, time_ns: int) -> tuple[str, float] | None:
+    """Return the tier of the most loaded link, or class of switches, and its use (`bottleneck`)."""
+    if load is None or time_ns == 0 or not load.bytes.any():
+        return None
+    used, (name, of_switches) = _used(load) / time_ns, _busiest_switches(load, time_ns)
+    if of_switches > used.max():
+        return name, round(of_switches, 6)
+    at = _first(load.resources, np.flatnonzero(used >= SAME * used.max()), actor_of_rank)
+    return load.resources.tier_names[int(load.resources.tier[at])], round(float(used[at]), 6)
+
+
 def bottleneck(load: NetworkLoad | None, actor_of_rank: Any, time_ns: int) -> dict[str, Any] | None:
     """Return the most loaded link and its tier, or class of switches; None if nothing was carried
     or counted.
@@ -289,9 +300,9 @@ def bottleneck(load: NetworkLoad | None, actor_of_rank: Any, time_ns: int) -> di
     if load is None or time_ns == 0 or not load.bytes.any():
         return None
     resources, used = load.resources, _used(load) / time_ns
-    of_switches = max(load.switches_ns.values(), default=0.0) / time_ns
+    name, of_switches = _busiest_switches(load, time_ns)
     if of_switches > used.max():
-        return _of_switches(load, of_switches)
+        return _of_switches(load, name, of_switches)
     has_bandwidth = (resources.bytes_per_ns > 0).any()
     alike_links = resources.links_like(actor_of_rank)
     links = alike_links * ((resources.bytes_per_ns > 0) | ~has_bandwidth)
@@ -331,9 +342,13 @@ def _times_slower(rates: Any, of_tier: Any, links: Any, at: int) -> float:
     return max(round(usual / float(rates[at]), 6), 1.0)
 
 
-def _of_switches(load: NetworkLoad, used: float) -> dict[str, Any]:
+def _busiest_switches(load: NetworkLoad, time_ns: int) -> tuple[str, float]:
+    kind = max(load.switches_ns, key=lambda name: load.switches_ns[name], default="")
+    return kind, load.switches_ns.get(kind, 0.0) / time_ns
+
+
+def _of_switches(load: NetworkLoad, kind: str, used: float) -> dict[str, Any]:
     """Return the bottleneck of switches; their number is left out, because folded ranks share them."""
-    kind = max(load.switches_ns, key=lambda name: load.switches_ns[name])
     names = ("link", "ranks", "links", "links_as_loaded", "tier_links", "tier_used", "times_slower")
     unset = dict.fromkeys(names)
     contention = {"has_contention": load.resources.are_links}
@@ -342,6 +357,8 @@ def _of_switches(load: NetworkLoad, used: float) -> dict[str, Any]:
 
 def _first(resources: Any, rows: Any, actor_of_rank: Any) -> int:
     """Return the first of equally loaded links, the same whether links are folded or not."""
+    if len(rows) == 1:
+        return int(rows[0])
     if not resources.are_owned:
         return int(rows[np.argmin(resources.port[rows])])
     lowest = np.unique(actor_of_rank, return_index=True)[1][resources.actor[rows]]

@@ -81,6 +81,7 @@ class ResourceTable(Struct, frozen=True, eq=False):
     ends: LinkEnds | None = None  # None: not links of a graph
     sizes: tuple[int, ...] = ()  # NPUs of each dimension, innermost first, if they lie in a grid
     named: Named | None = None  # None: rows represent no links of other names or owners
+    shape: ResourceTable | None = None  # the same one for tables that differ in figures alone; None: not kept
 
     def __len__(self) -> int:
         return len(self.actor)

@@ -124,6 +124,10 @@ class NetworkModel:
         """Return the tables for evaluating collectives at once (`goes_round`); None if none can be."""
         return None
 
+    def rewritten(self, tables: Any, before: Network, network: Network, /) -> bool:  # noqa: ARG002
+        """Write the figures of a network into the tables of the one before; return False if more differs."""
+        return False
+
     def events_of_change(self, run: Run, /) -> int:  # noqa: ARG002
         """Return the most events that a change of links schedules beyond the reserve."""
         return 0

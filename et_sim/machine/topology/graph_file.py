@@ -21,6 +21,7 @@ from et_sim.machine.graph import (
     KINDS,
     NPU,
     SWITCH,
+    Change,
     Graph,
     GraphBuilder,
     switches_suffice,
@@ -57,13 +58,13 @@ class _Made(Struct, frozen=True):
     routing: Routing = Routing.SHORTEST
 
 
-def read_graph(source: Source, remarks: Remarks) -> Network:
-    """Read the network of the graph that a file or dict describes."""
+def read_graph(source: Source, remarks: Remarks, alike: Change | None = None) -> Network:
+    """Read the network of the graph that a file or dict describes; `alike` may change it to an equal one."""
     build = GraphBuilder()
     for notice in source.imported.notices if source.imported is not None else ():
         remarks.warn(source.place, *notice)
     try:
-        return _read(source, build, remarks)
+        return _read(source, build, remarks, alike)
     except MachineError as error:
         if error.place:
             raise
@@ -145,7 +146,7 @@ class GraphFile(Struct, frozen=True):
     recovery: Any = key(ANYTHING, "Time-outs and fail-over of senders.", None, form=_AS_ABOVE)
 
 
-def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
+def _read(source: Source, build: GraphBuilder, remarks: Remarks, alike: Change | None) -> Network:
     is_import = source.imported is not None and not source.imports  # then the file has other keys
     section = Section(source.place, source.content) if is_import else source.lined
     spec = read(GraphFile, section, remarks)
@@ -154,6 +155,7 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
     ranks = _placed(build, spec)
     graph = build.built(kept, ranks)
     _refuse_nothing(section, graph)
+    graph = graph if alike is None else alike(graph)
     is_whole = len(kept) == len(build.sources) and ranks is None and not spec.lists.links
     grid = made.grid if is_whole else ()
     routing = spec.routing or _default_routing(section, made)
@@ -319,8 +321,8 @@ def _dimensions(spec: GraphFile, implied: tuple[int, ...], npus: int) -> tuple[i
 
 def _forwarding(spec: GraphFile, graph: Graph) -> bool:
     """Check whether NPUs forward messages; refuse pairs that cannot reach each other."""
-    forwards = spec.forwarding == ALL or (spec.forwarding == AUTO and not switches_suffice(graph))
-    pair = unreachable_pair(graph, forwards)
+    forwards = spec.forwarding == ALL or (spec.forwarding == AUTO and not graph.derived(switches_suffice))
+    pair = graph.derived(unreachable_pair, forwards)
     if pair is not None:
         source, target = pair
         names = [f"rank {rank} ({graph.names[graph.npus[rank]]})" for rank in (source, target)]

@@ -195,6 +195,19 @@ def tables(network: Network, plan: LoweredPlan) -> FlowTables:
     return in_state(made, network, link_states(network)[0]) if network.failures else made
 
 
+def rewritten(tables: FlowTables, before: Network, network: Network) -> bool:
+    """Write the figures of a network into the tables of the one before; return False if more differs."""
+    fabric: Any = fabric_of(network)
+    are_plain = not any(each.protocol or each.failures for each in (before, network))
+    if not are_plain or not fabric.rewritten(tables.hops.fabric, before, network):
+        return False
+    shared, first = tables.shared, np.unique(tables.class_of, return_index=True)[1]
+    shared["capacity"] = tables.hops.fabric.speeds["bytes_per_ns"][shared["speed"]]
+    members = network.fabric.routed.graph.members if isinstance(network.fabric, GraphFabric) else None
+    shared["wire"] = shared["capacity"] / (1 if members is None else members[first])
+    return True
+
+
 def resources(network: Network, plan: LoweredPlan) -> ResourceTable:
     """Return every link, or the first of each class, with the names of all."""
     links = link.resources_of(network, np.arange(network.ranks))
