@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from et_sim.basics.declared_options import Command, declare
 from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.terminal import columns_of_terminal
 
 
 class _Groups(argparse.HelpFormatter):
@@ -61,10 +62,10 @@ class Parser(argparse.ArgumentParser):
             add_commands(self.add_subparsers(metavar="SUBJECT", required=True), declared.commands)
 
     def _get_formatter(self) -> argparse.HelpFormatter:
-        if not self.groups:
-            return super()._get_formatter()
-        formatter = _Groups(prog=self.prog)
-        formatter.groups = self.groups
+        kind: Any = _Groups if self.groups else self.formatter_class
+        formatter: argparse.HelpFormatter = kind(prog=self.prog, width=columns_of_terminal() - 2)
+        if isinstance(formatter, _Groups):
+            formatter.groups = self.groups
         return formatter
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from et_sim.basics.errors import TraceError, unreadable
 from et_sim.basics.files import draft_folder
-from et_sim.documents.reading import ungzipped
 
 _GZIP = b"\x1f\x8b"
 _MANIFEST = ".workload.json"
@@ -41,6 +40,8 @@ def unpacked(content: bytes, source: str) -> bytes:
     """Return the content of a file that may be compressed with gzip."""
     if not content.startswith(_GZIP):
         return content
+    from et_sim.documents.gzipped import ungzipped
+
     try:
         return ungzipped(content, source, TraceError)
     except (EOFError, OSError, zlib.error) as error:

@@ -6,7 +6,6 @@ or the new one, never a part; and the files of a workload get their names togeth
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import os
@@ -109,6 +108,8 @@ def write_trace(trace: Trace | bytes, path: str | Path) -> None:
         content = bytes(trace)
     target = Path(path)
     if target.suffix == ".gz":
+        import gzip
+
         content = gzip.compress(content, mtime=0)
     replace_all([(target, content)])
 

@@ -178,9 +178,9 @@ def _edge_kind(trace: Trace, row: int, parent: int) -> str:
 # cycles are few and differ by their nodes
 _APART = frozenset(("dependency-cycle", "message-circle", "collective-circle"))
 # a number, unless it is (part of) a size: 1 MiB, 1048576 bytes, 1.5 KiB
-_NUMBER = re.compile(r"(?<!\d)(?<!\d\.)\d+(?:\.\d+)?(?![\d.]*(?: (?:B|[KMGTPE]iB|bytes)\b|\d))")
+_NUMBER = r"(?<!\d)(?<!\d\.)\d+(?:\.\d+)?(?![\d.]*(?: (?:B|[KMGTPE]iB|bytes)\b|\d))"
 # ranks of a sentence: "rank 3", "ranks 0-3,6"
-_RANKS = re.compile(r"\branks? #(?:[-,/]#)*")
+_RANKS = r"\branks? #(?:[-,/]#)*"
 
 
 def deduplicate(problems: list[Problem]) -> list[Problem]:
@@ -190,7 +190,7 @@ def deduplicate(problems: list[Problem]) -> list[Problem]:
         if problem.kind in _APART:
             groups[problem.severity, problem.kind, str(at)].append(problem)
             continue
-        shape = _RANKS.sub("ranks", _NUMBER.sub("#", problem.text))
+        shape = re.sub(_RANKS, "ranks", re.sub(_NUMBER, "#", problem.text))
         groups[problem.severity, problem.kind, shape].append(problem)
     return [_merged(alike) for alike in groups.values()]
 
