@@ -6,7 +6,7 @@ Each field with a key is that key of the system file.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -24,7 +24,6 @@ from et_sim.documents.kinds import (
     time,
 )
 from et_sim.machine.accuracy import ACCURACY_KEYS, Accuracy
-from et_sim.machine.collective_library import Library
 from et_sim.machine.compute_rules import COMPUTE, ComputeRule
 from et_sim.machine.corrections import DEFAULT, Behaviour, behaviour_of
 from et_sim.machine.gpu_failures import GpuFailure
@@ -42,6 +41,9 @@ from et_sim.machine.system_parts import (
     on_the_bus,
 )
 from et_sim.machine.variation import Variation
+
+if TYPE_CHECKING:
+    from et_sim.machine.collective_library import Library
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 MOST = 2**31 - 1  # largest number that the engine counts in 32 bits

@@ -36,7 +36,6 @@ from et_sim.trace.columns import (
     no_tensor_lists,
 )
 from et_sim.trace.stack import Stack, TraceBlock, TraceHead, stack_of
-from et_sim.trace.wire_errors import explain, old_format, old_format_error
 from et_sim.trace.wire_layout import DecodeBuffers, NameTable, intern_spans, join_spans, name_table
 from et_sim.trace.wire_rows import Ids, in_id_order, in_row_order, with_rows_for_ids
 
@@ -88,12 +87,16 @@ def _decoded(
             raise TraceError("is empty", place=source, remedy="a trace has at least a GlobalMetadata record")
     buffers = _run(contents)
     if buffers.registers[at.FAILURE] != 0:
+        from et_sim.trace.wire_errors import explain
+
         raise explain(buffers, sources[0])
     heads = [(start, start + size) for _, start, size in buffers.heads.tolist()]
     versions = [bytes(buffers.text.data[start:end]) for start, end in heads]
     for version, source in zip(versions, sources, strict=True):
-        if old_format(version):
-            raise old_format_error(source)
+        if not version.isascii() or version.startswith(b"\n"):
+            from et_sim.trace.wire_errors import check_format
+
+            check_format(version, source)
     files = _Files(buffers, sources[0])
     block = files.block(
         sources, [version.decode() for version in versions], map(_start_ns, contents, sources)
