@@ -78,7 +78,7 @@ def evaluate(
     `described` is a description in place of the file, and the usual directory; `then` returns what is printed
     after the points that were found.
     """
-    from et_sim.cli.inspect import show
+    from et_sim.cli.styled import show
     from et_sim.machine.readers import check_when_full
     from et_sim.network.registry import as_named, model_named
     from et_sim.sweeps.journal import check_folder

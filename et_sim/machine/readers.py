@@ -9,7 +9,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -23,7 +23,6 @@ from et_sim.machine.compute_rules import NAME as COMPUTE
 from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.credits import CREDITS_KEY
 from et_sim.machine.gpu_failures import failures_of_gpus, with_dead_gpus
-from et_sim.machine.kept_systems import KeptSystems
 from et_sim.machine.model import (
     Implementations,
     LayerSettings,
@@ -44,6 +43,9 @@ from et_sim.machine.sources import Given, Source, as_given, load
 from et_sim.machine.system_file import LIBRARY, read_system
 from et_sim.machine.system_parts import CAPACITY, WHEN_FULL
 from et_sim.machine.texts import parse_yaml
+
+if TYPE_CHECKING:
+    from et_sim.machine.kept_systems import KeptSystems
 
 
 def read_programs(path: str) -> tuple[dict[int, str], tuple[tuple[str, str], ...]]:

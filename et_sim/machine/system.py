@@ -26,8 +26,8 @@ from et_sim.documents.kinds import (
 from et_sim.machine.accuracy import ACCURACY_KEYS, Accuracy
 from et_sim.machine.compute_rules import COMPUTE, ComputeRule
 from et_sim.machine.corrections import DEFAULT, Behaviour, behaviour_of
+from et_sim.machine.datatypes import ANY
 from et_sim.machine.gpu_failures import GpuFailure
-from et_sim.machine.roofline import ANY, RooflineDevice
 from et_sim.machine.system_parts import (
     NOT_KNOWN,
     Costs,
@@ -44,6 +44,7 @@ from et_sim.machine.variation import Variation
 
 if TYPE_CHECKING:
     from et_sim.machine.collective_library import Library
+    from et_sim.machine.roofline import RooflineDevice
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 MOST = 2**31 - 1  # largest number that the engine counts in 32 bits
@@ -434,21 +435,25 @@ class LayerSettings(Struct, frozen=True):
 
 def powered_devices(system: System) -> list[RooflineDevice]:
     """Return the devices of the rules that state their power."""
-    devices: list[RooflineDevice] = []
-    for rule in system.compute:
-        settings = rule.settings
-        if isinstance(settings, RooflineDevice) and settings.power is not None:
-            devices.append(settings)
-    return devices
+    return [device for device in _devices(system) if device.power is not None]
+
+
+def _devices(system: System) -> list[RooflineDevice]:
+    """Return the devices of the rules."""
+    if not system.compute:
+        return []
+    from et_sim.machine.roofline import RooflineDevice
+
+    every = (rule.settings for rule in system.compute)
+    return [settings for settings in every if isinstance(settings, RooflineDevice)]
 
 
 def peaks_of(system: System) -> dict[str, float]:
     """Return peaks in 10^12 operations per second, without datatypes for which rules differ."""
     peaks_found: dict[str, set[float]] = {}
-    for rule in system.compute:
-        if isinstance(rule.settings, RooflineDevice):
-            for datatype, peak in rule.settings.peaks.items():
-                peaks_found.setdefault(datatype, set()).add(peak)
+    for device in _devices(system):
+        for datatype, peak in device.peaks.items():
+            peaks_found.setdefault(datatype, set()).add(peak)
     if system.roofline and system.peak_perf and not peaks_found:
         peaks_found[ANY] = {system.peak_perf}
     return {datatype: peaks.pop() for datatype, peaks in sorted(peaks_found.items()) if len(peaks) == 1}

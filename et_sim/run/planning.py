@@ -29,7 +29,6 @@ from et_sim.fold.path_keys import ByLink
 from et_sim.fold.shapes import shapes_of_templates
 from et_sim.machine import Machine, Notice, read_machine
 from et_sim.machine.corrections import Correction
-from et_sim.machine.kept_systems import KeptSystems
 from et_sim.plan.host import with_host
 from et_sim.plan.lowering import Lowering, assemble, with_paces
 from et_sim.plan.members import Actors
@@ -176,6 +175,8 @@ class KeptPlans(Planner):
     """
 
     def __init__(self) -> None:
+        from et_sim.machine.kept_systems import KeptSystems
+
         self.made = 0  # plans, for tests
         self._kept: list[_Kept] = []
         self._cases: list[_Case] = []

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,9 @@ from et_sim.trace.columns import (
 )
 from et_sim.trace.stack import Stack, TraceBlock, TraceHead, stack_of
 from et_sim.trace.wire_layout import DecodeBuffers, NameTable, intern_spans, join_spans, name_table
-from et_sim.trace.wire_rows import Ids, in_id_order, in_row_order, with_rows_for_ids
+
+if TYPE_CHECKING:
+    from et_sim.trace.wire_rows import Ids
 
 _LONGEST_VARINT = 10
 # larger blocks are separate pages, and unused ones take no memory
@@ -103,6 +105,8 @@ def _decoded(
     )
     if all(files.is_plain):
         return block.stack()
+    from et_sim.trace.wire_rows import in_id_order, with_rows_for_ids
+
     traces = [
         block.trace(number)
         if is_plain
@@ -261,6 +265,8 @@ def _tensors_of(every: TensorLists, first_row: Sequence[int], number: int) -> Te
     begin, stop = np.searchsorted(every.row, (first, end))
     start = every.start[begin : stop + 1]
     row, words = every.row[begin:stop] - np.int32(first), every.words[start[0] : start[-1]]
+    from et_sim.trace.wire_rows import in_row_order
+
     return in_row_order(
         TensorLists(row, every.is_output[begin:stop], start - start[0], words, every.texts), row
     )

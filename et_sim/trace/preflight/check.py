@@ -24,7 +24,6 @@ from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.group_attributes import NodeFault, has_splits, split_faults
 from et_sim.trace.order import edges
 from et_sim.trace.preflight.collectives import PLAIN_RULES, CorrectionEffects, check_collectives
-from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.messages import check_messages
 from et_sim.trace.preflight.problem import REPAIR_FIRST, Problem, TemplateIndex, of_ranks
 from et_sim.trace.workload import Job, Workload
@@ -134,6 +133,8 @@ def _self_dependencies(trace: Trace) -> list[tuple[str, str, str]]:
 def _cycles(trace: Trace) -> list[tuple[str, str, str]]:
     """Return one finding per knot of nodes that wait for each other."""
     parent, child = edges(trace)
+    from et_sim.trace.preflight.cycles import find_knots
+
     knots = find_knots(parent, child, len(trace))
     faults = []
     for cycle, rows in knots[:_CYCLES]:
