@@ -444,8 +444,11 @@ def _devices(system: System) -> list[RooflineDevice]:
         return []
     from et_sim.machine.roofline import RooflineDevice
 
-    every = (rule.settings for rule in system.compute)
-    return [settings for settings in every if isinstance(settings, RooflineDevice)]
+    devices: list[RooflineDevice] = []
+    for rule in system.compute:
+        if isinstance(rule.settings, RooflineDevice):
+            devices.append(rule.settings)
+    return devices
 
 
 def peaks_of(system: System) -> dict[str, float]:
