@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from et_sim.basics.declared_options import Command, declare
 from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.starting import end_start
 from et_sim.basics.terminal import columns_of_terminal
 
 
@@ -164,6 +165,8 @@ AGAIN_SECONDS = 0.1
 def interruptible() -> Iterator[None]:
     """Make Ctrl-C end the enclosed command; another handler of Ctrl-C is kept."""
     is_main = threading.current_thread() is threading.main_thread()
+    if is_main:
+        end_start()
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not is_main or not is_usual or not hasattr(signal, "setitimer"):  # Windows has no timers
         yield

@@ -5,6 +5,7 @@ Each field with a key is that key of the system file.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -438,17 +439,15 @@ def powered_devices(system: System) -> list[RooflineDevice]:
     return [device for device in _devices(system) if device.power is not None]
 
 
-def _devices(system: System) -> list[RooflineDevice]:
-    """Return the devices of the rules."""
+def _devices(system: System) -> Iterator[RooflineDevice]:
+    """Yield the devices of the rules."""
     if not system.compute:
-        return []
+        return
     from et_sim.machine.roofline import RooflineDevice
 
-    devices: list[RooflineDevice] = []
     for rule in system.compute:
         if isinstance(rule.settings, RooflineDevice):
-            devices.append(rule.settings)
-    return devices
+            yield rule.settings
 
 
 def peaks_of(system: System) -> dict[str, float]:
