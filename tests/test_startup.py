@@ -104,7 +104,7 @@ assert main({arguments!r}) == 0
 print(sum(name.partition(".")[0] == "et_sim" for name in sys.modules), file=sys.stderr)
 print("yaml" in sys.modules, file=sys.stderr)
 """
-MOST_OWN_MODULES = 292  # each takes about 0.2 ms; a run of a few ranks needs no more
+MOST_OWN_MODULES = 253  # each takes about 0.2 ms; a run of a few ranks needs no more
 
 
 @pytest.mark.usefixtures("warm_engine")

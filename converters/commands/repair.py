@@ -33,7 +33,7 @@ def run(options: Options) -> Iterator[str]:
     from converters.report import Converted, make_report, report_lines
     from et_sim.basics.units import plural
     from et_sim.trace import decode, read_workload, write_trace
-    from et_sim.trace.manifest import is_manifest
+    from et_sim.trace.disk import is_manifest
 
     if is_manifest(options.prefix):
         raise UsageError(

@@ -237,7 +237,8 @@ def _write(options: Options, scaled: Scaled) -> tuple[list[Converted], str]:
     from converters.files import profile_option, write_files
     from converters.records import Dropped
     from converters.report import Converted, make_report
-    from et_sim.trace.manifest import ENDING, manifest_files
+    from et_sim.trace.disk import ENDING
+    from et_sim.trace.manifest import manifest_files
 
     workload, prefix = scaled.workload, options.output.removesuffix(ENDING)
     inputs = [Path(path) for path, _ in workload.inputs]

@@ -59,7 +59,7 @@ def _title(path: Path, ranks: int, nodes: int, version: str) -> str:
 
 def _file_of(options: Options) -> tuple[Path, int]:
     """Return the file to show, and the number of ranks (0 if a file was named)."""
-    from et_sim.trace.manifest import is_manifest
+    from et_sim.trace.disk import is_manifest
 
     named = Path(options.trace)
     if is_manifest(named):

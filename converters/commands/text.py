@@ -55,7 +55,8 @@ def run(options: Options) -> Iterator[str]:
 
 
 def _check(options: Options) -> None:
-    from et_sim.trace.manifest import ENDING, MOST_RANKS
+    from et_sim.trace.disk import ENDING
+    from et_sim.trace.manifest import MOST_RANKS
 
     is_many = options.expand or options.flavour == CHAKRA
     most = MOST_FILES if is_many else MOST_RANKS
@@ -72,7 +73,7 @@ def _write_manifest(options: Options, layer_file: LayerFile) -> Converted:
     from converters.files import refuse_overwriting
     from et_sim.layerfile.program import layer_workload
     from et_sim.trace import write_manifest
-    from et_sim.trace.manifest import ENDING
+    from et_sim.trace.disk import ENDING
 
     workload, program = layer_workload(layer_file, options.ranks, options.passes)
     prefix = options.output.removesuffix(ENDING)

@@ -22,8 +22,8 @@ from et_sim.basics.errors import TraceError
 from et_sim.basics.files import is_file
 from et_sim.trace import Trace, Workload, decode, read_workload
 from et_sim.trace.columns import IntColumn, RowColumn
-from et_sim.trace.disk import read_unpacked
-from et_sim.trace.manifest import ENDING, is_manifest, manifest_files
+from et_sim.trace.disk import ENDING, is_manifest, read_unpacked
+from et_sim.trace.manifest import manifest_files
 from et_sim.trace.schema import messages
 
 

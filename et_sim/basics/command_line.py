@@ -19,6 +19,8 @@ from typing import Any, NoReturn
 
 from et_sim.basics.declared_options import Command, declare
 from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.starting import end_start
+from et_sim.basics.terminal import columns_of_terminal
 
 
 class _Groups(argparse.HelpFormatter):
@@ -61,10 +63,10 @@ class Parser(argparse.ArgumentParser):
             add_commands(self.add_subparsers(metavar="SUBJECT", required=True), declared.commands)
 
     def _get_formatter(self) -> argparse.HelpFormatter:
-        if not self.groups:
-            return super()._get_formatter()
-        formatter = _Groups(prog=self.prog)
-        formatter.groups = self.groups
+        kind: Any = _Groups if self.groups else self.formatter_class
+        formatter: argparse.HelpFormatter = kind(prog=self.prog, width=columns_of_terminal() - 2)
+        if isinstance(formatter, _Groups):
+            formatter.groups = self.groups
         return formatter
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -163,6 +165,8 @@ AGAIN_SECONDS = 0.1
 def interruptible() -> Iterator[None]:
     """Make Ctrl-C end the enclosed command; another handler of Ctrl-C is kept."""
     is_main = threading.current_thread() is threading.main_thread()
+    if is_main:
+        end_start()
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not is_main or not is_usual or not hasattr(signal, "setitimer"):  # Windows has no timers
         yield

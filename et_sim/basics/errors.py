@@ -13,13 +13,13 @@ MOST_LONGER = 4  # choices that begin with a word, and are all suggested
 LEAST_BEGINNING = 3  # letters of a name that suffice to identify it
 LONGEST_QUOTE = 200  # characters of one quoted word
 LONGEST_SENTENCE = 1_000
-_FIELD = re.compile("`([a-z_]+)`")
-_LONG_WORD = re.compile(rf"\S{{{LONGEST_QUOTE + 1},}}")
+_FIELD = "`([a-z_]+)`"
+_LONG_WORD = rf"\S{{{LONGEST_QUOTE + 1},}}"
 
 
 def brief(text: str) -> str:
     """Return a sentence of limited length: long words are cut, and so is the whole."""
-    text = _LONG_WORD.sub(lambda word: f"{word[0][: LONGEST_QUOTE - 20]}…{word[0][-10:]}", text)
+    text = re.sub(_LONG_WORD, lambda word: f"{word[0][: LONGEST_QUOTE - 20]}…{word[0][-10:]}", text)
     return text if len(text) <= LONGEST_SENTENCE else f"{text[: LONGEST_SENTENCE - 100]} … {text[-80:]}"
 
 
@@ -58,7 +58,7 @@ class FieldError(UsageError):
     def with_names(self, names: Mapping[str, str]) -> UsageError:
         """Return the same refusal with other names of fields."""
         cause, place, remedy = (
-            _FIELD.sub(lambda field: names.get(field[1], field[1]), text) for text in self._marked
+            re.sub(_FIELD, lambda field: names.get(field[1], field[1]), text) for text in self._marked
         )
         return UsageError(cause, place=place, remedy=remedy)
 

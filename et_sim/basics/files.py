@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -72,6 +71,19 @@ def write_json(content: Any, target: Path) -> None:
         sink.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
 
 
+def remove_folder(folder: Path) -> None:
+    """Remove a folder and what it holds, as far as that is permitted.
+
+    `shutil`, which does the same, imports the libraries of all archives: that takes as long as a short step.
+    """
+    for inside, folders, files in os.walk(folder, topdown=False):  # a link to a folder is among the folders
+        for path in (Path(inside, name) for name in (*files, *folders)):
+            with suppress(OSError):
+                path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    with suppress(OSError):
+        folder.rmdir()
+
+
 _LONGEST = 40  # characters of the target's name
 _DRAFTS = re.compile(r"\..*\.draft-[0-9a-f]{8}", re.DOTALL)
 
@@ -84,7 +96,7 @@ def draft_folder(target: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
         if lock is not None:
             os.close(lock)
 
@@ -108,7 +120,7 @@ def _remove_abandoned(parent: Path) -> None:
     for folder in drafts:
         lock = _locked(folder)
         if lock is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
             os.close(lock)
 
 

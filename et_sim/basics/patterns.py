@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-_ALSO_SPECIAL = re.compile(r"[?\[]")
+_ALSO_SPECIAL = r"[?\[]"
 
 
 def fits_pattern(pattern: str) -> Callable[[str], bool]:
@@ -22,7 +22,7 @@ def fits_pattern(pattern: str) -> Callable[[str], bool]:
 
 def fits_stars(pattern: str) -> Callable[[str], bool]:
     """Return a function that matches names with a pattern in which `*` stands for any text."""
-    return fits_pattern(_ALSO_SPECIAL.sub(r"[\g<0>]", pattern))
+    return fits_pattern(re.sub(_ALSO_SPECIAL, r"[\g<0>]", pattern))
 
 
 def matching(expression: str, names: Sequence[str]) -> Any:

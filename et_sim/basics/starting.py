@@ -1,6 +1,6 @@
 """The start of a program, in which Ctrl-C ends it without a traceback, and its end.
 
-Importing a command line takes a fifth of a second, before the command can handle Ctrl-C itself. When a
+Importing a command and its libraries takes a fifth of a second, before it can handle Ctrl-C itself. When a
 command is done, its process ends without taking all objects apart: that takes a twentieth of a short run.
 """
 
@@ -28,14 +28,19 @@ def started(program: str, module: str, *, ends_at_once: bool = False) -> int:
         signal.signal(signal.SIGINT, partial(_end, program))
     keep_freed_memory()
     main = import_module(module).main
-    if is_usual:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     status: int = main()
     if ends_at_once:
         if is_usual:
             signal.signal(signal.SIGINT, partial(_end, program))
         _leave(status)
     return status
+
+
+def end_start() -> None:
+    """Let Ctrl-C interrupt Python again, where it ended the program at once: the command handles it."""
+    handler = signal.getsignal(signal.SIGINT)
+    if isinstance(handler, partial) and handler.func is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _open_missing_streams() -> None:

@@ -18,11 +18,9 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 # The exponent has at most three digits, so that no text makes an astronomically long integer.
-_QUANTITY = re.compile(
-    r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?|\.\d+(?:[eE][+-]?\d{1,3})?)\s*(\S*)\s*", re.ASCII
-)
+_QUANTITY = r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?|\.\d+(?:[eE][+-]?\d{1,3})?)\s*(\S*)\s*"
 _LONGEST_TEXT = 64
-_RANKS = re.compile(r"\s*(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?\s*", re.ASCII)
+_RANKS = r"\s*(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?\s*"
 
 _PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY_PREFIXES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
@@ -159,7 +157,7 @@ def _split(quantity: str, value: int | float | str, forms: str) -> tuple[Fractio
         if (isinstance(value, float) and not math.isfinite(value)) or value < 0:
             raise _refused(quantity, value, forms, "must be finite and not negative")
         return Fraction(value), ""
-    match = _QUANTITY.fullmatch(value) if len(value) <= _LONGEST_TEXT else None
+    match = re.fullmatch(_QUANTITY, value, re.ASCII) if len(value) <= _LONGEST_TEXT else None
     if match is None:
         raise _refused(quantity, value, forms)
     return Fraction(match[1]), match[2]
@@ -241,7 +239,11 @@ def strided_ranks(ranks: Iterable[int]) -> str:
 
 def parse_ranks(text: str) -> list[range]:
     """Return the ranks of "0-3,6,8-14/2", as ascending ranges in the given order."""
-    pieces = [_RANKS.fullmatch(piece) for piece in text.split(",")] if isinstance(text, str) else [None]
+    pieces = (
+        [re.fullmatch(_RANKS, piece, re.ASCII) for piece in text.split(",")]
+        if isinstance(text, str)
+        else [None]
+    )
     spans = []
     for piece in pieces:
         if piece is None:

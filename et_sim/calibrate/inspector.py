@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.errors import InputError, unreadable
-from et_sim.documents.reading import opened
+from et_sim.documents.gzipped import opened
 
 MOST_LINE = 1 << 20  # bytes of one object
 SIGN = b'"inspector_output_format_version"'

@@ -68,6 +68,7 @@ COMMANDS = {
 }
 
 OBJECTS_BETWEEN_COLLECTIONS = 500_000
+_HELP = {"-h", "--help"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,6 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run_command(arguments: Sequence[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["run"] and not _HELP.intersection(words):
+        import numpy  # noqa: F401  # before msgspec, whose `typing_extensions` slows down this import
     options: Any = Command({})
     status = 0
     try:

@@ -16,7 +16,8 @@ from et_sim.basics.declared_options import Command, fields_of, flag_of
 from et_sim.basics.errors import EtSimError
 from et_sim.basics.files import is_file
 from et_sim.cli.jobs import CHANGES, LLM, given, plan_options, read_plan
-from et_sim.trace.manifest import ENDING, recipe_of
+from et_sim.trace.disk import ENDING
+from et_sim.trace.manifest import recipe_of
 from et_sim.workloads.software import DEFAULT, read_software
 
 if TYPE_CHECKING:

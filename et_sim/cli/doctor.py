@@ -36,7 +36,7 @@ def run(options: Options) -> int:
             data = {"is_well": not problems, "findings": [to_builtins(finding) for finding in findings]}
             print(json.dumps(data, indent=2, ensure_ascii=False))
         else:
-            from et_sim.cli.inspect import show
+            from et_sim.cli.styled import show
 
             show("\n".join([*_tables(findings), *_verdict(problems)]))
     return status

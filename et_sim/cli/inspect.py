@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Protocol, TextIO
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from et_sim.basics.declared_options import Argument, Command, Option
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import in_shell
-from et_sim.basics.terminal import console_of, is_live, visible
 from et_sim.cli.options import Json
+from et_sim.cli.styled import show
 from et_sim.views.view import DRAWN, VIEWS, View
 
 if TYPE_CHECKING:
@@ -31,11 +29,6 @@ OF_RUNS = (
 )  # options that sweeps do not support
 DRAW = f"draw a sweep, or the view, as {{form}} into a file (views: {', '.join(DRAWN)})"
 
-# Colours repeat the meaning of bars in pairs that the colour-blind can separate.
-STYLES: Mapping[str, str] = MappingProxyType(
-    {"█+": "blue", "▒+": "yellow", "░+": "cyan", "·{2,}": "dim"}
-    | {r"(?m)^(?:STALLED|OUT OF MEMORY|warning|PROBLEM)\b": "bold red", r"(?m)^makespan\b": "bold"}
-)
 SERVING_TOO = ("svg", "png", "top")  # nor do servings support these
 
 
@@ -235,24 +228,6 @@ def _show_sweep(options: Options) -> None:
         print(sweep_json(sweep, options.top))
     else:
         show(sweep_text(sweep, options.top))
-
-
-def show(text: str) -> None:
-    """Print a view, in colours if stdout is a terminal."""
-    if not is_live(sys.stdout):
-        print(text)
-        return
-    write_styled(text, sys.stdout)
-
-
-def write_styled(text: str, stream: TextIO) -> None:
-    """Write lines unchanged, with colours."""
-    from rich.text import Text
-
-    styled = Text(visible(text))
-    for pattern, style in STYLES.items():
-        styled.highlight_regex(pattern, style)
-    console_of(stream).print(styled, soft_wrap=True)
 
 
 def _ranks_of_job(options: Options, job: str) -> str:

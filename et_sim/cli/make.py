@@ -109,8 +109,8 @@ def _write(
 ) -> tuple[dict[str, Any], str]:
     """Write files or a manifest; return a description for programs and one for people."""
     from et_sim.trace import write_manifest
+    from et_sim.trace.disk import ENDING
     from et_sim.trace.files import groups_path
-    from et_sim.trace.manifest import ENDING
 
     prefix = options.output.removesuffix(ENDING)
     run = f"run it with: et-sim run {in_shell(prefix)}"
@@ -150,7 +150,7 @@ def _write_files(workload: Workload, prefix: str) -> None:
 
 
 def _wants_manifest(options: Options, ranks: int) -> bool:
-    from et_sim.trace.manifest import ENDING
+    from et_sim.trace.disk import ENDING
 
     named = options.output.endswith(ENDING)
     if options.files:

@@ -69,7 +69,7 @@ def run(options: Options) -> int:
 
 def _name(workload: str) -> str:
     """Return the default name of a run."""
-    from et_sim.trace.manifest import ENDING
+    from et_sim.trace.disk import ENDING
 
     path = Path(workload)
     return path.stem if kind_of(path) is FileKind.JOBS else path.name.removesuffix(ENDING)

@@ -42,7 +42,7 @@ def simulate_into(
         if as_json:
             print(indented(result.summary()))
         elif not status:
-            from et_sim.cli.inspect import show
+            from et_sim.cli.styled import show
             from et_sim.views.run.directory import open_written
             from et_sim.views.view import view_text
 

@@ -79,7 +79,7 @@ def evaluate(
     `described` is a description in place of the file, and the usual directory; `then` returns what is printed
     after the points that were found.
     """
-    from et_sim.cli.inspect import show
+    from et_sim.cli.styled import show
     from et_sim.machine.readers import check_when_full
     from et_sim.sweeps.journal import check_folder
     from et_sim.sweeps.state import SweepProgress, plan_sweep

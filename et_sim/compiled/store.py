@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import platform
-import shutil
 import sys
 import time
 import zlib
@@ -22,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from et_sim.basics.files import remove_folder
 from et_sim.compiled.ownership import check_folder, distrust, read_own
 from et_sim.compiled.signature import modules_of
 from et_sim.compiled.sources import PACKAGE, is_covered, source_digest, source_stamp
@@ -250,7 +250,7 @@ def _forget_unused(root: Path, most_bytes: int = _KEPT_BYTES) -> None:
     for used, directory in sorted(versions_in(root), reverse=True):
         kept += size_of(directory)
         if used < oldest or (kept > most_bytes and directory.name != version_digest()[:_DIGEST_LENGTH]):
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_folder(directory)
 
 
 def versions_in(root: Path) -> list[tuple[float, Path]]:

@@ -9,13 +9,12 @@ JSON text becomes plain values; repeated keys and syntax errors are refused with
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from et_sim.basics.errors import InputError
 
@@ -24,8 +23,6 @@ MOST_DIGITS = 2000  # of a number: Python prints no longer ones
 MOST_VALUES = 1 << 22  # of one document, with each alias counted as its value
 DEEPEST = 50  # nested lists and objects of YAML
 MOST_DEVICES, MOST_LINKS = 1 << 20, 1 << 22  # of a graph; links of both directions
-MOST_UNPACKED, MOST_TIMES_UNPACKED = 1 << 26, 200  # bytes, and the bytes added per compressed byte
-AT_A_TIME = 1 << 20
 
 
 def bounded(content: bytes, place: str, error_type: type[InputError]) -> bytes:
@@ -42,46 +39,6 @@ def read_bounded(path: Path, error_type: type[InputError]) -> bytes:
     """Return the bytes of a configuration, and read no more than the limit."""
     with path.open("rb") as file:
         return bounded(file.read(MOST_TEXT_BYTES + 1), str(path), error_type)
-
-
-class Ungzipped(gzip.GzipFile):
-    """File of gzip content that refuses more output than data can have."""
-
-    def __init__(self, file: BinaryIO, size: int, place: str, error_type: type[InputError]) -> None:
-        super().__init__(fileobj=file)
-        self._size, self._place, self._error_type, self._unpacked = size, place, error_type, 0
-
-    def _counted(self, part: bytes) -> bytes:
-        self._unpacked += len(part)
-        most = MOST_UNPACKED + MOST_TIMES_UNPACKED * self._size
-        if self._unpacked > most:
-            raise self._error_type(
-                f"{self._size:,} bytes of gzip unpack to more than {most:,}",
-                place=self._place,
-                remedy=f"the limit is {MOST_TIMES_UNPACKED} times that and {MOST_UNPACKED >> 20} MiB: "
-                "if the file is right, unpack it",
-            )
-        return part
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Return `size` bytes, or all that are left."""
-        if size is not None and size >= 0:
-            return self._counted(super().read(size))
-        parts = []
-        while part := self.read(AT_A_TIME):
-            parts.append(part)
-        return b"".join(parts)
-
-    def read1(self, size: int = -1) -> bytes:
-        """Return some bytes."""
-        return self._counted(super().read1(size))
-
-
-def opened(path: Path) -> BinaryIO | gzip.GzipFile:
-    """Open a file for its bytes, unpacked if it is compressed with gzip."""
-    with path.open("rb") as plain:
-        is_packed = plain.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if is_packed else path.open("rb")
 
 
 def csv_columns(text: str, place: str) -> list[str]:
@@ -105,12 +62,6 @@ def csv_rows(text: str, place: str) -> Iterator[tuple[int, dict[Any, Any]]]:
     except csv.Error as error:
         where = f"{place}, line {reader.reader.line_num}"
         raise InputError(f"is no CSV: {error}", place=where, remedy="correct it") from None
-
-
-def ungzipped(content: bytes, place: str, error_type: type[InputError]) -> bytes:
-    """Return all unpacked bytes; damage raises the errors of gzip."""
-    with Ungzipped(io.BytesIO(content), len(content), place, error_type) as packed:
-        return packed.read()
 
 
 def whole_number(word: str) -> int | None:

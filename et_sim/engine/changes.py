@@ -5,7 +5,6 @@ So compiled code needs nothing for runs without changes.
 
 from __future__ import annotations
 
-from et_sim.compiled.interpreted import interpret
 from et_sim.engine.calendar.clock import stop_before
 from et_sim.engine.pools import Reserve, grow_pools
 from et_sim.engine.state.run import LATEST, Run
@@ -40,6 +39,8 @@ class Changes:
 
     def made(self, run: Run, reserve: Reserve) -> Run:
         """Return the run after the next change, at its time."""
+        from et_sim.compiled.interpreted import interpret
+
         more = self._model.events_of_change(run)
         run = grow_pools(run, reserve._replace(rows=reserve.rows + more), self._model)
         interpret(stop_before, (run, self._next_ns))

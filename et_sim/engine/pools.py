@@ -9,8 +9,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from et_sim.engine.calendar.clock import bucket_home, slot_home
-from et_sim.engine.collectives.matching import chunk_home
-from et_sim.engine.collectives.unexpected import unexpected_home
 from et_sim.engine.containers import (
     SMALLEST_POOL,
     chain_rows,
@@ -21,7 +19,7 @@ from et_sim.engine.containers import (
     spare,
 )
 from et_sim.engine.state.cause_tables import POOLS
-from et_sim.engine.state.chunks import sequence_of
+from et_sim.engine.state.chunks import chunk_home, sequence_of, unexpected_home
 from et_sim.engine.state.queue_tables import PAUSES_LOGGED
 from et_sim.engine.state.run import STARTS_TOGETHER, Run, most_slowed
 from et_sim.engine.state.traffic_tables import POOLS as TRAFFIC_POOLS

@@ -7,7 +7,7 @@ model and ties have the others.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from et_sim.plan.groups import WHOLE_SYSTEM
 from et_sim.plan.layout import classes_of_groups
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.records import FoldLimit
-from et_sim.trace.group_rule import GroupRule
+
+if TYPE_CHECKING:
+    from et_sim.trace.group_rule import GroupRule
 
 UNFOLDED_MODEL = FoldLimit("this network model simulates every rank", "--network-model flow folds ranks")
 CUSTOM = FoldLimit("custom collectives name their ranks", "name algorithms in the system file instead")

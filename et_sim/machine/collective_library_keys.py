@@ -11,8 +11,6 @@ from et_sim.documents.keys import (
     Key,
     Remarks,
     Section,
-    Slot,
-    ValueKind,
     keys_of,
     made,
     note_defaults,
@@ -33,8 +31,9 @@ from et_sim.machine.collective_library.constants import ALGORITHMS, LIBRARIES, P
 from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.networks import Dimension, DimensionShape, Network
 from et_sim.machine.system import Implementations, System
+from et_sim.machine.system_file import LIBRARY
 
-NAME, NO_LIBRARY = "library", "none"
+NO_LIBRARY = "none"
 LOGGED_KINDS = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE)
 GPUS = tuple(dict.fromkeys(gpu for rules in LIBRARIES.values() for gpu in rules.gpus))
 LIBRARY_KEYS = (
@@ -88,27 +87,6 @@ LIBRARY_KEYS = (
 )
 
 
-def _name_or_object(slot: Slot, value: Any) -> dict[str, Any]:
-    if isinstance(value, str | dict) and value:
-        return {"name": value} if isinstance(value, str) else value
-    raise slot.refusal(value)
-
-
-NAME_OR_OBJECT = ValueKind(
-    "text or object",
-    lambda key: f"a name, or an object with some of the keys {', '.join(key.words)}",
-    _name_or_object,
-)
-LIBRARY_KEY = Key(
-    NAME,
-    NAME_OR_OBJECT,
-    "The collective library, which then chooses algorithm, protocol and channels of every collective, and "
-    "determines its time ([collective libraries](collectives.md#collective-libraries)). A "
-    "`...-implementation` key overrides it for its collective.",
-    "Not known there.",
-    choices=tuple(key.name for key in LIBRARY_KEYS),
-)
-
 # GB/s of all NVLinks of a GPU, one way as on a data sheet, and as NCCL counts it.
 NVLINK = {
     "volta": (150.0, 120.0),
@@ -121,18 +99,35 @@ LEAST_USED = 0.8  # of wires
 OTHER_EFFICIENCY = 0.75  # RCCL counts a link of 64 GB/s as 48
 
 
-def read_library(
-    given: dict[str, Any] | None,
+def with_library(
+    given: dict[str, Any],
     system: System,
     network: Network,
     source: Section,
     remarks: Remarks,
     keys: Callable[[Section, tuple[Key, ...], Remarks], dict[str, Any]] = read_keys,
+) -> System:
+    """Return the system with the library that its file names, if it can be used on this network.
+
+    `keys` reads its keys.
+    """
+    library = _read_library(given, system, network, source, remarks, keys)
+    if library is None and given.get("name") != NO_LIBRARY:
+        dimensions = len(network.grid.dimensions)
+        system = replace(system, implementations=_without_library(system.implementations, dimensions))
+    return replace(system, library=library)
+
+
+def _read_library(
+    given: dict[str, Any],
+    system: System,
+    network: Network,
+    source: Section,
+    remarks: Remarks,
+    keys: Callable[[Section, tuple[Key, ...], Remarks], dict[str, Any]],
 ) -> Library | None:
-    """Read the library on this network; return None if the system file names none. `keys` reads its keys."""
-    if given is None:
-        return None
-    section = source.entry(NAME, given)
+    """Read the library on this network; return None if there is none, or it cannot be used."""
+    section = source.entry(LIBRARY, given)
     read = keys(section, LIBRARY_KEYS, remarks)
     values = note_defaults(read, LIBRARY_KEYS, section, Remarks())
     name = values["name"]
@@ -201,12 +196,7 @@ def _mention_unused(library: Library, place: str, remarks: Remarks) -> None:
         )
 
 
-def names_library(given: dict[str, Any] | None) -> bool:
-    """Check whether the value of the key names a library."""
-    return given is not None and given.get("name") != NO_LIBRARY
-
-
-def without_library(given: Implementations, dimensions: int) -> Implementations:
+def _without_library(given: Implementations, dimensions: int) -> Implementations:
     """Return the algorithms that run if a library is named and cannot be used."""
     rings, direct = ("ring",) * dimensions, ("direct",) * dimensions
     return replace(

@@ -9,6 +9,7 @@ from typing import Any
 from et_sim.documents.keys import Slot, ValueKind, nearest, show
 from et_sim.documents.kinds import TEXT
 
+ANY = ""  # in place of a datatype: all of them
 # Bits of a number, by name.
 BITS: Mapping[str, int] = MappingProxyType(
     {

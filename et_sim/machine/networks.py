@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,7 +15,9 @@ from et_sim.documents.keys import Slot, ValueKind, key
 from et_sim.documents.kinds import bandwidth, choice, count, flag, number, text, time
 from et_sim.machine.graph import Graph, LinkFigures
 from et_sim.machine.transports import Credits, LogGops, PacketProtocol
-from et_sim.machine.trunks import Trunks, marks_of, no_trunks, trunks_of
+
+if TYPE_CHECKING:
+    from et_sim.machine.trunks import Trunks
 
 Value = TypeVar("Value")
 MOST_RANKS = 2**31 - 1  # rank ids are 32-bit in traces and timelines
@@ -372,6 +374,8 @@ class GraphFabric(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def trunks(self) -> Trunks:
         """Return the graph with links that always carry the same merged, if messages spread over paths."""
+        from et_sim.machine.trunks import marks_of, no_trunks, trunks_of
+
         if self.routing is not Routing.SPREAD or self.graph.members is not None:
             return no_trunks(self.graph)
         ends = (self.graph.sources, self.graph.targets)

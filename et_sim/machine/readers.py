@@ -9,10 +9,9 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
-from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError, UsageError, unreadable
 from et_sim.basics.group_names import group_key
@@ -20,14 +19,10 @@ from et_sim.basics.units import parse_watts, plural
 from et_sim.collectives.names import FAMILIES, spans_all
 from et_sim.documents.keys import Key, Remarks, Section, Slot, entry_place, nearest, read_keys, show
 from et_sim.documents.kinds import COUNTS
-from et_sim.machine.collective_library_keys import NAME as LIBRARY
-from et_sim.machine.collective_library_keys import names_library, read_library, without_library
 from et_sim.machine.compute_rules import NAME as COMPUTE
 from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.credits import CREDITS_KEY
 from et_sim.machine.gpu_failures import failures_of_gpus, with_dead_gpus
-from et_sim.machine.graph import Change
-from et_sim.machine.kept_systems import KeptSystems
 from et_sim.machine.model import (
     Implementations,
     LayerSettings,
@@ -45,9 +40,13 @@ from et_sim.machine.protocol_presets import DEFAULT_PRESET, PROTOCOL_KEY
 from et_sim.machine.recognise import MachineFile, is_graph, is_hierarchy, is_loggops, is_version_1
 from et_sim.machine.remote_memory import read_memory
 from et_sim.machine.sources import Given, Source, as_given, load
-from et_sim.machine.system_file import read_system
+from et_sim.machine.system_file import LIBRARY, read_system
 from et_sim.machine.system_parts import CAPACITY, WHEN_FULL
 from et_sim.machine.texts import parse_yaml
+
+if TYPE_CHECKING:
+    from et_sim.machine.graph import Change
+    from et_sim.machine.kept_systems import KeptSystems
 
 
 def read_programs(path: str) -> tuple[dict[int, str], tuple[tuple[str, str], ...]]:
@@ -205,13 +204,11 @@ def read_machine(
     )
     wanted = system_source.content.get(LIBRARY)
     wanted = {"name": wanted} if isinstance(wanted, str) else wanted
-    keys = read_keys if systems is None else systems.keys
-    library = read_library(wanted, system_value, network_value, system_source, remarks, keys)
-    system_value = replace(system_value, library=library)
-    if library is None and names_library(wanted):
-        dimensions = len(network_value.grid.dimensions)
-        instead = without_library(system_value.implementations, dimensions)
-        system_value = replace(system_value, implementations=instead)
+    if wanted is not None:
+        from et_sim.machine.collective_library_keys import with_library
+
+        keys = read_keys if systems is None else systems.keys
+        system_value = with_library(wanted, system_value, network_value, system_source, remarks, keys)
     _check_dimensions(system_value, network_value, system_source, remarks)
     _check_rings(system_value, network_value.grid, system_source, remarks)
     ranks = network_value.ranks

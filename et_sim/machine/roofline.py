@@ -38,7 +38,6 @@ from et_sim.machine.power import POWER, Power
 
 LARGEST_RATE = 1 << 40
 BF16 = "bf16"
-ANY = ""  # the datatype of a peak that holds for all datatypes
 
 
 class MemoryLevel(Struct, frozen=True):

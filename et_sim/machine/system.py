@@ -5,8 +5,9 @@ Each field with a key is that key of the system file.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -24,11 +25,10 @@ from et_sim.documents.kinds import (
     time,
 )
 from et_sim.machine.accuracy import ACCURACY_KEYS, Accuracy
-from et_sim.machine.collective_library import Library
 from et_sim.machine.compute_rules import COMPUTE, ComputeRule
 from et_sim.machine.corrections import DEFAULT, Behaviour, behaviour_of
+from et_sim.machine.datatypes import ANY
 from et_sim.machine.gpu_failures import GpuFailure
-from et_sim.machine.roofline import ANY, RooflineDevice
 from et_sim.machine.system_parts import (
     NOT_KNOWN,
     Costs,
@@ -42,6 +42,10 @@ from et_sim.machine.system_parts import (
     on_the_bus,
 )
 from et_sim.machine.variation import Variation
+
+if TYPE_CHECKING:
+    from et_sim.machine.collective_library import Library
+    from et_sim.machine.roofline import RooflineDevice
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 MOST = 2**31 - 1  # largest number that the engine counts in 32 bits
@@ -432,21 +436,26 @@ class LayerSettings(Struct, frozen=True):
 
 def powered_devices(system: System) -> list[RooflineDevice]:
     """Return the devices of the rules that state their power."""
-    devices: list[RooflineDevice] = []
+    return [device for device in _devices(system) if device.power is not None]
+
+
+def _devices(system: System) -> Iterator[RooflineDevice]:
+    """Yield the devices of the rules."""
+    if not system.compute:
+        return
+    from et_sim.machine.roofline import RooflineDevice
+
     for rule in system.compute:
-        settings = rule.settings
-        if isinstance(settings, RooflineDevice) and settings.power is not None:
-            devices.append(settings)
-    return devices
+        if isinstance(rule.settings, RooflineDevice):
+            yield rule.settings
 
 
 def peaks_of(system: System) -> dict[str, float]:
     """Return peaks in 10^12 operations per second, without datatypes for which rules differ."""
     peaks_found: dict[str, set[float]] = {}
-    for rule in system.compute:
-        if isinstance(rule.settings, RooflineDevice):
-            for datatype, peak in rule.settings.peaks.items():
-                peaks_found.setdefault(datatype, set()).add(peak)
+    for device in _devices(system):
+        for datatype, peak in device.peaks.items():
+            peaks_found.setdefault(datatype, set()).add(peak)
     if system.roofline and system.peak_perf and not peaks_found:
         peaks_found[ANY] = {system.peak_perf}
     return {datatype: peaks.pop() for datatype, peaks in sorted(peaks_found.items()) if len(peaks) == 1}

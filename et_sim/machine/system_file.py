@@ -10,10 +10,19 @@ from msgspec.structs import replace
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import LONGEST_NS, exact_bytes, format_ns
 from et_sim.collectives.names import spans_all
-from et_sim.documents.keys import Key, Remarks, Section, Slot, keys_of, made, note_defaults, read_keys
+from et_sim.documents.keys import (
+    Key,
+    Remarks,
+    Section,
+    Slot,
+    ValueKind,
+    keys_of,
+    made,
+    note_defaults,
+    read_keys,
+)
 from et_sim.documents.kinds import CHOICE, FLAG, NUMBER, SWITCH, TEXT
 from et_sim.machine.accuracy import read_accuracy
-from et_sim.machine.collective_library_keys import LIBRARY_KEY
 from et_sim.machine.compute_rules import NAME as COMPUTE
 from et_sim.machine.corrections import DEFAULT, Correction, Profile, behaviour_of
 from et_sim.machine.power import POWER
@@ -40,6 +49,7 @@ from et_sim.machine.system_parts import (
     SharedBus,
 )
 
+LIBRARY = "library"
 UNREAD_ORDER = (
     "the reference accepts this key and does not read it; it has an effect only with the correction "
     f'"{Correction.DIMENSION_SCHEDULERS}"'
@@ -152,6 +162,35 @@ _IGNORED_KEYS = tuple(
         ),
     )
 )
+
+
+def _name_or_object(slot: Slot, value: Any) -> dict[str, Any]:
+    if isinstance(value, str | dict) and value:
+        return {"name": value} if isinstance(value, str) else value
+    raise slot.refusal(value)
+
+
+_NAME_OR_OBJECT = ValueKind(
+    "text or object",
+    lambda key: f"a name, or an object with some of the keys {', '.join(key.words)}",
+    _name_or_object,
+)
+# The names of `collective_library_keys.LIBRARY_KEYS`, which are imported where a system has a library.
+_KEYS_OF_LIBRARY = (
+    *("name", "gpu", "link", "link-speed", "cards", "rings", "choices", "cpu", "switch", "collnet"),
+    *("algorithms", "protocols", "calibration", "buffers", "between", "occupies"),
+    *("most-processors", "engine", "expert-exchange", "eager"),
+)
+LIBRARY_KEY = Key(
+    LIBRARY,
+    _NAME_OR_OBJECT,
+    "The collective library, which then chooses algorithm, protocol and channels of every collective, and "
+    "determines its time ([collective libraries](collectives.md#collective-libraries)). A "
+    "`...-implementation` key overrides it for its collective.",
+    "Not known there.",
+    choices=_KEYS_OF_LIBRARY,
+)
+
 SYSTEM_KEYS = (
     *PROFILE_KEYS,
     *keys_of(System),

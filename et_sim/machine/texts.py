@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import yaml
 
 # No leading zeros: some YAML readers take 010 for eight, so it stays a text and is refused as a number.
-_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)", re.ASCII)
-_NUMBER = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_INTEGER = r"[-+]?(0|[1-9][0-9]*)"
+_NUMBER = r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
 # Escapes and words that YAML takes otherwise, and long keys or a colon on the next line, which it refuses.
 _ONLY_JSON = re.compile(r'\\|NaN|Infinity|"\s*\n\s*:|"[^"\n]{1000}')
-_NOT_FINITE = re.compile(r"([-+]?)\.(inf|Inf|INF|nan|NaN|NAN)", re.ASCII)
+_NOT_FINITE = r"([-+]?)\.(inf|Inf|INF|nan|NaN|NAN)"
 
 
 def parse_json(text: str, place: str) -> Any:
@@ -151,13 +151,13 @@ def _at_line(place: str, node: yaml.Node) -> str:
 
 
 def _scalar(text: str, *, quoted: bool) -> Any:
-    if _INTEGER.fullmatch(text):
+    if re.fullmatch(_INTEGER, text):
         if len(text) > MOST_DIGITS:
             raise OverflowError
         return int(text)
-    if _NUMBER.fullmatch(text):
+    if re.fullmatch(_NUMBER, text):
         return float(text)
-    if match := _NOT_FINITE.fullmatch(text):
+    if match := re.fullmatch(_NOT_FINITE, text):
         return float(match[1] + match[2])
     if not quoted and text in ("true", "True", "TRUE", "false", "False", "FALSE"):
         return text.lower() == "true"

@@ -25,7 +25,8 @@ from et_sim.network.fabric import NONE, SPEED, Hop, Leg, Wires, fabric_tables, r
 from et_sim.network.outages import graph_without
 from et_sim.network.paths import LinkPaths
 from et_sim.network.route_tables import FAR, RouteTables, no_routes, route_tables
-from et_sim.network.routes import FIRST_PORTS, MOST_PORTS, ports_of_flow, stop_after
+from et_sim.network.routes import MOST_PORTS, ports_of_flow, stop_after
+from et_sim.network.ways import FIRST_PORTS
 from et_sim.plan.records import table
 
 TO = "->"  # in the names of links

@@ -30,7 +30,7 @@ from et_sim.network.outages import LinkState, longest_by_failure, rows_of
 from et_sim.network.paths import Routed
 from et_sim.network.route_tables import route_tables
 from et_sim.network.routes import leads_on
-from et_sim.network.spread import no_split
+from et_sim.network.ways import no_split
 
 free_link, lose, plan_events = (
     Later("et_sim.network.link_failing", name) for name in ("free_link", "lose", "plan_events")

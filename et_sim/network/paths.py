@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from et_sim.basics.unique import unique
 from et_sim.compiled.entry_points import entry
-from et_sim.compiled.tables_by_reference import Tables
+from et_sim.compiled.tables_by_reference import Tables, in_module
 from et_sim.engine.containers import NONE
 from et_sim.fold.path_keys import LinkTurns, MessageColumns, PathKeys, SharedLinks
 from et_sim.machine.model import (
@@ -27,8 +27,7 @@ from et_sim.machine.model import (
     strides_of,
 )
 from et_sim.network.fabric import WAY_FIELDS, is_wired_to_itself, set_out, take_hop
-from et_sim.network.routes import FIRST_PORTS
-from et_sim.network.spread import SplitTables, no_split, split
+from et_sim.network.ways import FIRST_PORTS, SplitTables, no_split
 from et_sim.plan.records import record, table
 from et_sim.plan.splitmix import splitmix64
 
@@ -409,6 +408,9 @@ class LinkPaths(SimplePaths):
 ROUNDED = 2.0**40
 FEW_LINKS = 64  # space for links of a path at first: a message on a torus may be split over all links
 FEW_PATHS, MOST_KEPT = 1 << 10, 1 << 22  # paths of a set that is kept, and links of all such sets
+
+
+split = in_module("et_sim.network.spread", "split")
 
 
 class Routed(NamedTuple):

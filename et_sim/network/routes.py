@@ -32,11 +32,11 @@ from et_sim.compiled.entry_points import entry
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.machine.graph import Graph
 from et_sim.network.route_tables import BY_TARGET, FAR, LOWEST, NONE, NS3, SPREAD, RouteTables
+from et_sim.network.ways import FIRST_PORTS, NS3_SOURCE_PORT, NS3_TARGET_PORT
 
 MASK = 0xFFFFFFFF
-NS3_SOURCE_PORT, NS3_TARGET_PORT, NS3_ADDRESS = 10000, 100, 0x0B000001
+NS3_ADDRESS = 0x0B000001
 MOST_PORTS = 0xFFFF
-FIRST_PORTS = NS3_SOURCE_PORT | NS3_TARGET_PORT << 16  # of the first message between two ranks
 
 
 @works_on_tables

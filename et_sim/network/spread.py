@@ -10,32 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.compiled.tables_by_reference import Tables, works_on_tables
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.machine.graph import NPU, numbers_of
 from et_sim.machine.model import GraphFabric, Network, Routing
 from et_sim.network.route_tables import FAR, RouteTables, without_speeds
 from et_sim.network.routes import equal_links
-
-
-class SplitTables(Tables, Struct, frozen=True):
-    """Links of the last message that was split, in the order of use."""
-
-    link: Any  # empty: messages are not split
-    share: Any  # of the message
-    depth: Any  # links that the message took before
-    queue: Any  # devices that have to forward it
-    held: Any  # by device, the share of the message that it has to forward; 0: none
-    away: Any  # by device, links from the source
-    before: Any  # by device, sums of the caller
-
-
-def no_split() -> SplitTables:
-    """Return the tables of a network on which a message takes one path."""
-    nothing = np.zeros(0, np.int32)
-    return SplitTables(nothing, np.zeros(0), nothing, nothing, np.zeros(0), nothing, np.zeros(0))
+from et_sim.network.ways import SplitTables, no_split
 
 
 def split_tables(network: Network, most: int | None = None) -> SplitTables:

@@ -11,7 +11,7 @@ filled, no group spans the machine, and that of all ranks is laid out as any oth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
@@ -23,8 +23,10 @@ from et_sim.plan import records
 from et_sim.plan.layout import Layout, classes_of_groups, sides_of_group
 from et_sim.plan.records import UsedGroup
 from et_sim.trace.group_attributes import ALL_RANKS
-from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.workload import Workload
+
+if TYPE_CHECKING:
+    from et_sim.trace.group_rule import GroupRule
 
 WHOLE_SYSTEM = ""
 ALL_OF_PART = "\n"  # the group of all ranks, if they do not fill the last node
@@ -173,9 +175,14 @@ class GroupTable:
     def used(self, name: str) -> UsedGroup:
         """Return the group of a canonical name, as its name in the input and its members or rule."""
         if name not in self._used:
-            rule = GroupRule(self._ranks) if name == WHOLE_SYSTEM else self._rules.get(name)
+            rule = self._everyone() if name == WHOLE_SYSTEM else self._rules.get(name)
             self._used[name] = UsedGroup(self._shown(name), rule or self._listing(name))
         return self._used[name]
+
+    def _everyone(self) -> GroupRule:
+        from et_sim.trace.group_rule import GroupRule
+
+        return GroupRule(self._ranks)
 
     def _shown(self, name: str) -> str:
         """Return a canonical name as the input has it."""

@@ -64,8 +64,6 @@ class LibraryRows:
     @property
     def notices(self) -> list[Notice]:
         """Return the notice of the collective that would gain most from more bytes, if there is one."""
-        from et_sim.machine.collective_library.candidates import LibraryGroup
-        from et_sim.machine.collective_library.falls import text_of
 
         def gain(row: int) -> float:
             choice = self._made[row].made.choice
@@ -73,6 +71,9 @@ class LibraryRows:
 
         if not self._slow:
             return []
+        from et_sim.machine.collective_library.candidates import LibraryGroup
+        from et_sim.machine.collective_library.falls import text_of
+
         row = max(self._slow, key=gain)
         made, wanted, kind = self._made[row].made, self._made[row].wanted, self._made[row].kind
         choice, members = made.choice, wanted.group.members

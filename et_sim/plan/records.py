@@ -13,7 +13,7 @@ import mmap
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -24,8 +24,10 @@ from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Notice
 from et_sim.machine.networks import Failure
 from et_sim.plan.kernel_table import KernelTable
-from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.tensors import TensorUses
+
+if TYPE_CHECKING:
+    from et_sim.trace.group_rule import GroupRule
 
 Value = TypeVar("Value")
 

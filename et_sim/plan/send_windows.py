@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from et_sim.basics.unique import groups_of
-from et_sim.machine.collective_library import Library
 from et_sim.plan.records import NO_LIMIT
+
+if TYPE_CHECKING:
+    from et_sim.machine.collective_library import Library
 
 
 def set_windows(channels: Any, library: Library | None, memory_bw: float, *, rendezvous: bool) -> None:

@@ -30,8 +30,7 @@ from et_sim.fold.path_keys import ByLink
 from et_sim.fold.shapes import shapes_of_templates
 from et_sim.machine import Machine, Notice, read_machine
 from et_sim.machine.corrections import Correction
-from et_sim.machine.kept_systems import KeptSystems
-from et_sim.network.spread import by_numbers
+from et_sim.machine.model import GraphFabric
 from et_sim.plan.host import with_host
 from et_sim.plan.lowering import Lowering, assemble, with_paces
 from et_sim.plan.members import Actors
@@ -145,7 +144,11 @@ def fewest_actors(
     unfolded = Actors.one_per_rank(lowering.workload.ranks)
     if not may_fold:
         return unfolded
-    machine, network = lowering.machine, by_numbers(lowering.machine.network)
+    machine, network = lowering.machine, lowering.machine.network
+    if isinstance(network.fabric, GraphFabric):
+        from et_sim.network.spread import by_numbers
+
+        network = by_numbers(network)
     if by_link and not model.counts_links(network):
         return unfolded
     whole = machine.system.behaviour.corrects(Correction.WHOLE_PATH)
@@ -178,6 +181,8 @@ class KeptPlans(Planner):
     """
 
     def __init__(self) -> None:
+        from et_sim.machine.kept_systems import KeptSystems
+
         self.made = 0  # plans, for tests
         self._kept: list[_Kept] = []
         self._cases: list[_Case] = []

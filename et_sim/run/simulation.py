@@ -22,7 +22,6 @@ from et_sim.fold import TIE
 from et_sim.machine import Machine, Network, Notice
 from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.model import LayerSettings, TimeFactors, WhenFull, WorkKind
-from et_sim.machine.roofline import RooflineDevice
 from et_sim.machine.sources import Source
 from et_sim.machine.system_parts import CAPACITY, RESERVED, TRACKS
 from et_sim.network.registry import ModelChoice, choose_model, machine_for, model_of
@@ -230,6 +229,8 @@ def _with_reserved(machine: Machine, workload: Workload) -> Machine:
         return machine
     if library is not None and not library.occupies:
         return machine
+    from et_sim.machine.roofline import RooflineDevice
+
     rules = [
         replace(rule, settings=rule.settings.without_processors(software.reserved))
         if isinstance(rule.settings, RooflineDevice)

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import FieldError, UsageError
 from et_sim.machine import Machine, read_machine
+from et_sim.machine.datatypes import ANY
 from et_sim.machine.remote_memory import MemoryKind
-from et_sim.machine.roofline import ANY
 from et_sim.machine.system import peaks_of
 from et_sim.run.options import RunOptions
 from et_sim.serving.clients import Traffic, read_traffic

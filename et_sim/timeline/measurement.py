@@ -23,7 +23,6 @@ from et_sim.engine.outcome import Outcome
 from et_sim.machine.accuracy import Accuracy
 from et_sim.memory import Accesses, Changes, changes, classes_of, lifetimes, peaks
 from et_sim.plan.records import LoweredPlan
-from et_sim.timeline.composition import composition
 from et_sim.timeline.node_columns import COMMUNICATION_KINDS, KIND_NAMES
 from et_sim.timeline.power import PowerUse
 from et_sim.timeline.rows import TREATMENT_NAMES, Rows, TimelineSource
@@ -200,6 +199,8 @@ class Measurement:
         """Return the composition of the run's time; None where the machine states no accuracy."""
         if self._accuracy is None:
             return None
+        from et_sim.timeline.composition import composition
+
         statistics = self.statistics
         return composition(self._outcome.plan, self._workload, self._accuracy, statistics, self._rows_of)
 

@@ -19,7 +19,7 @@ from et_sim.basics.unique import groups_of
 from et_sim.basics.units import NS_PER_SECOND, format_ranks
 from et_sim.engine.outcome import Outcome, Ports
 from et_sim.machine.accuracy import Accuracy
-from et_sim.machine.roofline import ANY
+from et_sim.machine.datatypes import ANY
 from et_sim.plan.records import LoweredPlan
 from et_sim.plan.spilled import Moved
 from et_sim.timeline.content import Nullable, rows_of

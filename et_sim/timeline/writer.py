@@ -21,6 +21,7 @@ from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 
 _LONGEST_NAME = 200  # bytes; leaves space for the name of a draft beside it
+MANY_ROWS = 1 << 15  # of a batch; threads that compress a shorter one cost more than the compression
 
 
 def check_target(target: Path) -> None:
@@ -136,17 +137,19 @@ def write_table(
     """Write a file of these batches, which must share their dictionaries."""
     import pyarrow as pa
 
-    options = pa.ipc.IpcWriteOptions(compression=output_filter.codec)
+    later = iter(batches)
+    first = next(later, None)
+    are_many = first is not None and first.num_rows >= MANY_ROWS
+    options = pa.ipc.IpcWriteOptions(compression=output_filter.codec, use_threads=are_many)
     with path.open("wb") as sink, pa.ipc.new_file(sink, schema, options=options) as out:
-        _write_batches(out, iter(batches))
+        if first is not None:
+            out.write_batch(first)
+            _write_batches(out, later)
 
 
 def _write_batches(out: Any, batches: Iterator[Any]) -> None:
     """Write batches, and compress one while the next one is made; there are never more than two."""
     batch = next(batches, None)
-    if batch is not None:
-        out.write_batch(batch)
-        batch = next(batches, None)
     if batch is None:
         return
     from concurrent.futures import ThreadPoolExecutor  # importing it takes longer than a small run writes

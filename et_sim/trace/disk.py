@@ -13,11 +13,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from et_sim.basics.errors import TraceError, unreadable
-from et_sim.basics.files import draft_folder
-from et_sim.documents.reading import ungzipped
+from et_sim.basics.files import draft_folder, is_file
 
 _GZIP = b"\x1f\x8b"
-_MANIFEST = ".workload.json"
+ENDING = ".workload.json"  # of manifests
+MARK = "et_sim_workload"  # first key of a manifest
+_LOOKED_AT = 4096  # this many bytes determine whether a file of another name is a manifest
 _OF_RANK = re.compile(r"(.*)\.(0|[1-9][0-9]{0,17})\.et(?:\.gz)?", re.DOTALL)
 
 
@@ -32,6 +33,23 @@ def read_bytes(path: Path) -> bytes:
         ) from None
 
 
+def is_manifest(path: str | Path) -> bool:
+    """Return whether a manifest describes a workload: by its name or, for an existing file, by its
+    content.
+    """
+    path = Path(path)
+    if path.name.endswith(ENDING):
+        return True
+    if not is_file(path):
+        return False
+    try:
+        with path.open("rb") as file:
+            begin = file.read(_LOOKED_AT)
+    except OSError:
+        return False
+    return path.suffix == ".json" or (begin.lstrip().startswith(b"{") and f'"{MARK}"'.encode() in begin)
+
+
 def read_unpacked(path: Path) -> bytes:
     """Return the content of a file, unpacked if it is compressed with gzip."""
     return unpacked(read_bytes(path), str(path))
@@ -41,6 +59,8 @@ def unpacked(content: bytes, source: str) -> bytes:
     """Return the content of a file that may be compressed with gzip."""
     if not content.startswith(_GZIP):
         return content
+    from et_sim.documents.gzipped import ungzipped
+
     try:
         return ungzipped(content, source, TraceError)
     except (EOFError, OSError, zlib.error) as error:
@@ -99,7 +119,7 @@ def _others(prefix: Path, kept: set[str]) -> list[Path]:
 
 def _place_in_set(name: str) -> tuple[int, int]:
     """Return the order in which a reader needs files: the manifest first, then ranks in ascending order."""
-    if name.endswith(_MANIFEST):
+    if name.endswith(ENDING):
         return 0, 0
     of_rank = _OF_RANK.fullmatch(name)
     return (1, int(of_rank[2])) if of_rank else (2, 0)

@@ -6,7 +6,6 @@ or the new one, never a part; and the files of a workload get their names togeth
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import os
@@ -22,8 +21,7 @@ from et_sim.basics.units import plural
 from et_sim.documents.recognise import FileKind, kind_of
 from et_sim.trace.columns import Trace
 from et_sim.trace.decoded_files import DecodedFiles
-from et_sim.trace.disk import read_bytes, replace_all, unpacked
-from et_sim.trace.manifest import ENDING, is_manifest, read_manifest
+from et_sim.trace.disk import ENDING, is_manifest, read_bytes, replace_all, unpacked
 from et_sim.trace.workload import Workload
 
 # Endings of recipes, layer files, manifests and GOAL texts, but never of a prefix.
@@ -50,11 +48,11 @@ def read_workload(
     With `may_be_more`, traces of ranks beyond `ranks` are ignored with a notice; otherwise they are refused.
     `prefix` may also name a workload manifest (with or without its ending) or a GOAL text.
     """
-    if is_manifest(prefix):
-        return read_manifest(prefix, ranks, drop_dangling=drop_dangling)
-    files = _files_of_ranks(Path(prefix))
-    manifest = Path(f"{prefix}{ENDING}")
-    if not files and is_file(manifest):
+    manifest = Path(prefix if is_manifest(prefix) else f"{prefix}{ENDING}")
+    files = {} if manifest == Path(prefix) else _files_of_ranks(Path(prefix))
+    if manifest == Path(prefix) or (not files and is_file(manifest)):
+        from et_sim.trace.manifest import read_manifest
+
         return read_manifest(manifest, ranks, drop_dangling=drop_dangling)
     if not files and kind_of(Path(prefix)) is FileKind.GOAL:
         from et_sim.trace.goal.file import read_goal
@@ -109,6 +107,8 @@ def write_trace(trace: Trace | bytes, path: str | Path) -> None:
         content = bytes(trace)
     target = Path(path)
     if target.suffix == ".gz":
+        import gzip
+
         content = gzip.compress(content, mtime=0)
     replace_all([(target, content)])
 

@@ -28,19 +28,16 @@ from et_sim.documents.kinds import NAMED, SOME_RANKS, choice, count, of_type, se
 from et_sim.documents.reading import parse_json
 from et_sim.trace.columns import RowColumn, Trace
 from et_sim.trace.decoded_files import DecodedFiles
-from et_sim.trace.disk import read_bytes, replace_all, unpacked
+from et_sim.trace.disk import ENDING, MARK, is_manifest, read_bytes, replace_all, unpacked
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.workload import MadeFor, Step, Workload
 
-ENDING = ".workload.json"
-MARK = "et_sim_workload"
 VERSION = 1
 MOST_RANKS = 1 << 24
 
 PROFILES = ("reference", "corrected")  # names for workloads; the third profile is named by files of 1.0
 _RELATIVE = "distances"
 _ONE_EACH = "give every rank one template"
-_LOOKED_AT = 4096  # this many bytes determine whether a file of another name is a manifest
 
 
 class Template(Struct, frozen=True):
@@ -88,23 +85,6 @@ class Manifest(Struct, frozen=True):
         None,
         of=Made,
     )
-
-
-def is_manifest(path: str | Path) -> bool:
-    """Return whether a manifest describes a workload: by its name or, for an existing file, by its
-    content.
-    """
-    path = Path(path)
-    if path.name.endswith(ENDING):
-        return True
-    if not is_file(path):
-        return False
-    try:
-        with path.open("rb") as file:
-            begin = file.read(_LOOKED_AT)
-    except OSError:
-        return False
-    return path.suffix == ".json" or (begin.lstrip().startswith(b"{") and f'"{MARK}"'.encode() in begin)
 
 
 def read_manifest(path: str | Path, ranks: int | None = None, *, drop_dangling: bool = False) -> Workload:

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +36,10 @@ from et_sim.trace.columns import (
     no_tensor_lists,
 )
 from et_sim.trace.stack import Stack, TraceBlock, TraceHead, stack_of
-from et_sim.trace.wire_errors import explain, old_format, old_format_error
 from et_sim.trace.wire_layout import DecodeBuffers, NameTable, intern_spans, join_spans, name_table
-from et_sim.trace.wire_rows import Ids, in_id_order, in_row_order, with_rows_for_ids
+
+if TYPE_CHECKING:
+    from et_sim.trace.wire_rows import Ids
 
 _LONGEST_VARINT = 10
 # larger blocks are separate pages, and unused ones take no memory
@@ -88,18 +89,24 @@ def _decoded(
             raise TraceError("is empty", place=source, remedy="a trace has at least a GlobalMetadata record")
     buffers = _run(contents)
     if buffers.registers[at.FAILURE] != 0:
+        from et_sim.trace.wire_errors import explain
+
         raise explain(buffers, sources[0])
     heads = [(start, start + size) for _, start, size in buffers.heads.tolist()]
     versions = [bytes(buffers.text.data[start:end]) for start, end in heads]
     for version, source in zip(versions, sources, strict=True):
-        if old_format(version):
-            raise old_format_error(source)
+        if not version.isascii() or version.startswith(b"\n"):
+            from et_sim.trace.wire_errors import check_format
+
+            check_format(version, source)
     files = _Files(buffers, sources[0])
     block = files.block(
         sources, [version.decode() for version in versions], map(_start_ns, contents, sources)
     )
     if all(files.is_plain):
         return block.stack()
+    from et_sim.trace.wire_rows import in_id_order, with_rows_for_ids
+
     traces = [
         block.trace(number)
         if is_plain
@@ -258,6 +265,8 @@ def _tensors_of(every: TensorLists, first_row: Sequence[int], number: int) -> Te
     begin, stop = np.searchsorted(every.row, (first, end))
     start = every.start[begin : stop + 1]
     row, words = every.row[begin:stop] - np.int32(first), every.words[start[0] : start[-1]]
+    from et_sim.trace.wire_rows import in_row_order
+
     return in_row_order(
         TensorLists(row, every.is_output[begin:stop], start - start[0], words, every.texts), row
     )

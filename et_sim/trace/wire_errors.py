@@ -68,18 +68,15 @@ def explain(buffers: DecodeBuffers, source: str) -> TraceError:
     return _node_error(buffers, code, place)
 
 
-def old_format(version: bytes) -> bool:
-    """Return whether the version text is in fact an attribute, as in an older schema."""
+def check_format(version: bytes, source: str) -> None:
+    """Refuse a file from before schema 0.0.4, whose version text is in fact an attribute."""
     try:
-        return version.decode().startswith("\n")
+        is_old = version.decode().startswith("\n")
     except UnicodeDecodeError:
-        return True
-
-
-def old_format_error(source: str) -> TraceError:
-    """Return the refusal of a file from before schema 0.0.4."""
-    cause, remedy = _CAUSES[at.NOT_A_HEADER]
-    return TraceError(cause, place=f"{source}: byte 0 (record 0)", remedy=remedy)
+        is_old = True
+    if is_old:
+        cause, remedy = _CAUSES[at.NOT_A_HEADER]
+        raise TraceError(cause, place=f"{source}: byte 0 (record 0)", remedy=remedy)
 
 
 def foreign_format(head: bytes) -> tuple[str, str] | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,10 @@ from et_sim.basics.units import ranks_text
 from et_sim.documents.keys import key, keys_of
 from et_sim.documents.kinds import INTEGER, choice, choices, count, flag, number, text, time
 from et_sim.trace.columns import BoolColumn, RowColumn, Trace
-from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.stack import Stack, Templates
+
+if TYPE_CHECKING:
+    from et_sim.trace.group_rule import GroupRule
 
 _number = partial(key, INTEGER, minimum=1, maximum=10**30)
 

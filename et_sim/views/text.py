@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise
 
+from et_sim.basics.terminal import columns_of_terminal
 from et_sim.basics.units import format_ns, plural
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -27,8 +27,8 @@ def not_shown(hidden: int, noun: str, rest: str = "") -> list[str]:
 
 
 def terminal_width(otherwise: int = 80) -> int:
-    """Return the width of the terminal, by the variable COLUMNS or the terminal itself."""
-    return max(shutil.get_terminal_size((otherwise, 24)).columns, 40)
+    """Return the width of the terminal, and 40 characters if it is narrower."""
+    return max(columns_of_terminal(otherwise), 40)
 
 
 def share(part: int | float, whole: int | float) -> str:

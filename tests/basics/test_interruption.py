@@ -36,6 +36,11 @@ sys.meta_path.insert(0, Pressed())
 sys.argv = [{program!r}, "--help"]
 sys.exit(main())
 """
+DROPPING = """
+class Dropping:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+"""
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
@@ -205,6 +210,19 @@ def test_ctrl_c_ends_a_program_that_imports_its_commands(program: str, imported:
     text = INTERRUPTED.format(imported=name, module=module, program=program)
     done = subprocess.run([sys.executable, "-c", text], cwd=REPOSITORY, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", f"{program}: interrupted\n")
+
+
+@pytest.mark.parametrize("imported", ["numpy", "et_sim.cli.run", "msgspec"])
+def test_ctrl_c_that_python_would_drop_ends_a_command_that_imports_its_libraries(
+    imported: str,
+) -> None:
+    text = INTERRUPTED.format(imported=imported, module="et_sim.entry", program="et-sim")
+    text = text.replace("            signal.raise_signal(signal.SIGINT)", "            Dropping()")
+    text = text.replace('"--help"', '"run", "nothing"')
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPING + text], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "et-sim: interrupted\n")
 
 
 def test_a_program_that_ignores_ctrl_c_still_ignores_it_when_it_starts() -> None:

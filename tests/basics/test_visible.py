@@ -15,7 +15,7 @@ from machines import ring
 import et_sim
 from et_sim.basics.terminal import visible, visible_streams
 from et_sim.cli import main
-from et_sim.cli.inspect import write_styled
+from et_sim.cli.styled import write_styled
 from et_sim.timeline import write_run
 
 EVIL = "gem\x1b]0;owned\x07m \u202eesrever\u2066 \x9b31m\x7f\r"

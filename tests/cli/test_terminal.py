@@ -122,7 +122,7 @@ def test_compiling_and_converting_have_bars_too(program: str, bar: str) -> None:
 
 def test_a_view_on_a_terminal_is_the_same_text_with_colours() -> None:
     text = "makespan     52 ms\n[bold]:smile: 12 " + "x" * 100 + "\n" + "██▒▒░░ 5 %\n····\n"
-    program = f"from et_sim.cli.inspect import show; show({text!r})"
+    program = f"from et_sim.cli.styled import show; show({text!r})"
     piped = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, check=True)
     assert piped.stdout.decode() == text + "\n"
     painted = on_a_terminal(program)

@@ -18,9 +18,11 @@ from et_sim.compiled.reachable import Reachable
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.compiled.tables_type import TablesType
 from et_sim.engine import observe
-from et_sim.engine.observe import facade, tie_rules, ties
+from et_sim.engine.observe import events, facade, tie_rules, ties
 from et_sim.engine.observe.observers import observes, together
 from et_sim.engine.state.run import NONE
+
+UNOBSERVED = ("events", "facade", "observers")  # modules without observers
 
 
 @dataclass
@@ -81,17 +83,23 @@ def _defined_in(path: Path) -> set[str]:
 
 
 def test_the_facade_hides_no_observer_behind_another_of_its_name() -> None:
-    paths = [
-        path for path in Path(observe.__path__[0]).glob("*.py") if path.stem not in ("facade", "observers")
-    ]
+    paths = [path for path in Path(observe.__path__[0]).glob("*.py") if path.stem not in UNOBSERVED]
     count = Counter(name for path in paths for name in _defined_in(path))
     shared = {name for name, modules in count.items() if modules > 1}
     modules = [import_module(f"{observe.__name__}.{path.stem}") for path in paths]
     hiding = {
-        name for name in shared for module in modules if getattr(module, name, None) is getattr(facade, name)
+        name for name in shared for module in modules if getattr(module, name, None) is getattr(events, name)
     }
     assert (hiding, "chunk_done" in shared) == (set(), True)
-    assert {name for path in paths for name in _defined_in(path)} - set(vars(facade)) <= _helpers_of_slices()
+    assert {name for path in paths for name in _defined_in(path)} - set(vars(events)) <= _helpers_of_slices()
+
+
+def test_the_facade_offers_every_event_and_nothing_else() -> None:
+    offered = {name for name in vars(events) if not name.startswith("_")}
+    assert all(getattr(facade, name) is getattr(events, name) for name in offered)
+    for missing in ("no_event", "__path__"):
+        with pytest.raises(AttributeError, match=missing):
+            getattr(facade, missing)
 
 
 def _helpers_of_slices() -> set[str]:

@@ -20,10 +20,12 @@ from et_sim.cli import main
 from et_sim.machine.collective_library import Calibration, Call, Library, LibraryProtocol, LibraryWires
 from et_sim.machine.collective_library.candidates import LibraryGroup
 from et_sim.machine.collective_library.choice import Logged
+from et_sim.machine.collective_library_keys import LIBRARY_KEYS
 from et_sim.machine.model import Machine
 from et_sim.machine.presets import names, preset
 from et_sim.machine.readers import read_machine
 from et_sim.machine.scaling import figures
+from et_sim.machine.system_file import LIBRARY_KEY
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "barrier")
@@ -435,3 +437,7 @@ def test_incomparable_arguments_are_refused(
 ) -> None:
     assert main(["collective", *arguments]) == 2
     assert why in capsys.readouterr().err
+
+
+def test_the_key_of_the_system_file_names_every_key_of_a_library() -> None:
+    assert LIBRARY_KEY.choices == tuple(key.name for key in LIBRARY_KEYS)

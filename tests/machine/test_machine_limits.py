@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from et_sim.basics.errors import EtSimError, MachineError, TraceError
 from et_sim.compiled.compile_queue import FAILED, failure
-from et_sim.documents import reading
+from et_sim.documents import gzipped
 from et_sim.documents.keys import show
 from et_sim.documents.reading import MOST_DEVICES, MOST_DIGITS, MOST_LINKS
 from et_sim.machine.readers import read_network_alone, read_system_alone
@@ -121,7 +121,7 @@ def test_a_shown_value_is_a_prefix_of_the_value_in_the_file(value: Any) -> None:
 def test_gzip_that_unpacks_to_far_more_than_data_do_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "MOST_UNPACKED", 1 << 18)
+    monkeypatch.setattr(gzipped, "MOST_UNPACKED", 1 << 18)
     packed = gzip.compress(bytes(1 << 20)) * 2
     with pytest.raises(TraceError, match=r"unpack to more than [0-9,]+ \(the limit is 200 times that"):
         unpacked(packed, "trace.et")

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from converters.recordings.flight.pickle_values import plain_values
 from et_sim.basics.errors import InputError, unreadable
-from et_sim.documents.reading import opened
+from et_sim.documents.gzipped import opened
 
 MOST_BYTES = 1 << 28  # of a dump
 MOST_FRAMES = 3  # of a message

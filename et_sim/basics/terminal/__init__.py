@@ -4,6 +4,15 @@
 """
 
 from et_sim.basics.terminal.status import Estimate, Status, StatusLine
-from et_sim.basics.terminal.streams import console_of, is_live, visible, visible_streams
+from et_sim.basics.terminal.streams import columns_of_terminal, console_of, is_live, visible, visible_streams
 
-__all__ = ["Estimate", "Status", "StatusLine", "console_of", "is_live", "visible", "visible_streams"]
+__all__ = [
+    "Estimate",
+    "Status",
+    "StatusLine",
+    "columns_of_terminal",
+    "console_of",
+    "is_live",
+    "visible",
+    "visible_streams",
+]

@@ -73,6 +73,18 @@ def is_live(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
 
 
+def columns_of_terminal(otherwise: int = 80) -> int:
+    """Return the width of the terminal, by the variable COLUMNS or the terminal itself."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
+    try:
+        size = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    except (ValueError, OSError):  # closed, or not a terminal
+        return otherwise
+    return size.columns or otherwise
+
+
 def console_of(stream: TextIO) -> Console:
     """Return a console for a terminal that writes text unchanged, without markup."""
     from rich.console import Console

@@ -12,16 +12,10 @@ from et_sim.engine.collectives.members import expects
 from et_sim.engine.collectives.unexpected import keep_unexpected, key_in_other_direction
 from et_sim.engine.containers import chain, join_after, unchain
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.chunks import sequence_of
+from et_sim.engine.state.chunks import chunk_home, sequence_of
 from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.records import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import ARRIVALS_BY_SENDER, NONE, Run
-
-
-@works_on_tables
-def chunk_home(run: Run, member: int, sequence: int) -> int:
-    """Return the place in the index where the search for a chunk begins; members in step are neighbours."""
-    return (sequence * 40503 + member) & (len(run.chunk_index) - 1)
 
 
 @works_on_tables

@@ -17,8 +17,9 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.members import member_at, rank_at
 from et_sim.engine.containers import chain, give_row, take_row, unchain
 from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.chunks import unexpected_home
 from et_sim.engine.state.kinds import INJECT_STEP, REQUESTED_STEP, STEP
-from et_sim.engine.state.records import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK
+from et_sim.engine.state.records import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import inject
 from et_sim.plan.records import REQUEST_BYTES
@@ -26,13 +27,6 @@ from et_sim.plan.records import REQUEST_BYTES
 # With rendezvous, offers and requests wait under the key of a step, too.
 OFFERED, REQUESTED = 1 << 29, 1 << 30
 FLAGS = OFFERED | REQUESTED
-
-
-@works_on_tables
-def unexpected_home(run: Run, member: int, step_key: int, phase_key: int) -> int:
-    """Return the place in the index where the search for an unexpected message begins."""
-    mixed = (member << 5) ^ step_key ^ (step_key >> 11) ^ phase_key ^ (phase_key >> PHASE_KEY_BITS)
-    return mixed & (len(run.unexpected_index) - 1)
 
 
 @works_on_tables

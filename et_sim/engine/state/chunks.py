@@ -21,3 +21,16 @@ def sequence_of(chunk: Any) -> int:
 def priority_of(run: Run, chunk_row: int) -> int:
     """Return the priority of a chunk: its collective's."""
     return run.running[run.visits[chunk_row].running].priority
+
+
+@works_on_tables
+def chunk_home(run: Run, member: int, sequence: int) -> int:
+    """Return the place in the index where the search for a chunk begins; members in step are neighbours."""
+    return (sequence * 40503 + member) & (len(run.chunk_index) - 1)
+
+
+@works_on_tables
+def unexpected_home(run: Run, member: int, step_key: int, phase_key: int) -> int:
+    """Return the place in the index where the search for an unexpected message begins."""
+    mixed = (member << 5) ^ step_key ^ (step_key >> 11) ^ phase_key ^ (phase_key >> PHASE_KEY_BITS)
+    return mixed & (len(run.unexpected_index) - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
@@ -20,7 +20,9 @@ from et_sim.tables.declaration import CAPACITY
 from et_sim.timeline.content import Block, Nullable, TableContent, Texts, whole
 from et_sim.timeline.measurement import EVENTS, MemorySource, events_of, until_next
 from et_sim.timeline.recorded import RecordedRun
-from et_sim.trace.group_rule import GroupRule
+
+if TYPE_CHECKING:
+    from et_sim.trace.group_rule import GroupRule
 
 NONE = -1
 
@@ -40,7 +42,7 @@ class _Membership(Struct, frozen=True):
 
 
 def _membership(members: tuple[int, ...] | GroupRule) -> _Membership:
-    if not isinstance(members, GroupRule):
+    if isinstance(members, tuple):
         return _Membership(len(members), listed=strided_ranks(members))
     if isinstance(members.stride, int) and members.has_all:
         return _Membership(members.count, members.stride)

@@ -19,7 +19,7 @@ import numpy as np
 
 from et_sim.basics.errors import TraceError, unreadable
 from et_sim.basics.units import plural
-from et_sim.documents.reading import Ungzipped
+from et_sim.documents.gzipped import Ungzipped
 from et_sim.trace.columns import Trace
 from et_sim.trace.goal.columns import OperationColumns, columns_of
 from et_sim.trace.goal.programs import Programs

@@ -24,7 +24,6 @@ from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.group_attributes import NodeFault, has_splits, split_faults
 from et_sim.trace.order import edges
 from et_sim.trace.preflight.collectives import PLAIN_RULES, CorrectionEffects, check_collectives
-from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.messages import check_messages
 from et_sim.trace.preflight.problem import REPAIR_FIRST, Problem, TemplateIndex, of_ranks
 from et_sim.trace.workload import Job, Workload
@@ -134,6 +133,8 @@ def _self_dependencies(trace: Trace) -> list[tuple[str, str, str]]:
 def _cycles(trace: Trace) -> list[tuple[str, str, str]]:
     """Return one finding per knot of nodes that wait for each other."""
     parent, child = edges(trace)
+    from et_sim.trace.preflight.cycles import find_knots
+
     knots = find_knots(parent, child, len(trace))
     faults = []
     for cycle, rows in knots[:_CYCLES]:
@@ -178,9 +179,9 @@ def _edge_kind(trace: Trace, row: int, parent: int) -> str:
 # cycles are few and differ by their nodes
 _APART = frozenset(("dependency-cycle", "message-circle", "collective-circle"))
 # a number, unless it is (part of) a size: 1 MiB, 1048576 bytes, 1.5 KiB
-_NUMBER = re.compile(r"(?<!\d)(?<!\d\.)\d+(?:\.\d+)?(?![\d.]*(?: (?:B|[KMGTPE]iB|bytes)\b|\d))")
+_NUMBER = r"(?<!\d)(?<!\d\.)\d+(?:\.\d+)?(?![\d.]*(?: (?:B|[KMGTPE]iB|bytes)\b|\d))"
 # ranks of a sentence: "rank 3", "ranks 0-3,6"
-_RANKS = re.compile(r"\branks? #(?:[-,/]#)*")
+_RANKS = r"\branks? #(?:[-,/]#)*"
 
 
 def deduplicate(problems: list[Problem]) -> list[Problem]:
@@ -190,7 +191,7 @@ def deduplicate(problems: list[Problem]) -> list[Problem]:
         if problem.kind in _APART:
             groups[problem.severity, problem.kind, str(at)].append(problem)
             continue
-        shape = _RANKS.sub("ranks", _NUMBER.sub("#", problem.text))
+        shape = re.sub(_RANKS, "ranks", re.sub(_NUMBER, "#", problem.text))
         groups[problem.severity, problem.kind, shape].append(problem)
     return [_merged(alike) for alike in groups.values()]
 

@@ -27,7 +27,6 @@ from et_sim.trace.group_attributes import (
     read_process_groups,
     sizes_of_texts,
 )
-from et_sim.trace.group_rule import NO_GROUP
 from et_sim.trace.order import in_program_order
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, not_spelled_out
 from et_sim.trace.preflight.streams import (
@@ -383,6 +382,8 @@ def _compare(
 
 def _compare_by_rule(index: TemplateIndex, stream: ComparedStream, sequences: _Sequences) -> list[Problem]:
     """Return findings about groups of a rule in which some member differs from the first."""
+    from et_sim.trace.group_rule import NO_GROUP
+
     workload = index.workload
     rule = workload.group_rules[stream.group]
     number: dict[bytes, int] = {}

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 AGAIN = "simulate again with et-sim run"
 SERVING = "serving"  # key of the manifest
+MOST_MAPPED = 1 << 20  # bytes of a file
 
 
 class RunDirectory(Struct, frozen=True, dict=True):
@@ -304,14 +305,17 @@ def _opened(path: Path, table: Table, columns: Sequence[str] | None) -> Iterator
     from et_sim.tables.arrow import column_misfit, version_misfit
 
     try:
-        with pa.OSFile(str(path)) as source:  # mapping it would keep everything that was read in memory
+        is_small = 0 < path.stat().st_size < MOST_MAPPED
+        # A mapped file stays in memory, but needs no threads, which cost more than reading a small file.
+        with (pa.memory_map if is_small else pa.OSFile)(str(path)) as source:
             schema = pa.ipc.open_file(source).schema
             if reason := version_misfit(schema):
                 raise UsageError(reason, place=str(path), remedy=AGAIN)
             if reason := column_misfit(schema, table):
                 raise UsageError(f"is not as et-sim run writes it: {reason}", place=str(path), remedy=AGAIN)
             wanted = None if columns is None else [schema.get_field_index(name) for name in columns]
-            yield pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=wanted))
+            options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=not is_small)
+            yield pa.ipc.open_file(source, options=options)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise UsageError(f"cannot be read: {reason}", place=str(path), remedy=AGAIN) from None

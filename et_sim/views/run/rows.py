@@ -9,8 +9,7 @@ Sums use numpy, because importing Arrow's compute functions takes longer than a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
@@ -23,6 +22,9 @@ from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
 from et_sim.views.run.names import stems_of
 from et_sim.views.run.selection import EVERYTHING, Selection
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 Text = str | None
 Counts = tuple[tuple[Text, int], ...]
@@ -271,8 +273,12 @@ def exact_total_by(of_row: Any, count: int, values: Any) -> list[Fraction | floa
     Figures become whole numbers times powers of two; the two halves of their sums fit 64 bits. Only sums that
     are not finite are not fractions.
     """
-    totals: list[Fraction | float] = [Fraction(0)] * count
+    totals: list[Fraction | float] = [0] * count
     counted = np.flatnonzero(values)
+    if not len(counted):
+        return totals
+    from fractions import Fraction
+
     of_row, values = of_row[counted], values[counted]
     is_finite = np.isfinite(values)
     share, exponent = np.frexp(np.where(is_finite, values, 0.0))

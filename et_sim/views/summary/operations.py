@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct, field
@@ -35,6 +34,9 @@ from et_sim.views.run.rows import (
     total_by,
 )
 from et_sim.views.run.selection import EVERYTHING, Selection
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 ONCE = ("broadcast", "reduce", "send")
 SHARED = ("all_gather", "reduce_scatter", "reduce_scatter_block", "all_to_all")
@@ -113,7 +115,7 @@ class OperationTotal(Struct):
     # Kernels timed by the roofline: their time, the part limited by arithmetic, and weighted sums.
     kernel_ns: int = 0
     compute_bound_ns: int = 0
-    weighted: tuple[Fraction | float, ...] = (Fraction(0),) * len(AVERAGED)
+    weighted: tuple[Fraction | float, ...] = (0,) * len(AVERAGED)
     timed_by: dict[str, int] = field(default_factory=dict)  # time by the model that it comes from
     bound: dict[str, int] = field(default_factory=dict)  # time of kernels by their limit
     members: int | None = None  # of the group

@@ -20,7 +20,8 @@ from et_sim.machine.credits import MOST_RANKS
 from et_sim.machine.model import GraphFabric, Network, Routing
 from et_sim.network.graph import GraphTables
 from et_sim.network.link import DIFFERS_BY_MESSAGE
-from et_sim.network.routes import FIRST_PORTS, next_link, next_stop
+from et_sim.network.routes import next_link, next_stop
+from et_sim.network.ways import FIRST_PORTS
 
 
 def check_pairs(network: Network) -> None:

@@ -20,7 +20,8 @@ from et_sim.engine.containers import give_row, join, leave, leave_from, put, tak
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.run import NONE, Run
-from et_sim.network.routes import FIRST_PORTS, next_link, next_stop
+from et_sim.network.routes import next_link, next_stop
+from et_sim.network.ways import FIRST_PORTS
 
 WORK, LEFT, ARRIVAL = range(3)  # kinds of events: routers work; a message has left; one is at its target
 PS_PER_NS = 1000
