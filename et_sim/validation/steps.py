@@ -41,9 +41,9 @@ NEEDED = (
     *("seq", "precision", "measured_s"),
 )
 MODELS = "models"  # the folder beside the file
-_AXES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "dp": "data", "zero": "zero"} | {
-    "ep": "expert",
+_AXES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "dp": "data", "ep": "expert"} | {
     "etp": "expert_tensor",
+    "zero": "zero",
 }
 _WORD = re.compile(r"([a-z]+)(\d{1,9})(?:x(\d{1,9}))?", re.ASCII)
 _NOTHING_AGAIN = re.compile(r"\bno recompute\b", re.IGNORECASE)
