@@ -31,7 +31,7 @@ from msgspec import Struct, field
 
 from et_sim.basics.command_line import processors
 from et_sim.basics.errors import EtSimError, UsageError
-from et_sim.basics.freed_memory import keep_freed_memory
+from et_sim.basics.starting import keep_freed_memory
 from et_sim.compiled.compile_queue import search_paths
 
 PROGRAM = "et_sim.run.workers"

@@ -14,7 +14,7 @@ PROGRAM = """
 import ctypes, resource, sys
 ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: huge pages would be few
 import numpy as np
-from et_sim.basics.freed_memory import keep_freed_memory
+from et_sim.basics.starting import keep_freed_memory
 if "keep" in sys.argv:
     keep_freed_memory()
 def use(times):

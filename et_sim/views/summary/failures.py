@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from et_sim.basics.units import format_ns, plural
-
-if TYPE_CHECKING:
-    from et_sim.tables.summary import FailedPart, Summary
+from et_sim.tables.summary import FailedPart, Summary
 
 SHOWN = 8
 
