@@ -194,7 +194,7 @@ def imported(file: str) -> set[str]:
 def not_listed() -> list[str]:
     """Return the test files that `rooms.json` does not name, such as those written after it."""
     listed_ones = {file for found in files_by_function().values() for of in found.values() for file in of}
-    paths = (path for path in (REPOSITORY / "tests").rglob("test_*.py") if path.parent.name not in LEFT_OUT)
+    paths = (path for path in _tests() if path.parent.name not in LEFT_OUT)
     return sorted({str(path.relative_to(REPOSITORY)) for path in paths} - listed_ones)
 
 
@@ -227,8 +227,7 @@ def _tests_near(module: str) -> list[str]:
         REPOSITORY / "tests" / room for room in (module.split("/")[1], Path(module).stem.split("_")[0])
     ]
     call = f'main(["{Path(module).stem.split("_")[0]}"'
-    tests = {path: path.read_text(encoding="utf-8") for path in (REPOSITORY / "tests").rglob("test_*.py")}
-    for path, text in sorted(tests.items()):
+    for path, text in _tests().items():
         calls = min(text.count(call), MOST_CALLS) if module.startswith("et_sim/cli/") else 0
         imports = bool(re.search(rf"\b{name}\b", text))
         is_near = calls or imports or any(path.is_relative_to(folder) for folder in folders)
@@ -241,6 +240,14 @@ def _tests_near(module: str) -> list[str]:
     return heapq.nlargest(
         MOST_FILES, [file for file in found if found[file] or not any(found.values())], key=found.__getitem__
     )
+
+
+@cache
+def _tests() -> dict[Path, str]:
+    """Return the texts of all test files."""
+    return {
+        path: path.read_text(encoding="utf-8") for path in sorted((REPOSITORY / "tests").rglob("test_*.py"))
+    }
 
 
 @cache

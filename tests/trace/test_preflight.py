@@ -441,3 +441,14 @@ def test_order_kind_and_severity_are_respected() -> None:
 def test_cycles_are_reported_one_by_one() -> None:
     circles = [problem(f"node {number} waits for itself", kind="dependency-cycle") for number in range(3)]
     assert deduplicate(circles) == circles
+
+
+@pytest.mark.parametrize(("nodes", "shortest"), [(400, 2), (401, 401)])
+def test_the_shortest_of_all_cycles_is_searched_in_knots_of_up_to_400_nodes(
+    nodes: int, shortest: int
+) -> None:
+    """Let nodes wait for each other in a circle, and two neighbours of them for each other."""
+    parent = np.array([*range(nodes), 6], np.int32)
+    child = np.array([*range(1, nodes), 0, 5], np.int32)
+    [knot] = find_knots(parent, child, nodes)
+    assert (len(knot.cycle), len(knot.rows)) == (shortest, nodes)

@@ -206,10 +206,61 @@ def routings(seed: int) -> Drawn:
     return Drawn(Workload.of([build.build() for build in builders]), options)
 
 
+def segments(seed: int) -> Drawn:
+    """Return messages over TCP that meet at small queues, under any of its controls and timers."""
+    draw = Random(seed)
+    ranks = draw.choice((2, 3, 4))
+    builders = [TraceBuilder() for _ in range(ranks)]
+    for tag in range(draw.randint(1, 6)):
+        source = draw.randrange(1, ranks)
+        source, target = draw.choice(((source, 0), (source, 0), (0, source)))
+        size = draw.choice((1, 1448, 30_000, 120_000, 250_001))
+        after = [builders[source].compute(nanos=draw.choice((1, 40_000, 3_000_000)), concurrent=True)]
+        builders[source].send(target, size, tag=tag, after=after, concurrent=draw.random() < 0.3)
+        builders[target].receive(source, size, tag=tag)
+    tcp: dict[str, Any] = {
+        "congestion-control": ("newreno", "reno", "cubic", "cubic", "dctcp")[seed % 5],
+        "sack": draw.random() < 0.7,
+        "first-window": draw.choice((1, 2, 10, 40)),
+        "window": draw.choice(("20KB", "64KB", "1MB")),
+        "acknowledge-after": draw.choice((1, 1, 2, 3)),
+        "acknowledge-within": draw.choice(("10us", "500us")),
+        "least-timeout": draw.choice(("200us", "1ms")),
+        "first-timeout": draw.choice(("300us", "5ms")),
+    }
+    rare = {
+        "first-threshold": 6,
+        "per-message": True,
+        "handshake": True,
+        "timeout-interval": "100us",
+        "clock": "1us",
+        "full-packets": True,
+        "turns": True,
+        "injection-latency": "3us",
+        "copying": 0.05,
+        "instant-acknowledgements": True,
+    }
+    tcp |= {name: value for name, value in rare.items() if draw.random() < 0.15}
+    loses: dict[str, Any] = draw.choice(
+        (
+            {},
+            {"queue-packets": draw.choice((4, 8, 20))},
+            {"random-drop-from": 1, "random-drop": draw.choice((0.02, 0.1, 0.3)), "seed": seed},
+            {"marking": [{"bandwidth": "100Gbps", "from": 0, "to": 9000, "probability": 0.5}]},
+        )
+    )
+    graph = {"generator": draw.choice(("star", "star", "ring")), "npus": ranks, **SPEED}
+    net = {"graph": graph, "protocol": {"preset": "tcp", "tcp": tcp, **loses}}
+    options = {"system": system(), "network": net, "model": "packet"}
+    options["detail"] = draw.choice(("nodes", "ports", "messages"))
+    return Drawn(Workload.of([build.build() for build in builders]), options)
+
+
 PACKETS: dict[str, Callable[[int], Drawn]] = {
     "repeats": repeats,
     "steady": steady,
     "parity": parity,
     "circles": circles,
     "routings": routings,
+    "segments": segments,
 }

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 from machines import KINDS, SHAPES, network, ring, system
 from random_computing import COMPUTING
+from random_memory import MEMORIES
 from random_packets import PACKETS, PROFILES
 from random_runs import (
     DETAILS,
     SEARCHED,
     Drawn,
+    failing,
     graphs,
     grids,
     late,
@@ -117,6 +119,25 @@ def levels(seed: int) -> Drawn:
     Path("layers.txt").write_text(_layers(draw))
     options = {"system": "system.txt", "network": "network.json", "detail": draw.choice(DETAILS)}
     return Drawn("layers.txt", options)
+
+
+def ordered(seed: int) -> Drawn:
+    """Return such a loop of many chunks that take dimensions, and places in queues, by rules of Themis."""
+    draw, drawn = Random(f"ordered {seed}"), levels(1000 + seed)
+    rules = {
+        "inter-dimension-scheduling": ("offlineGreedy", "roundRobin", "offlineGreedyFlex"),
+        "intra-dimension-scheduling": ("smallestFirst", "RG", "lessRemainingPhaseFirst", "FIFO"),
+        "preferred-dataset-splits": ("8", "16"),
+    }
+    kept = [line for line in Path("system.txt").read_text().splitlines() if line.split(":")[0] not in rules]
+    kept += [f"{name}: {draw.choice(values)}" for name, values in rules.items()]
+    Path("system.txt").write_text("\n".join(kept) + "\n")
+    return drawn
+
+
+def breaks(seed: int) -> Drawn:
+    """Return another run on a network whose links fail."""
+    return failing(1000 + seed)
 
 
 def _bundles(draw: Random, sizes: list[int], wired: list[str]) -> dict[str, Any]:
@@ -287,6 +308,8 @@ SPECIAL: dict[str, Callable[[int], Drawn]] = {
     "at-once": at_once,
     "advances": advances,
     "levels": levels,
+    "ordered": ordered,
+    "breaks": breaks,
     "goals": goals,
     "exchanges": exchanges,
     **PACKETS,
@@ -294,4 +317,5 @@ SPECIAL: dict[str, Callable[[int], Drawn]] = {
     "held": held,
     "paths": paths,
     **TRACES,
+    **MEMORIES,
 }
