@@ -58,6 +58,7 @@ OF_KINDS = {
     "searches": "tests/sweeps/test_random_sweeps.py",
     "looks": "tests/cli/test_random_commands.py",
     "logs": "tests/calibrate/test_random_fits.py",
+    "varied": "tests/calibrate/test_random_fits.py",
     "configs": "tests/workloads/test_random_jobs.py",
     "tools": "tests/cli/test_random_commands.py",
     "topologies": "tests/cli/test_random_commands.py",

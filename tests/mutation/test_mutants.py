@@ -20,7 +20,7 @@ from random_keys import KEYED
 from random_lines import LINES
 from random_runs import RANDOM
 from random_services import SERVICES
-from random_shown import FILES, OF_OTHERS, kept, run_name
+from random_shown import FILES, OF_OTHERS, OF_TEXTS, kept, run_name
 from random_special import SPECIAL
 from rooms import (
     COMMANDS,
@@ -236,8 +236,8 @@ def test_sizes_of_blocks_and_fetches_into_caches_are_not_changed() -> None:
 
 def test_runs_of_a_module_run_it_and_are_kept() -> None:
     kept_runs = {run_name(name, *run) for name in FILES for run in kept(name)}
-    kinds = {**RANDOM, **KEYED, **SPECIAL}
-    for path, counts in ((RUNS, kinds), (COMMANDS, {**SERVICES, **LINES, **kinds})):
+    of_tables = [*RANDOM, *KEYED, *SPECIAL]
+    for path, counts in ((RUNS, of_tables), (COMMANDS, [*SERVICES, *LINES, *RANDOM, *OF_TEXTS])):
         chosen = {
             module: [f"{kind}:{seed}" for kind, seeds in found.items() for seed in seeds.split()]
             for module, found in runs_by_module(path).items()

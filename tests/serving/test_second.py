@@ -133,9 +133,10 @@ def test_the_results_of_each_model_state_the_load_of_the_run_and_its_own_session
     assert all(each.summary()["load"]["offered_requests_per_s"] for each in arriving.models)
 
 
-def test_the_manifest_has_the_second_model_its_share_and_its_replicas() -> None:
+def test_the_manifest_has_both_models_and_the_share_and_the_replicas_of_the_second_one() -> None:
     both = served("poisson:5000,6,40,6", 3, second=SecondModel(OTHER, 0.5, replicas=2))
     kept = both.manifest["setup"]["second"]
+    assert both.manifest["model"]["name"] == MODEL.name
     assert (kept["model"]["name"], kept["share"], kept["replicas"]) == ("other", 0.5, 2)
     assert served("poisson:5000,6,40,6", 3).manifest["setup"]["second"] is None
 

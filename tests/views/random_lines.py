@@ -9,7 +9,7 @@ from typing import Any
 
 from random_commands import EXPERTS, FILES, HARDWARE, Line, small
 from random_job_files import spans
-from random_logs import logs
+from random_logs import logs, varied
 from random_looks import RING_8, looks
 from random_measured import LINES as OTHERS
 from random_mistakes import mistakes
@@ -200,4 +200,5 @@ LINES: dict[str, Callable[[Random], Line]] = {
     "tools": tools,
     "topologies": topologies,
     "mistakes": mistakes,
+    "varied": varied,
 }

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
 from random_commands import FILES, Line
 
 from et_sim.machine.collective_library import Call, Library, LibraryWires
+from et_sim.trace import TraceBuilder, Workload, write_workload
+
+RECORDED_STEPS = Path(__file__).parents[1] / "converters" / "data" / "stragglers" / "ST.parquet"
 
 WHOLE = ("all_gather", "reduce_scatter", "alltoall")
 INSPECTED = {
@@ -153,3 +160,76 @@ def logs(draw: Random) -> Line:
         )
         words += " --tuning tuning.txt"
     return Line(words, 0, files=FILES | files)
+
+
+def _table_of_steps(draw: Random) -> None:
+    """Write some steps of a recorded job, whose times vary more or less."""
+    table = pq.read_table(RECORDED_STEPS)
+    steps = sorted(set(table["step"].to_pylist()))
+    first, count = draw.randrange(len(steps) - 8), draw.choice((3, 4, 6, 8))
+    chosen = table.filter(np.isin(table["step"].to_numpy(), steps[first : first + count]))
+    at = chosen.schema.get_field_index("duration")
+    factors = [draw.choice((1.0, 1.0, 1.02, 0.97, 1.3)) for _ in range(len(chosen))]
+    pq.write_table(
+        chosen.set_column(at, "duration", [chosen["duration"].to_numpy() * factors]), "steps.parquet"
+    )
+
+
+def _single_steps(draw: Random) -> None:
+    """Write steps of two ranks; the second one has other kernels, and an operation may lack in a step."""
+    for step in range(6):
+        traces, factor = [], draw.choice((1.0, 1.1, 0.9))
+        for rank in range(2):
+            build = TraceBuilder()
+            for number in range(draw.choice((12, 12, 12, 11))):
+                build.compute("gemm", nanos=round(1000 * factor) + draw.randrange(90) + number)
+            build.compute("host", nanos=draw.choice((0, 400, 500)), cpu=True)
+            build.collective("all_reduce", 8, nanos=draw.choice((300, 330)))
+            for _ in range(2 * rank):
+                build.compute("norm", nanos=40)
+            traces.append(build.build())
+        write_workload(Workload.of(traces), Path(f"step{step}"))
+
+
+def _inspector(draw: Random) -> None:
+    """Write records of NCCL's Inspector of two ranks, of which the second may come late."""
+    Path("records").mkdir()
+    late, count, spread = draw.choice((0, 0, 0, 300)), draw.choice((5, 40)), draw.choice((0.0, 0.05, 0.2))
+    sizes = [size for size in (1 << 20, 1 << 24) for _ in range(count)]
+    took = [size / 20_000 * draw.lognormvariate(0, spread) for size in sizes]
+    for rank in range(2):
+        lines = [
+            {
+                "header": {"id": "0x1", "rank": rank, "n_ranks": 2, "nnodes": 1},
+                "metadata": {"inspector_output_format_version": "v4.0", "hostname": "h", "pid": rank},
+                "coll_perf": {
+                    "coll": "AllReduce",
+                    "coll_sn": number,
+                    "coll_msg_size_bytes": size,
+                    "coll_exec_time_us": us + late * rank,
+                },
+            }
+            for number, (size, us) in enumerate(zip(sizes, took, strict=True))
+        ]
+        Path(f"records/h-pid{rank}.log").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+
+
+SIMULATED = 0.2  # of tables of steps, whose whole steps are simulated for ten seconds
+TWO = {"topology": ["Switch"], "npus_count": [2], "bandwidth": [50], "latency": [10]}
+
+
+def varied(draw: Random) -> Line:
+    """Return a calibration of how times vary: by a table, traces of a step each, runs of them, or records."""
+    output = "-o run/varied.json" + draw.choice(("", " --json"))
+    by = draw.choice(("", "", "--by kind"))
+    build: Callable[[Random], None] = _single_steps
+    match draw.choice(("table", "table", "steps", "steps", "records")):
+        case "table":
+            simulated = draw.random() < SIMULATED
+            words, build = f"steps.parquet{' --no-steps' * (not simulated)}", _table_of_steps
+        case "records":
+            build, by = _inspector, draw.choice(("--by kind", "--by kind", "--by kind", ""))
+            words = draw.choice(("records", "records", "records", "records none.json"))
+        case _:
+            words = " ".join(f"step{number}" for number in range(draw.choice((3, 4, 5, 6))))
+    return Line(f"calibrate variation {words} {by} {output}", 0, files=FILES | {"two.yml": TWO}, build=build)

@@ -72,6 +72,7 @@ COMMANDS_OF_SERVICES = {
     "page": "report run --html page.html",
 }
 OF_OTHERS = ("views", "texts")
+OF_TEXTS = [kind for kind in (*KEYED, *SPECIAL) if kind != "libraries"]  # those would take long
 LEFT_OUT = {"et_sim", "sha256", "accuracy"}
 OF_PROCESSES = {"journal.jsonl", "lock", "times.arrow"}  # of a sweep
 _VERSION = re.compile(r"(et[-_]sim[^\d]{1,16})\d+(?:\.\d+)+\w*")
@@ -278,7 +279,7 @@ FILES = {
     "keys": Shown(tables_with_metadata, dict.fromkeys(KEYED, 48)),
     "special": Shown(tables_with_metadata, dict.fromkeys(SPECIAL, 48)),
     "views": Shown(everything, dict.fromkeys(RANDOM, 4)),
-    "texts": Shown(texts, dict.fromkeys((*KEYED, *SPECIAL), 3)),
+    "texts": Shown(texts, dict.fromkeys(OF_TEXTS, 3)),
     "services": Shown(files_and_pages, dict.fromkeys(SERVICES, 48)),
     "commands": Shown(
         printed_and_written,
@@ -296,9 +297,10 @@ FILES = {
             "looks": 30,
             "logs": 15,
             "configs": 400,
-            "tools": 250,
+            "tools": 230,
             "topologies": 300,
-            "mistakes": 500,
+            "mistakes": 400,
+            "varied": 40,
         },
     ),
 }

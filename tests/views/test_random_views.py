@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from random_keys import KEYED
 from random_runs import RANDOM
-from random_shown import IS_CHANGED, check, steady
-from random_special import SPECIAL
+from random_shown import IS_CHANGED, OF_TEXTS, check, steady
 
 from et_sim.views.drawing import bars
 
@@ -28,12 +26,12 @@ def test_views_of_more_random_runs_are_as_kept(kind: str) -> None:
 
 
 def test_texts_of_runs_of_every_key_are_as_kept() -> None:
-    for kind in (*KEYED, *SPECIAL) if IS_CHANGED else ("settings", "exchanges"):
+    for kind in OF_TEXTS if IS_CHANGED else ("settings", "exchanges"):
         check("texts", kind, 1)
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("kind", [*KEYED, *SPECIAL])
+@pytest.mark.parametrize("kind", OF_TEXTS)
 def test_texts_of_more_runs_of_every_key_are_as_kept(kind: str) -> None:
     check("texts", kind)
 
