@@ -4,10 +4,10 @@
 
 Each point is an all-reduce on a ring of eight ranks with another bandwidth; then, with one worker, with
 another latency, and behind kernels with another factor; steps of a language model on 8, 16 and 1,024 H100,
-with other links and another factor of kernels; and an all-reduce on a leaf-spine with another latency, whose
-points are planned one by one. `simulate` is the same points one after the other in
-this process, as a script without sweeps would simulate them, machine files as dicts. The views of a sweep are
-measured on a table of 10,000 rows made of these.
+with other links and another factor of kernels; and an all-reduce on a leaf-spine, with another latency of
+links and another bandwidth of uplinks. `simulate` is the same points one after the other in this process, as
+a script without sweeps would simulate them, machine files as dicts. The views of a sweep are measured on a
+table of 10,000 rows made of these.
 """
 
 from __future__ import annotations
@@ -127,10 +127,16 @@ def _others(points: int) -> dict[str, dict[str, Any]]:
         what: {"base": base, "axes": {axis: {"range": {"from": least, "to": most, "count": points}}}}
         for what, base, axis, least, most in found
     }
-    latencies = [f"{500 + 400 * number / points:.3f}ns" for number in range(points)]
     on_graph = {"workload": {"make": "all_reduce", "ranks": 16, "bytes": 1 << 20}, "system": SYSTEM}
-    base = {**on_graph, "network": LEAF_SPINE, "model": "flow"}
-    sweeps["leaf-spine, latency"] = {"base": base, "axes": {"network.graph.latency": latencies}}
+    graph = {**LEAF_SPINE["graph"], "uplinks": {"bandwidth": "20GB/s"}}
+    of_graph: tuple[tuple[str, dict[str, Any], str, float, str], ...] = (
+        ("latency", LEAF_SPINE, "network.graph.latency", 500, "ns"),
+        ("uplinks", {**LEAF_SPINE, "graph": graph}, "network.graph.uplinks.bandwidth", 20, "GB/s"),
+    )
+    for what, network, axis, least, unit in of_graph:
+        values = [f"{least * (1 + number / points):.3f}{unit}" for number in range(points)]
+        base = {**on_graph, "network": network, "model": "flow"}
+        sweeps[f"leaf-spine, {what}"] = {"base": base, "axes": {axis: values}}
     return sweeps
 
 

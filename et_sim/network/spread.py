@@ -82,7 +82,7 @@ def _most_from(sources: Any, targets: Any, away: Any, links: int) -> int:
 
 
 def by_numbers(network: Network) -> Network:
-    """Return a graph whose links have numbers instead of figures, which serve to tell links apart.
+    """Return a graph whose links have numbers instead of figures, by which links differ.
 
     Networks without these numbers stay as they are, and those on which paths or shares depend on bandwidths.
     """

@@ -5,7 +5,7 @@ plans such runs once. No list names these figures: planning runs on a machine in
 between runs are unreadable (`unread`), and a plan that is complete all the same is that of all these runs.
 
 Three kinds of figures are read when runs are planned, and mostly change times alone. Links of a graph have
-numbers for their figures (`Graph.numbers`), which tell them apart unless messages spread by bandwidths that
+numbers for their figures (`Graph.numbers`), which take their place unless messages spread by bandwidths that
 differ. Where `time-factors` concern all ranks, a kept plan gets new durations for other values. And a
 collective library chooses by bandwidths: only it reads them while a plan is made, and a kept plan gets the
 paces of the library's collectives on another machine, where these send the same messages. A small plan keeps
