@@ -113,7 +113,8 @@ class Course:
         factor = figures["prompt-factor"] * (figures["unpacking-factor"] if self.unpacks else 1)
         device = self.device * np.where(self.has_prompts, factor, figures["token-factor"])
         device += self.layers * figures["host.layer"] + self.expert_layers * figures["host.expert-layer"]
-        eager = np.maximum(device, self.layers * figures["host.eager-layer"]) + host.prompt_pass_ns
+        eager = self.layers * figures["host.eager-layer"] + self.expert_layers * host.eager_expert_layer_ns
+        eager = np.maximum(device, eager) + host.prompt_pass_ns
         ends = np.concatenate([[0.0], np.cumsum(np.where(self.has_prompts, eager, device) + host.pass_ns)])
         at_first = simulated + host.after_ns
         first = ends[self.first] - ends[self.arrival] + (self.arrival == 0) * at_first + before

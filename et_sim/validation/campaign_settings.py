@@ -8,9 +8,10 @@ tokens at least, as serving_engines.json states; earlier ones do not, so that it
 ones (of rows without a version, 11c2dbe1) share experts among all ranks, and attention is data-parallel for
 long prompts of more than 32 requests, which rows do not state.
 
-Campaign A: servings of ai-dynamo/aiconfigurator have lengths of thousands of tokens, and its generator
-(rule_plugin/sglang.rule, 1089dfa8) lets SGLang mix prompts and tokens, with 1,500 tokens of a pass beside the
-length of a prompt.
+Campaign A: the generator of ai-dynamo/aiconfigurator gives a pass of TensorRT-LLM a token of each request,
+the length of a prompt, and 1,500 more (rule_plugin/trtllm.rule, 17676b35). It lets SGLang mix prompts and
+tokens, with 1,500 tokens beside the length of a prompt (rule_plugin/sglang.rule, 1089dfa8), in servings whose
+lengths are thousands of tokens.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from et_sim.basics.engine_names import SGLANG, TRTLLM
 from et_sim.serving.batcher import CHUNKED
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import numbers_of
-from et_sim.validation.serving_rows import ServingCase
+from et_sim.validation.serving_rows import Load, ServingCase
 from et_sim.workloads import Plan
 
 LLAMA_TOKENS, GPT_OSS_TOKENS, LEAST_TOKENS = 16_384, 20_000, 8_192  # of a pass
 ROUNDED, LEFT = 64, 64  # tokens of a pass of DeepSeek are a multiple, with some left
 SINCE_LEAST = (1, 3)  # version
 LONG, MANY = 8192, 32  # tokens of a prompt, and requests above which attention is data-parallel
-GENERATED, BESIDE = 1000, 1500  # lengths of generated servings; tokens of a pass beside those of a prompt
+GENERATED, BESIDE = 1000, 1500  # lengths of mixed servings; tokens of a pass beside those of a prompt
 
 
 class Settings(Struct, frozen=True):
@@ -48,8 +49,7 @@ def settings_of(case: ServingCase, engine: Engine) -> Settings:
     """Return the settings of a row: those of its engine, unless its campaign has others."""
     name, _, version = case.engine.partition(":")
     if case.load.lengths == 1:
-        is_generated = case.load.prompt % GENERATED == 0
-        return _generated(case.load.prompt, engine) if name == SGLANG and is_generated else Settings()
+        return _generated(case.load, name, engine)
     if name != TRTLLM:
         return Settings()
     if case.model.startswith("gpt-oss"):
@@ -62,9 +62,13 @@ def settings_of(case: ServingCase, engine: Engine) -> Settings:
     return Settings()
 
 
-def _generated(prompt: int, engine: Engine) -> Settings:
-    """Return the settings of SGLang where it mixes prompts and tokens."""
-    return Settings(CHUNKED, min(engine.token_budget, prompt + BESIDE))
+def _generated(load: Load, name: str, engine: Engine) -> Settings:
+    """Return the settings of a serving of campaign A."""
+    if name == TRTLLM:
+        return Settings(None, load.concurrency + load.prompt + BESIDE)
+    if name == SGLANG and load.prompt % GENERATED == 0:
+        return Settings(CHUNKED, min(engine.token_budget, load.prompt + BESIDE))
+    return Settings()
 
 
 def _deepseek(case: ServingCase, version: str) -> Settings:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from et_sim.basics.errors import EtSimError
 from et_sim.run.options import RunOptions
 from et_sim.run.workers import in_order
-from et_sim.serving.batcher import PREFILL_FIRST, Policy, blocks_for
+from et_sim.serving.batcher import PREFILL_FIRST, WHOLE_PROMPTS, Policy, blocks_for
 from et_sim.serving.clients import Client
 from et_sim.serving.engines.description import Engine
 from et_sim.serving.engines.reading import read_engine
@@ -154,7 +154,7 @@ def setup_of(case: ServingCase, engine: Engine) -> Setup:
     load, own = case.load, settings_of(case, engine)
     policy = own.policy or engine.policy
     budget = max(own.token_budget or engine.token_budget, load.concurrency)
-    if policy == "whole-prompts":
+    if policy == WHOLE_PROMPTS:
         budget = max(budget, load.concurrency + load.prompt)
     most = min(engine.max_batch, load.concurrency)
     waits = {
@@ -179,9 +179,9 @@ def client_of(load: Load, policy: str) -> Client:
     """Return the client of a load.
 
     Requests with lengths that vary do not stay in step, and those that warm up would end before the others
-    begin. Equal ones that begin together stay together if no pass mixes prompts and tokens; else servers
-    spread them in time, so that the first ones end at different times.
+    begin. Equal ones that begin together stay together if no pass mixes prompts and tokens, or prompts are
+    whole; else servers spread them in time, so that the first ones end at different times.
     """
-    if load.lengths < 1 or policy.startswith(PREFILL_FIRST):
+    if load.lengths < 1 or policy.startswith(PREFILL_FIRST) or policy == WHOLE_PROMPTS:
         return Client(load.concurrency, load.lengths, warm_up=0)
     return Client(load.concurrency, warm_up=load.concurrency, is_spread=True)

@@ -75,6 +75,9 @@ def test_the_host_launches_prompts_layer_by_layer() -> None:
     assert engine.pass_ns(400, token, layers=10) == 1207
     apart = replace(engine, host=replace(host, overlaps=False))
     assert apart.pass_ns(400, prompt, layers=10) == 1810
+    longer = replace(engine, host=replace(host, eager_expert_layer_ns=30))
+    assert longer.pass_ns(400, prompt, layers=10, expert_layers=8) == 1010 + 8 * 30
+    assert longer.pass_ns(400, token, layers=10, expert_layers=8) == 1207
 
 
 def test_layers_take_time_beside_their_kernels_and_those_with_experts_more() -> None:

@@ -264,7 +264,7 @@ def test_campaign_b_has_settings_of_its_scripts(
     tmp_path: Path, model: str, more: dict[str, str], expected: tuple[int, int]
 ) -> None:
     usual = {"backend": "trtllm", "backend_version": "", "model_path": model, "osl": "1024"}
-    for campaign, lengths in (("B", expected), ("A", (8192, 0))):
+    for campaign, lengths in (("B", expected), ("A", (64 + 1024 + 1500, 0))):
         row = read(tmp_path, **{**usual, "concurrency": "64", "campaign": campaign, **more})
         assert row.case is not None
         policy = setup_of(row.case, read_engine("trtllm")).policy
@@ -279,9 +279,10 @@ def test_campaign_b_has_settings_of_its_scripts(
         ({"isl": "1024"}, "prefill-first-chunked", 8192, False),
         ({"isl": "8000", "campaign": "B"}, "prefill-first-chunked", 8192, False),
         ({"backend": "vllm"}, "chunked", 8192, True),
+        ({"backend": "trtllm"}, "whole-prompts", 64 + 1000 + 1500, False),
     ],
 )
-def test_sglang_mixes_prompts_and_tokens_in_servings_that_aiconfigurator_generated(
+def test_servings_of_campaign_a_have_the_settings_that_aiconfigurator_generates(
     tmp_path: Path, more: dict[str, str], policy: str, budget: int, is_spread: bool
 ) -> None:
     usual = {"backend": "sglang", "isl": "1000", "osl": "100", "campaign": "A", "concurrency": "64"}

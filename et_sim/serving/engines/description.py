@@ -59,6 +59,9 @@ class EngineHost(Struct, frozen=True):
         0.0,
         stated=True,
     )
+    eager_expert_layer_ns: float = time(
+        "Further time for a layer with experts of a pass that has prompts.", 0.0, stated=True
+    )
     overlaps: bool = flag(
         "Kernels are launched while earlier ones run: a pass takes the longer of both times, else their sum.",
         True,
@@ -230,7 +233,8 @@ class Engine(Struct, frozen=True):
         between = layers * self.host.layer_ns + expert_layers * self.host.expert_layer_ns
         if not batch.prefill.segments:
             return round(device_ns * self.token_factor + between + self.host.pass_ns)
-        device, host = device_ns * self.prompt_factor + between, layers * self.host.eager_layer_ns
+        host = layers * self.host.eager_layer_ns + expert_layers * self.host.eager_expert_layer_ns
+        device = device_ns * self.prompt_factor + between
         both = max(device, host) if self.host.overlaps else device + host
         return round(both + self.host.pass_ns + self.host.prompt_pass_ns)
 
