@@ -119,7 +119,10 @@ def test_a_short_run_imports_few_modules_and_no_yaml_library_for_json(tmp_path: 
     program = OWN.format(arguments=["run", "two", *machine])
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    for _ in range(2):  # the first run may have to write machine code or the hash of the sources
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        )
     count, has_yaml = done.stderr.split()[-2:]
     assert has_yaml == "False"
     assert int(count) <= MOST_OWN_MODULES
