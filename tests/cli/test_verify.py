@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,27 @@ def test_every_figure_of_the_machine_is_simulated_at_both_ends_of_its_range(
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "8 simulations, none not as predicted"
     assert max(len(line) for line in lines) <= 80
+
+
+def test_the_ten_figures_that_change_the_makespan_most_are_simulated(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Sensitivities(CriticalPath(PathRecord(open_run(run))))
+    many = found.all() * 4
+    monkeypatch.setattr(Sensitivities, "all", lambda _: many)
+
+    def simulated(top: int | None) -> list[str]:
+        asked: list[str] = []
+
+        def simulate(changes: Sequence[tuple[str, float]]) -> list[Simulated]:
+            asked.extend(name for name, _ in changes)
+            return [Simulated(1) for _ in changes]
+
+        verify(found, lambda _, factor: factor, simulate, top)
+        return asked
+
+    assert len(simulated(None)) == 20
+    assert simulated(None) == simulated(10) == [each.parameter for each in many[:10] for _ in range(2)]
 
 
 def test_gains_of_ranks_that_share_links_alike_are_as_predicted(
