@@ -21,5 +21,5 @@ def test_pages_have_the_errors_of_the_kept_folds() -> None:
         "| `trtllm`",
         "| `vllm`",
     }
-    for page in ("docs/inference.md", "benchmarks/README.md"):
+    for page in ("docs/engines.md", "benchmarks/README.md"):
         assert table in (ROOT / page).read_text(encoding="utf-8")

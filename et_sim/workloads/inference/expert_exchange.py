@@ -30,7 +30,7 @@ from et_sim.workloads.training.routing import shares_met
 
 # Fitted to the kernels that send 128 and 768 tokens of 7,168 values to 8 experts each, on 48 ranks of GB200
 # (deepseek-ai/DeepEP, pull request 385, before its change), less a launch of 2.4 us and their traffic at
-# 8 TB/s; the times of 24 ranks with cards (pull request 425) were left out (docs/inference.md).
+# 8 TB/s; the times of 24 ranks with cards (pull request 425) were left out (docs/serving-experts.md).
 SENDING_NS, SENDING_COPY_NS = 11_700, 14.7
 
 
