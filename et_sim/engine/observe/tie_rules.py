@@ -361,8 +361,8 @@ def _joins_with_others(run: Run, link: Any, flow: int) -> None:
     """Check a message that joins a link of several ranks, whose groups do not compare.
 
     Events have turns there. Messages of one turn come in the order of the ranks at whose start their events
-    began. This is the same order at all links of the class if their roots are the same: all of these ranks are
-    in one block.
+    began. This is the same order at all links of the class if all of these ranks are in one block, which they
+    are if the roots are the same.
     """
     clock = run.clock[0]
     clock.origin = mixed(mixed(clock.origin, clock.group), flow)
