@@ -6,7 +6,8 @@ Each point is the processor time of a process `et-sim run`, the least of two, so
 machine counts little. Inputs are those of the suite, and those whose cost grows in other ways: graphs, groups
 that straddle racks, a slow rank, paths, packets, and texts of LogGOPSim. A slope is the exponent between the
 last two sizes: 1 where four times as many ranks take four times as long. Sizes end where a run, or making the
-files of traces before it, would take longer than all the rest. The picture goes to `docs/growth.svg`.
+files of traces before it, would take longer than all the rest. The table goes to `benchmarks/README.md`,
+where rows that are not measured stay as they are, and the picture of all rows to `docs/growth.svg`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from suite import HERE, Row, run_once
 
 Shape = tuple[int, ...]
 COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#eeca3b")
+BEGIN, END = "<!-- growth: begin -->", "<!-- growth: end -->"
 IN_PANEL = 2  # names of more would overlap
 JOBS: tuple[Shape, ...] = ((64,), (256,), (1024,))  # each rank is simulated
 RACKS: tuple[Shape, ...] = ((288,), (1152,), (4608,), (18_432,))  # whole patterns of 32 in racks of 72
@@ -59,8 +61,8 @@ KINDS = (
     Kind("ring, links", "all_reduce", RINGS, {"chunks": 64, "model": "link"}),
     Kind("job", "job", CLUSTERS),
     Kind("all different", "unlike", CUBES[:3], {"chunks": 1}),
-    Kind("leaves, analytical", "all_reduce", RINGS, {"machine": "leaves", "chunks": 1}),
-    Kind("leaves, flow", "all_reduce", RINGS, {"machine": "leaves", "model": "flow", "chunks": 1}),
+    Kind("leaves, analytical", "all_reduce", RINGS, {"machine": "leaves", "chunks": 4}),
+    Kind("leaves, flow", "all_reduce", RINGS, {"machine": "leaves", "model": "flow", "chunks": 4}),
     Kind("paths, flow", "all_reduce", PATHS, {"machine": "tree", "model": "flow", "chunks": 1}),
     Kind("torus as a graph", "all_reduce", CUBES, {"machine": "torus_graph", "model": "flow", "chunks": 4}),
     Kind("straddling", "experts", RACKS, {"model": "flow"}),
@@ -85,6 +87,28 @@ def table(found: dict[str, list[tuple[float, float]]]) -> str:
     return "\n".join(lines)
 
 
+def rows_of(text: str) -> dict[str, list[tuple[float, float]]]:
+    """Return the ranks and processor seconds of each kind in a table."""
+    found = {}
+    for line in text.splitlines():
+        name, points, _ = line.strip("| ").split(" | ") if line.count(" | ") == 2 else ("", "", "")
+        pairs = [point.removesuffix(" s").split(": ") for point in points.split(", ")]
+        if all(len(pair) == 2 and pair[1][:1].isdigit() for pair in pairs):
+            found[name] = [(float(ranks.replace(",", "")), float(seconds)) for ranks, seconds in pairs]
+    return found
+
+
+def write(measured: dict[str, list[tuple[float, float]]], root: Path) -> None:
+    """Write the table, of which some rows have been measured anew, and the picture of all below the root."""
+    page = root / "benchmarks" / "README.md"
+    before, rest = page.read_text().split(BEGIN)
+    old, after = rest.split(END)
+    rows = rows_of(old) | measured
+    found = {kind.name: rows[kind.name] for kind in KINDS if kind.name in rows}
+    page.write_text(f"{before}{BEGIN}\n{table(found)}\n{END}{after}")
+    (root / "docs" / "growth.svg").write_text(picture(found))
+
+
 def picture(found: dict[str, list[tuple[float, float]]]) -> str:
     """Draw all kinds in one panel; each name has its slope."""
     series = [
@@ -105,7 +129,9 @@ def measured(kind: Kind, run: Callable[[Row], float]) -> list[tuple[float, float
 def main() -> None:
     """Measure, print the table, and draw the picture."""
     parser = argparse.ArgumentParser(description="Time of the suite's rows by ranks.")
-    parser.add_argument("--only", default="", help="only inputs with this text in their name; no picture")
+    parser.add_argument(
+        "--only", default="", help="only inputs with this text in their name; the others stay"
+    )
     options = parser.parse_args()
     found = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -117,8 +143,7 @@ def main() -> None:
                 )
                 print(kind.name, found[kind.name], flush=True)
     print(table(found))
-    if not options.only:
-        (HERE.parent / "docs" / "growth.svg").write_text(picture(found))
+    write(found, HERE.parent)
 
 
 if __name__ == "__main__":

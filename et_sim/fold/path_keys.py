@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
-# The sources of the messages on a link: one rank, which sends them all; ranks of one block; others.
-FROM_ONE, FROM_BLOCK, FROM_SEVERAL = range(3)
+# The ends of the messages on a link: one rank, which sends them all; ranks of one block, which send them all,
+# or get them all; others.
+FROM_ONE, FROM_BLOCK, TO_BLOCK, FROM_SEVERAL = range(4)
 
 
 class MessageColumns(NamedTuple):
@@ -20,10 +21,11 @@ class MessageColumns(NamedTuple):
 
 
 class LinkTurns(Struct, frozen=True, eq=False):
-    """Sources of messages that take turns on links."""
+    """Ends of messages that take turns on links."""
 
-    sources: Any  # by class of links: FROM_ONE, FROM_BLOCK or FROM_SEVERAL
-    block_of_rank: Any
+    sources: Any  # by class of links: one of the numbers above
+    block_of_rank: Any  # numbered from 0
+    circle: int  # the number of blocks if equal messages go equally far round them; else 0
 
 
 class SharedLinks(Protocol):

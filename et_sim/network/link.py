@@ -37,7 +37,7 @@ from et_sim.engine.state.records import MARK, MESSAGE_FIELDS, MOMENT
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run, setting_of
 from et_sim.engine.transport.network_seam import Needs, end_sending, message_leaves_at, new_message
-from et_sim.fold.path_keys import PathKeys
+from et_sim.fold.path_keys import TO_BLOCK, PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import GraphFabric, LevelFabric, Network, Routing
 from et_sim.network.fabric import WAY_FIELDS, Wires, is_wired_to_itself, next_ports, set_out, take_hop
@@ -80,7 +80,7 @@ LINK = lines(  # the fields that every message needs come first and fill a cache
     ("joined", MOMENT),  # this and the next fields serve to detect ties
     ("mark", MARK),
     ("sources", "i4"),  # whose messages it carries (`LinkTurns`)
-    ("joined_local", "i4"),
+    ("joined_root", "i4"),
     ("joined_turn", "i8"),
 )
 HOP_DONE = 0  # a message reached the end of a link; argument: the message
@@ -105,6 +105,7 @@ class LinkTables(Tables, Struct, frozen=True):
     cuts_through: Any  # one row: whether links pass messages on from the first byte
     class_of: Any  # by link: the row that represents its class; empty: every row is a link
     blocks: Any  # by rank (`LinkTurns`); empty likewise
+    circle: Any  # one row: the number of blocks, as in `LinkTurns`
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
@@ -153,6 +154,7 @@ def tables_of(network: Network, home: Any) -> LinkTables:
         cuts_through=np.zeros(1, np.int8),
         class_of=nothing,
         blocks=nothing,
+        circle=np.zeros(1, np.int32),
     )
 
 
@@ -165,7 +167,8 @@ def tables(network: Network, plan: LoweredPlan) -> LinkTables:
     class_of, first = classes_of_links(plan, len(made.links))
     links = made.links[first]
     links["home"], links["sources"] = plan.actor_of_rank[links["home"]], plan.link_turns.sources
-    return replace(made, links=links, class_of=class_of, blocks=plan.link_turns.block_of_rank)
+    blocks, circle = plan.link_turns.block_of_rank, np.full(1, plan.link_turns.circle, np.int32)
+    return replace(made, links=links, class_of=class_of, blocks=blocks, circle=circle)
 
 
 def tables_with_ports(network: Network, plan: LoweredPlan) -> LinkTables:
@@ -277,7 +280,7 @@ def network_event(run: Run, kind: int, row: int, _version: int) -> int:
         return NONE
     message, network = run.messages[row], run.network
     if is_there(run, row):
-        leaves_block(run, row)
+        go_round(run, row, 1)
         return row
     is_end = message.at != NONE
     if len(network.class_of) > 0:
@@ -289,11 +292,19 @@ def network_event(run: Run, kind: int, row: int, _version: int) -> int:
 
 
 @works_on_tables
-def leaves_block(run: Run, row: int) -> None:
-    """Note that a message is at its target, perhaps in another block."""
+def go_round(run: Run, row: int, way: int) -> None:
+    """Go from the block of a message's source to that of its target, or back."""
     network, message = run.network, run.messages[row]
     if len(network.blocks) > 0 and network.blocks[message.source] != network.blocks[message.target]:
-        observe.message_leaves_block(run)
+        ahead = network.blocks[message.target] - network.blocks[message.source]
+        observe.message_goes_round(run, way * ahead, network.circle[0])
+
+
+@works_on_tables
+def enter_block(run: Run, link: Any, row: int, way: int) -> None:
+    """Go round as a message does before it takes a link at the block of its target, or back."""
+    if link.sources == TO_BLOCK:
+        go_round(run, row, way)
 
 
 @works_on_tables
@@ -308,7 +319,9 @@ def _enter_link(run: Run, row: int) -> None:
     link_row = row_of(run.network, take_hop(run.network, run.messages[row]))
     link = run.network.links[link_row]
     thread, group = observe.pause(run), observe.current_group(run)
+    enter_block(run, link, row, 1)
     observe.link_reached(run, link, link_row, row)
+    enter_block(run, link, row, -1)
     if not link.busy:
         observe.link_was_free(run, link_row)
         _occupy(run, link_row, row)
@@ -339,7 +352,9 @@ def _occupy(run: Run, link_row: int, row: int) -> None:
         observe.next_event_flies(run, through, now + length, link.speed)
         schedule(run, now + int(rest + speed.latency_ns + serial), NETWORK + HOP_DONE, row, 0, 0)
     observe.next_event_follows(run, through, now + length)
+    enter_block(run, link, row, 1)
     schedule(run, now + length, NETWORK + LINK_FREE, link_row, 0, 0)
+    enter_block(run, link, row, -1)
     message_leaves_at(run, message, now + length, through, now + length)
 
 
@@ -389,4 +404,5 @@ def _free_link(run: Run, link_row: int) -> None:
     row = leave(run.messages, link)
     if row != NONE:
         observe.message_dequeued(run, row, link_row)
+        enter_block(run, link, row, -1)
         _occupy(run, link_row, row)

@@ -32,7 +32,7 @@ from et_sim.machine.model import Network
 from et_sim.network import link
 from et_sim.network.fabric import WAY_FIELDS, is_wired_to_itself, next_ports, set_out, take_hop
 from et_sim.network.fabrics import fabric_of
-from et_sim.network.link import HOP_DONE, LINK_FREE, arrive_at_once, is_there, leaves_block, row_of
+from et_sim.network.link import HOP_DONE, LINK_FREE, arrive_at_once, enter_block, go_round, is_there, row_of
 from et_sim.network.link import carried as carried
 from et_sim.network.link import check as check
 from et_sim.network.link import rows_left as rows_left
@@ -77,7 +77,7 @@ LINK = lines(
     ("sources", "i4"),
     ("joined", MOMENT),
     ("mark", MARK),
-    ("joined_local", "i4"),
+    ("joined_root", "i4"),
     ("joined_turn", "i8"),
 )
 STATE = record(("dead", "i8"))  # number of dead links
@@ -92,8 +92,9 @@ class FailingLinkTables(Tables, Struct, frozen=True):
     tier: Any
     sent: Any
     links: Any
-    class_of: Any  # this and the next as in `LinkTables`
+    class_of: Any  # this and the next two as in `LinkTables`
     blocks: Any
+    circle: Any
     recovery: Any  # one row
     state: Any  # one row
 
@@ -105,7 +106,7 @@ def tables(network: Network, plan: LoweredPlan) -> FailingLinkTables:
     links["serves"] = NONE
     for name in set(links.dtype.names) & set(made.links.dtype.names):
         links[name] = made.links[name]
-    others = made.class_of, made.blocks, recovery_row(network), table(STATE, 1)
+    others = made.class_of, made.blocks, made.circle, recovery_row(network), table(STATE, 1)
     ready = FailingLinkTables(made.fabric, made.home, made.first, made.tier, made.sent, links, *others)
     first = link_states(network)[0]
     ready = in_state(ready, network, first)
@@ -187,7 +188,7 @@ def network_event(run: Run, kind: int, row: int, _version: int) -> int:
             observe.begin_own(run, run.plan.actor_of_rank[run.messages[row].source])
         _try_again(run, row)
     elif is_there(run, row):
-        leaves_block(run, row)
+        go_round(run, row, 1)
         return row
     else:
         observe.message_passes_on(run)
@@ -208,7 +209,9 @@ def _enter_link(run: Run, row: int) -> None:
         lose(run, row, link_row)
         return
     thread, group = observe.pause(run), observe.current_group(run)
+    enter_block(run, this, row, 1)
     observe.link_reached(run, this, link_row, row)
+    enter_block(run, this, row, -1)
     if not this.busy:
         _occupy(run, link_row, row)
     else:
@@ -242,7 +245,9 @@ def plan_events(run: Run, link_row: int, row: int, serial: float, hop_ns: int) -
     this.free_ns, this.free_rest = now + length, serial - length
     message.due_ns = now + hop_ns
     schedule(run, message.due_ns, NETWORK + HOP_DONE, row, 0, 0)
+    enter_block(run, this, row, 1)
     schedule(run, this.free_ns, NETWORK + LINK_FREE, link_row, 0, 0)
+    enter_block(run, this, row, -1)
     if message.leaving != NONE:
         end_sending(run, this.free_ns, message.leaving, message.b, message.c)
 
@@ -255,6 +260,7 @@ def free_link(run: Run, link_row: int) -> None:
     row = leave(run.messages, this)
     if row != NONE:
         observe.message_dequeued(run, row, link_row)
+        enter_block(run, this, row, -1)
         _occupy(run, link_row, row)
 
 

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import groups_of
 from et_sim.engine.containers import NONE
-from et_sim.fold.path_keys import FROM_BLOCK, FROM_ONE, FROM_SEVERAL, LinkTurns, MessageColumns
+from et_sim.fold.path_keys import FROM_BLOCK, FROM_ONE, FROM_SEVERAL, TO_BLOCK, LinkTurns, MessageColumns
 from et_sim.network.fabric import Wires
 from et_sim.network.paths import LinkPaths, PathLinks, Routed
 from et_sim.plan.splitmix import splitmix64
@@ -29,6 +30,7 @@ class _Crossings(Struct, frozen=True, eq=False):
     links: Any
     at: Any  # links that the message has crossed before
     sources: Any
+    targets: Any
     kinds: Any
 
 
@@ -75,26 +77,22 @@ class LinksInTurn(LinkPaths):
         return colours * len(colours) + _places(blocks, colours)
 
     def turns_of(self, messages: Iterable[MessageColumns], actor_of_rank: Any) -> LinkTurns:
-        """Return which ranks' messages each class of links carries."""
-        links = len(self._classes)
-        first, last = np.full(links, len(self._blocks)), np.full(links, NONE)
-        first_block, last_block = first.copy(), last.copy()
-        is_later = np.zeros(links, bool)
-        for crossing in self._crossings(messages):
-            blocks = self._blocks[crossing.sources]
-            np.minimum.at(first, crossing.links, crossing.sources)
-            np.maximum.at(last, crossing.links, crossing.sources)
-            np.minimum.at(first_block, crossing.links, blocks)
-            np.maximum.at(last_block, crossing.links, blocks)
+        """Return which messages each class of links carries, and whether equal ones go equally far round."""
+        block_of_rank = groups_of(self._blocks).of_row
+        way = _WayRound(block_of_rank, actor_of_rank)
+        ranks, from_block, to_block = (_Range(len(self._classes)) for _ in range(3))
+        is_later = np.zeros(len(self._classes), bool)
+        for crossing in self._crossings(map(way.seen, messages)):
+            ranks.add(crossing.links, crossing.sources)
+            from_block.add(crossing.links, block_of_rank[crossing.sources])
+            to_block.add(crossing.links, block_of_rank[crossing.targets])
             is_later[crossing.links[crossing.at > 0]] = True
-        kinds = np.full(links, FROM_SEVERAL, np.int8)
-        if _is_ordered(self._blocks, actor_of_rank):
-            kinds[first_block == last_block] = FROM_BLOCK
-        kinds[(first == last) & ~is_later] = FROM_ONE
-        classes = self.classes()
-        of_class = np.zeros(int(classes.max()) + 1, np.int8)
-        np.maximum.at(of_class, classes, kinds)
-        return LinkTurns(of_class, self._blocks.astype(np.int32))
+        is_ordered, classes = _is_ordered(self._blocks, actor_of_rank), self.classes()
+        kinds = np.full(int(classes.max()) + 1, FROM_SEVERAL, np.int8)
+        kinds[_are_all(classes, to_block.is_one() & is_ordered & way.is_equal)] = TO_BLOCK
+        kinds[_are_all(classes, from_block.is_one() & is_ordered)] = FROM_BLOCK
+        kinds[_are_all(classes, ranks.is_one() & ~is_later)] = FROM_ONE
+        return LinkTurns(kinds, block_of_rank.astype(np.int32), way.blocks if way.is_equal else 0)
 
     def _crossings(self, messages: Iterable[MessageColumns]) -> Iterator[_Crossings]:
         """Yield the links that messages cross, a row for each message and link; if paths change with time,
@@ -104,7 +102,53 @@ class LinksInTurn(LinkPaths):
             kinds = np.broadcast_to(np.asarray(kinds).astype(np.uint64), sources.shape)
             for links, _ in self.paths(sources, targets):
                 rows, at = np.nonzero(links != NONE)
-                yield _Crossings(links[rows, at], at, sources[rows], kinds[rows])
+                yield _Crossings(links[rows, at], at, sources[rows], targets[rows], kinds[rows])
+
+
+class _Range:
+    """The least and the largest of numbers, by link."""
+
+    def __init__(self, links: int) -> None:
+        self._least, self._largest = np.full(links, np.iinfo(np.int64).max), np.full(links, NONE)
+
+    def add(self, links: Any, numbers: Any) -> None:
+        """Add a number for each of some links."""
+        np.minimum.at(self._least, links, numbers)
+        np.maximum.at(self._largest, links, numbers)
+
+    def is_one(self) -> Any:
+        """Return whether all numbers of each link are the same."""
+        return self._least >= self._largest
+
+
+def _are_all(classes: Any, hold: Any) -> Any:
+    """Return whether it holds for all links of each class."""
+    found = np.ones(int(classes.max()) + 1, bool)
+    found[classes[~hold]] = False
+    return found
+
+
+class _WayRound:
+    """The distances that messages go round the blocks, and whether equal ones go equally far."""
+
+    def __init__(self, block_of_rank: Any, actor_of_rank: Any) -> None:
+        self._block_of_rank, self._actor_of_rank = block_of_rank, actor_of_rank
+        self.blocks, self.is_equal = int(block_of_rank.max()) + 1, True
+
+    def seen(self, messages: MessageColumns) -> MessageColumns:
+        """Return the messages, which are compared."""
+        sources, targets, kinds = messages
+        if self.is_equal:
+            actors = self._actor_of_rank
+            with np.errstate(over="ignore"):
+                words = splitmix64(np.asarray(kinds).astype(np.uint64), 35) + actors[sources].astype(
+                    np.uint64
+                )
+                words = splitmix64(words, 36) + actors[targets].astype(np.uint64)
+            order = np.argsort(words, kind="stable")
+            ahead = (self._block_of_rank[targets] - self._block_of_rank[sources])[order] % self.blocks
+            self.is_equal = not ((np.diff(words[order]) == 0) & (np.diff(ahead) != 0)).any()
+        return messages
 
 
 def _joined(blocks: Any, ones: Any, others: Any) -> Any:

@@ -166,6 +166,22 @@ def test_a_slope_is_the_exponent_between_the_last_two_sizes(growth: ModuleType) 
     assert {"one: 1.00", "two: 0.50", "ranks"} <= texts
 
 
+def test_rows_that_are_not_measured_stay_in_table_and_picture(growth: ModuleType, tmp_path: Path) -> None:
+    names = [kind.name for kind in growth.KINDS[:3]]
+    old = {name: [(64.0, 0.2), (1024.0, 0.8)] for name in [*names[:2], "no longer a kind"]}
+    for folder in ("benchmarks", "docs"):
+        (tmp_path / folder).mkdir()
+    page = tmp_path / "benchmarks" / "README.md"
+    page.write_text(f"before\n{growth.BEGIN}\n{growth.table(old)}\n{growth.END}\nbehind\n")
+    new = {names[2]: [(64.0, 0.1), (1024.0, 0.2)], names[0]: [(64.0, 0.3), (1024.0, 0.3)]}
+    growth.write(new, tmp_path)
+    expected = {names[0]: new[names[0]], names[1]: old[names[1]], names[2]: new[names[2]]}
+    assert page.read_text() == f"before\n{growth.BEGIN}\n{growth.table(expected)}\n{growth.END}\nbehind\n"
+    drawn = ElementTree.parse(tmp_path / "docs" / "growth.svg")
+    texts = {element.text for element in drawn.iter() if element.tag.endswith("text")}
+    assert {f"{names[0]}: 0.00", f"{names[1]}: 0.50", f"{names[2]}: 0.25"} <= texts
+
+
 def test_all_workloads_of_the_suite_grow(suite: ModuleType, growth: ModuleType) -> None:
     grown = {kind.workload for kind in growth.KINDS}
     assert grown >= {row.workload for row in suite.ROWS} - {"distinct"}  # its traces have 5,000 nodes each

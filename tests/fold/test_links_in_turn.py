@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from machines import network, system
 from random_cases import Case, actors_of, graph_under, outcome, random_case, straggling_case
 
+from et_sim.api import run
 from et_sim.trace import TraceBuilder, Workload
 
 A_FEW = 24
@@ -63,8 +65,34 @@ def _alike(draw: Random) -> Case:
     return Case(Workload.of([build.build()] * int(np.prod(npus))), machine)
 
 
-def assert_same(seed: int) -> None:
-    assert outcome(case_in_turn(seed), fold=True) == outcome(case_in_turn(seed), fold=False), seed
+def chunks_on_leaves(seed: int) -> Case:
+    """Return the case of a seed with chunks that meet on the uplinks of leaves, on all ranks."""
+    draw = Random(seed)
+    npus, count, size = (
+        draw.choice((2, 3, 4, 6, 8)),
+        draw.choice((2, 3, 4, 5)),
+        draw.choice((1 << 16, 1 << 30)),
+    )
+    build = TraceBuilder()
+    first = build.collective(draw.choice(("all_reduce", "all_gather", "all_to_all")), size)
+    if draw.random() < 0.5:
+        ahead = draw.choice((npus, npus * count - npus))
+        build.send(ahead, size, after=[first])
+        build.receive(npus * count - ahead, size, after=[first])
+    keys: dict[str, Any] = {"preferred-dataset-splits": draw.choice((2, 3, 4, 6)), "profile": "corrected"}
+    keys |= {"active-chunks-per-dimension": draw.choice((1, 2)), "endpoint-delay": draw.choice((0, 10, 500))}
+    if draw.random() < 0.2:
+        keys["stragglers"] = [{"ranks": f"0-{npus * count - 1}/{npus}", "delay": "500ns"}]
+    machine = {
+        "system": system(draw.choice(("ring", "ring", "ring", "direct", "halvingDoubling")), 2, **keys),
+        "network": leaves(npus, count, draw.choice((1, 2, 3))),
+        "model": draw.choice(("analytical", "link")),
+    }
+    return Case(Workload((build.build(),), np.zeros(npus * count, np.int32), relative_peers=(True,)), machine)
+
+
+def assert_same(seed: int, make: Callable[[int], Case] = case_in_turn) -> None:
+    assert outcome(make(seed), fold=True) == outcome(make(seed), fold=False), seed
 
 
 @pytest.mark.deep
@@ -86,6 +114,37 @@ def test_each_place_in_a_leaf_is_simulated_once_for_all_leaves(model: str) -> No
     machine = {"system": system("ring", 2, profile="corrected"), "network": leaves(3, 5, 2), "model": model}
     case = Case(Workload.of([build.build()] * 15), machine)
     assert actors_of(case) == 3
+    assert outcome(case, fold=True) == outcome(case, fold=False)
+
+
+def all_reduced(npus: int, count: int, **keys: Any) -> Case:
+    """Return an all-reduce of 1 GiB in two chunks on leaves."""
+    build = TraceBuilder()
+    build.collective("all_reduce", 1 << 30)
+    machine = {
+        "system": system("ring", 2, **{"profile": "corrected", "preferred-dataset-splits": 2, **keys}),
+        "network": leaves(npus, count, 2),
+        "model": "analytical",
+    }
+    return Case(Workload.of([build.build()] * (npus * count)), machine)
+
+
+def test_chunks_that_follow_from_messages_of_one_leaf_meet_on_links_in_one_order() -> None:
+    """Check messages that begin in one nanosecond because of messages of the leaf before."""
+    case = all_reduced(8, 3)
+    assert actors_of(case) == 8
+    assert outcome(case, fold=True) == outcome(case, fold=False)
+
+
+@pytest.mark.parametrize("rows", [(2, 2), (4,)])
+def test_leaves_in_rows_are_not_taken_for_a_circle(rows: tuple[int, ...]) -> None:
+    """Check that messages from the last leaf of a row to its first go another way than those to the next."""
+    case = all_reduced(2, 4)
+    dims = 1 + len(rows)
+    case.machine["network"]["logical-dimensions"] = [2, *rows]
+    case.machine["system"] = system("ring", dims, **{"profile": "corrected", "preferred-dataset-splits": 2})
+    turns = run(case.workload, **case.machine).outcome.plan.link_turns
+    assert turns.circle == (4 if rows == (4,) else 0)
     assert outcome(case, fold=True) == outcome(case, fold=False)
 
 
@@ -118,6 +177,12 @@ def test_equal_groups_whose_messages_meet_on_a_link_are_distinguished() -> None:
     case = case_in_turn(738)
     assert actors_of(case) > 1
     assert_same(738)
+
+
+@pytest.mark.seeds(deep=80, exhaustive=4000, at_a_time=40)
+def test_random_chunks_on_leaves_fold_exactly(seeds: range) -> None:
+    for seed in seeds:
+        assert_same(seed, chunks_on_leaves)
 
 
 @pytest.mark.seeds(deep=80, exhaustive=4000, at_a_time=40)

@@ -198,6 +198,7 @@ def _free_room(run: Run, chunk_row: int, step_row: int, step: int) -> None:
         return
     step_key = step * 2 + (chunk.direction < 0)
     if find_unexpected(run, source, step_key | OFFERED, chunk.phase_key) != NONE:
+        observe.leaves_rank(run)
         schedule(run, run.clock[0].now, INJECT_STEP, source, step_key, chunk.phase_key)
 
 

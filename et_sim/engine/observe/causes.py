@@ -405,7 +405,7 @@ def phase_done_by_actor(run: Run, first_chunk: int) -> None:
 
 
 @when_recorded
-def phase_ends_for(run: Run, chunk_row: int, thread: tuple[int, int]) -> None:
+def phase_ends_for(run: Run, chunk_row: int, thread: tuple[int, int, int]) -> None:
     """Record that a phase that ends for all actors together ends for one of them."""
     restore_cause(run, thread[0])
     works_for(run, chunk_row)

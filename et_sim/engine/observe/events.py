@@ -32,7 +32,7 @@ from et_sim.engine.observe.ties import *
 from et_sim.engine.observe.traffic import *
 from et_sim.engine.state.run import Run
 
-Thread = tuple[int, int]  # the cause and the origin of the present
+Thread = tuple[int, int, int]  # the cause, the origin and the root of the present
 PLENTY = 1 << 40
 
 is_ordered, order_fails, marks_of = ordering.is_ordered, ordering.order_fails, ordering.marks_of
@@ -100,14 +100,14 @@ def rows_left(run: Run, reserve: int) -> int:
 @works_on_tables
 def pause(run: Run) -> Thread:
     """Return the cause and the origin of the present, for `resume` after a part of the event."""
-    return causes.current_cause(run), ties.current_origin(run)
+    return causes.current_cause(run), ties.current_origin(run), ties.current_root(run)
 
 
 @works_on_tables
 def resume(run: Run, thread: Thread) -> None:
     """Restore the cause and the origin for the rest of the event."""
     causes.restore_cause(run, thread[0])
-    ties.restore_origin(run, thread[1])
+    ties.restore_origin(run, thread[1], thread[2])
 
 
 @works_on_tables

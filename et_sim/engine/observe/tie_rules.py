@@ -35,7 +35,7 @@ from et_sim.engine.observe.ties import (
 from et_sim.engine.state.chunks import priority_of
 from et_sim.engine.state.lanes import can_issue, lane_row
 from et_sim.engine.state.run import LANES_IN_USE, NONE, QUEUE_ORDER, RUNNING_LIMIT, Run
-from et_sim.fold.path_keys import FROM_BLOCK, FROM_ONE, FROM_SEVERAL
+from et_sim.fold.path_keys import FROM_ONE, FROM_SEVERAL
 from et_sim.plan.records import UNLIMITED, Action, Lane
 
 COLLECTIVE, COLLECTIVE_LANE = int(Action.COLLECTIVE), int(Lane.COLLECTIVE)
@@ -352,6 +352,8 @@ def link_reached(run: Run, link: Any, link_row: int, message_row: int) -> None:
     else:
         _joins_with_others(run, link, flow_of(run, run.messages[message_row]))
     contribute(run, link.mark, KINDS * link_row + OF_LINK)
+    if link.sources == FROM_SEVERAL:
+        link.mark.root = NONE
 
 
 @works_on_tables
@@ -359,14 +361,16 @@ def _joins_with_others(run: Run, link: Any, flow: int) -> None:
     """Check a message that joins a link of several ranks, whose groups do not compare.
 
     Events have turns there. Messages of one turn come in the order of the ranks at whose start their events
-    began. This is the same order at all links of the class if all of these ranks are in one block.
+    began. This is the same order at all links of the class if all of these ranks are in one block, which they
+    are if the roots are the same.
     """
     clock = run.clock[0]
     clock.origin = mixed(mixed(clock.origin, clock.group), flow)
     clock.group = clock.turn
-    is_ordered = link.sources == FROM_BLOCK and clock.is_local and link.joined_local
+    is_first = not in_group(clock, link.joined)
+    is_ordered = link.sources != FROM_SEVERAL and clock.root != NONE and link.joined_root == clock.root
     clock.ties += may_change_places(clock, link.joined) and not is_ordered
-    link.joined_local = clock.is_local and (link.joined_local or not in_group(clock, link.joined))
+    link.joined_root = clock.root if is_first or is_ordered else NONE
     note_moment(clock, link.joined)
 
 
@@ -378,7 +382,7 @@ def link_changes(run: Run, link: Any, link_row: int, message_row: int) -> None:
     those on links of one class, and links, in an order that may differ between ranks.
     """
     clock = run.clock[0]
-    clock.turn_ns, clock.turn, clock.is_local = clock.now, 0, 0
+    clock.turn_ns, clock.turn, clock.root = clock.now, 0, NONE
     clock.turn_posted_ns = NONE - 1
     clock.group = 0
     clock.part += 1
@@ -397,5 +401,5 @@ def link_freed(run: Run, link: Any, link_row: int, actor_row: int) -> None:
         clock.origin, clock.group = mixed(clock.posted.origin, link_row), clock.turn
         clock.part += 1
         if link.sources == FROM_SEVERAL:
-            clock.is_local = 0
+            clock.root = NONE
     contribute(run, link.mark, KINDS * link_row + OF_LINK)

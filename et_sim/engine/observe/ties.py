@@ -56,7 +56,7 @@ def event_made(run: Run, event_row: int) -> None:
     """Store with an event when, and in which event, it is put on the calendar."""
     clock, stamp = run.clock[0], run.stamps[event_row]
     note_moment(clock, stamp)
-    stamp.turn, stamp.is_local = clock.turn, clock.is_local
+    stamp.turn, stamp.root = clock.turn, clock.root
 
 
 @when_watched
@@ -64,12 +64,12 @@ def event_taken(run: Run, event_row: int) -> None:
     """Restore when, and in which event, the event was put on the calendar."""
     posted, stamp = run.clock[0].posted, run.stamps[event_row]
     posted.ns, posted.group, posted.origin = stamp.ns, stamp.group, stamp.origin
-    posted.turn, posted.is_local = stamp.turn, stamp.is_local
-    run.clock[0].is_local = posted.is_local
+    posted.turn, posted.root = stamp.turn, stamp.root
+    run.clock[0].root = posted.root
     if run.clock[0].bucket == NONE:
         _take_its_turn(run.clock[0])
     else:  # entries have the turn and the place of their bucket
-        run.clock[0].is_local &= run.stamps[run.clock[0].bucket].is_local
+        keep_root(run.clock[0], run.stamps[run.clock[0].bucket])
 
 
 @when_watched
@@ -77,7 +77,7 @@ def entry_joins(run: Run, bucket_row: int) -> None:
     """Add an entry to a bucket, whose first entry it is on other ranks if it has the turn of the first."""
     opened, clock = run.stamps[bucket_row], run.clock[0]
     if opened.ns == clock.now and opened.turn == clock.turn:
-        opened.is_local &= clock.is_local
+        keep_root(opened, clock)
 
 
 @works_on_tables
@@ -104,7 +104,7 @@ def actor_starts(run: Run, actor_row: int) -> None:
     """Begin the group of an actor's start."""
     clock = run.clock[0]
     clock.posted.ns, clock.posted.origin = NONE, FIRST_ORIGIN
-    clock.turn_ns, clock.turn, clock.is_local = clock.now, 0, 1
+    clock.turn_ns, clock.turn, clock.root = clock.now, 0, 0
     clock.turn_posted_ns = NONE
     _begin(run, actor_row, False)
 
@@ -212,21 +212,29 @@ def contribute(run: Run, mark: Any, kind: int) -> None:
     clock = run.clock[0]
     if may_change_places(clock, mark):
         before = mixed(mark.origin, mark.part)
-        has_origins(clock, mixed(mixed(before, mixed(clock.origin, clock.part)), kind))
+        clock.origin = mixed(mixed(before, mixed(clock.origin, clock.part)), kind)
+        keep_root(clock, mark)
     mark_now(clock, mark)
 
 
 @works_on_tables
 def has_origins(clock: Any, origin: int) -> None:
     """Set an origin made of several, any of which may be that of the last event on other ranks."""
-    clock.origin, clock.is_local = origin, 0
+    clock.origin, clock.root = origin, NONE
+
+
+@works_on_tables
+def keep_root(one: Any, other: Any) -> None:
+    """Keep a root if another one is the same: the order of the two is certain."""
+    if one.root != other.root:
+        one.root = NONE
 
 
 @works_on_tables
 def mark_now(clock: Any, mark: Any) -> None:
     """Store the present moment and part of the event."""
     note_moment(clock, mark)
-    mark.part = clock.part
+    mark.part, mark.root = clock.part, clock.root
 
 
 @observes(is_watched, otherwise=NONE)
@@ -236,9 +244,15 @@ def current_origin(run: Run) -> int:
 
 
 @when_watched
-def restore_origin(run: Run, origin: int) -> None:
-    """Restore the origin for the rest of the event."""
-    run.clock[0].origin = origin
+def restore_origin(run: Run, origin: int, root: int) -> None:
+    """Restore the origin and the root for the rest of the event."""
+    run.clock[0].origin, run.clock[0].root = origin, root
+
+
+@observes(is_watched, otherwise=NONE)
+def current_root(run: Run) -> int:
+    """Return the root of the present."""
+    return run.clock[0].root
 
 
 @observes(is_watched, otherwise=NONE)
@@ -262,9 +276,16 @@ def message_passes_on(run: Run) -> None:
 
 
 @when_watched
-def message_leaves_block(run: Run) -> None:
-    """Begin, with a message from another block, an event whose order depends on that of blocks."""
-    run.clock[0].is_local = 0
+def message_goes_round(run: Run, distance: int, blocks: int) -> None:
+    """Count how far a message goes round the blocks; 0 blocks: equal messages do not go equally far."""
+    clock = run.clock[0]
+    clock.root = (clock.root + distance) % blocks if blocks > 0 and clock.root != NONE else NONE
+
+
+@when_watched
+def leaves_rank(run: Run) -> None:
+    """Continue at another rank, perhaps of another block, to which no message goes."""
+    run.clock[0].root = NONE
 
 
 @when_watched
@@ -355,7 +376,7 @@ def event_happens(run: Run, kind: int, a: int, b: int, c: int) -> None:
         begin_own(run, run.plan.actor_of_rank[run.plan.channels[a].source])
     elif kind == HELD_MESSAGE:  # its receiver, another rank, decides when
         begin_arrival(run, run.plan.actor_of_rank[run.plan.channels[a].source], pair_of(run, a))
-        message_leaves_block(run)
+        leaves_rank(run)
     elif kind == INJECT_STEP:
         begin_own(run, run.plan.members[a].actor)
 

@@ -16,13 +16,13 @@ PROGRAM_MASK = (1 << (PHASE_KEY_BITS - PHASE_BITS)) - 1
 
 # To detect ties: a stored moment with the group and origin of the event, and its part.
 MOMENT = record(("ns", "i8"), ("group", "i8"), ("origin", "i8"))
-MARK = record(("ns", "i8"), ("group", "i8"), ("origin", "i8"), ("part", "i8"))
+MARK = record(("ns", "i8"), ("group", "i8"), ("origin", "i8"), ("part", "i8"), ("root", "i8"))
 STAMP = record(  # of an event: when and by which event it was put on the calendar
     ("ns", "i8"),
     ("group", "i8"),
     ("origin", "i8"),
     ("turn", "i8"),  # of that event among all of its nanosecond
-    ("is_local", "i8"),
+    ("root", "i8"),
 )
 CLOCK = record(
     ("now", "i8"),
@@ -42,7 +42,7 @@ CLOCK = record(
     ("turn_ns", "i8"),
     ("turn_posted_ns", "i8"),  # when, and at which turn, the events of this turn were put on the calendar
     ("turn_posted", "i8"),
-    ("is_local", "i8"),  # it follows from the start of a rank of its block, through no other block
+    ("root", "i8"),  # blocks from the one at whose start its chain of events began; NONE: not certain
     ("not_chunks", "i8"),
     ("head", "i4"),  # events at the end of this time
     ("tail", "i4"),

@@ -282,6 +282,7 @@ def message_requested(run: Run, channel_row: int, kind: int, a: int, b: int) -> 
     That may be a message of another size, on another channel.
     """
     thread = observe.pause(run)
+    observe.leaves_rank(run)
     _await_message(run, channel_row, kind, a, b)
     observe.resume(run, thread)
     handshake_row = run.plan.channels[channel_row].handshake
