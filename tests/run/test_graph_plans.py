@@ -17,7 +17,7 @@ from et_sim.api import execute
 from et_sim.basics.errors import EtSimError
 from et_sim.machine.kept_systems import KeptSystems
 from et_sim.machine.readers import read_machine
-from et_sim.network.graph import tables
+from et_sim.network.graph import tables, wired
 from et_sim.network.spread import by_numbers
 from et_sim.run.options import RunOptions
 from et_sim.run.planning import KeptPlans, Planner
@@ -178,7 +178,7 @@ def test_shares_by_bandwidths_that_differ_are_planned_for_each_bandwidth() -> No
     kept, planner, made = KeptSystems(), KeptPlans(), []
     workload = make_microbenchmark("all_to_all", ranks=4, size=1 << 20)
     for speed in (10, 20, 30):
-        given = {"network": {**network, "overrides": [spines(speed)]}, "system": SYSTEM}
+        given: dict[str, Any] = {"network": {**network, "overrides": [spines(speed)]}, "system": SYSTEM}
         machine = {**given, "model": "flow"}
         shared = planner.guarded(partial(result_of, workload, machine, True))
         assert shared == result_of(workload, machine, True, Planner())
@@ -189,11 +189,12 @@ def test_shares_by_bandwidths_that_differ_are_planned_for_each_bandwidth() -> No
 
 
 def test_a_graph_with_other_figures_has_the_tables_of_one_read_anew() -> None:
-    kept, base = KeptSystems(), {"graph": LEAVES, "logical-dimensions": [4]}
+    kept = KeptSystems()
     for latency in ("1us", "2us", "3us"):
-        given = {"network": {**base, "graph": {**LEAVES, "latency": latency}}, "system": SYSTEM}
-        again, anew = (read_machine(**given, **how).network for how in ({"systems": kept}, {}))
-        assert (again.fabric.graph.kept is None, anew.fabric.graph.kept is None) == (False, True)
+        network = {"graph": {**LEAVES, "latency": latency}, "logical-dimensions": [4]}
+        again = read_machine(system=SYSTEM, network=network, systems=kept).network
+        anew = read_machine(system=SYSTEM, network=network).network
+        assert (wired(again).graph.kept is None, wired(anew).graph.kept is None) == (False, True)
         one, other = tables(again), tables(anew)
         assert np.array_equal(one.speeds, other.speeds)
         assert np.array_equal(one.speed_of, other.speed_of)
