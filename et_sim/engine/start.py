@@ -200,7 +200,7 @@ class KeptStart:
             self._network.restored_as_before()
             return start
         if self._network is not None:
-            self._network.saved.restore()
+            self._network.restored_as_before()
             if rewrite(self._network.saved.tables, self._given):
                 self._network.take_as_written()
                 self._given = given

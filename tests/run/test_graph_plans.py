@@ -22,7 +22,7 @@ from et_sim.network.spread import by_numbers
 from et_sim.run.options import RunOptions
 from et_sim.run.planning import KeptPlans, Planner
 from et_sim.sweeps.evaluate import figures
-from et_sim.trace import Workload
+from et_sim.trace import TraceBuilder, Workload
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 MODELS = ("analytical", "link", "flow", "packet")
@@ -186,6 +186,24 @@ def test_shares_by_bandwidths_that_differ_are_planned_for_each_bandwidth() -> No
         found = read_machine(**given, systems=kept).network
         assert by_numbers(found) is found
     assert made[-1] > made[-2] > made[-3]
+
+
+def test_figures_are_written_into_the_tables_of_the_point_before_and_not_of_the_first() -> None:
+    def machine(slow: int, speed: int) -> dict[str, Any]:
+        graph = {**LEAVES, "spines": 4, "bandwidth": f"{speed}GB/s", **UPLINKS}
+        slower = {"link": f"npu{slow}->*", "bandwidth": "5GB/s"}
+        network = {"graph": graph, "logical-dimensions": [4], "routing": "ecmp", "overrides": [slower]}
+        return {"network": network, "system": SYSTEM, "model": "flow"}
+
+    planner, builders = KeptPlans(), [TraceBuilder() for _ in range(4)]
+    builders[0].send(1, 1 << 16)
+    builders[1].receive(0, 1 << 16)
+    workload = Workload.of([build.build() for build in builders])
+    for slow, speed in ((0, 50), (0, 51), (0, 52), (1, 52), (1, 53), (1, 54), (0, 54), (0, 55)):
+        point = machine(slow, speed)
+        shared = planner.guarded(partial(result_of, workload, point, False))
+        assert shared == result_of(workload, point, False, Planner()), (slow, speed)
+    assert planner.made < 4
 
 
 def test_a_graph_with_other_figures_has_the_tables_of_one_read_anew() -> None:
