@@ -224,14 +224,13 @@ def _tests_near(module: str) -> list[str]:
     """
     name, words = module.removesuffix(".py").replace("/", "."), _words(Path(module).stem)
     found: dict[str, float] = {}
-    folders = [
-        REPOSITORY / "tests" / room for room in (module.split("/")[1], Path(module).stem.split("_")[0])
-    ]
+    rooms = (module.split("/")[1], Path(module).stem.split("_")[0])
+    folders = tuple(f"{REPOSITORY / 'tests' / room}/" for room in rooms)
     call = f'main(["{Path(module).stem.split("_")[0]}"'
     for path, text in _tests().items():
         calls = min(text.count(call), MOST_CALLS) if module.startswith("et_sim/cli/") else 0
-        imports = bool(re.search(rf"\b{name}\b", text))
-        is_near = calls or imports or any(path.is_relative_to(folder) for folder in folders)
+        imports = name in text and bool(re.search(rf"\b{name}\b", text))
+        is_near = calls or imports or str(path).startswith(folders)
         if path.parent.name in LEFT_OUT or not is_near:
             continue
         shared = calls + len(words & _words(path.stem)) + len(words & _words(text)) / 2
