@@ -148,6 +148,33 @@ def test_leaves_in_rows_are_not_taken_for_a_circle(rows: tuple[int, ...]) -> Non
     assert outcome(case, fold=True) == outcome(case, fold=False)
 
 
+def test_pairs_over_two_leaves_each_meet_on_links_in_an_order_of_their_own() -> None:
+    """Check that none are folded: the pair of the last leaf and the first has its ranks in another order."""
+    traces = []
+    for rank in range(8):
+        build = TraceBuilder()
+        build.collective("all_to_all", 1 << 30, group=f"pair{(rank - 1) % 8 // 2}")
+        traces.append(build.build())
+    keys = {"profile": "corrected", "preferred-dataset-splits": 6, "active-chunks-per-dimension": 2}
+    wires = [
+        {"from": f"npu{rank}", "to": f"leaf{rank // 2}", "bandwidth": "1GB/s", "latency": "500ns"}
+        for rank in range(8)
+    ]
+    wires += [
+        {"from": f"leaf{leaf}", "to": "spine", "bandwidth": "10GB/s", "latency": "100ns"} for leaf in range(4)
+    ]
+    switches = [*(f"leaf{leaf}" for leaf in range(4)), "spine"]
+    machine = {
+        "system": system("direct", 3, **keys),
+        "network": {"npus": 8, "switches": switches, "links": wires, "logical-dimensions": [2, 2, 2]},
+        "model": "analytical",
+        "groups": {f"pair{first // 2}": [first + 1, (first + 2) % 8] for first in range(0, 8, 2)},
+    }
+    case = Case(Workload.of(traces), machine)
+    assert actors_of(case) == 8
+    assert outcome(case, fold=True) == outcome(case, fold=False)
+
+
 @pytest.mark.parametrize("shape", ["Ring", "Switch", "FullyConnected"])
 def test_ranks_that_send_through_the_links_of_others_are_folded(shape: str) -> None:
     """Check ranks that send to the one in the next column and row."""
