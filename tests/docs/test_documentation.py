@@ -21,6 +21,7 @@ PAGES = [
 # Small cases of many kinds of engine: to interpret them, but for views, takes less than to compile these.
 INTERPRETED = (
     *("converting.md", "dgx-1.md", "jobs.md", "memory.md", "networks.md", "network-models.md", "packet.md"),
+    *("packet-ns3.md", "packet-tcp.md"),
     *("network-features.md", "running.md"),
     *("streams.md", "uneven-machines.md"),
 )
@@ -44,6 +45,7 @@ LONG = (
         "network-models.md",
     ),
     *("network-features.md", "network-files.md"),
+    *("packet-ns3.md", "packet-tcp.md", "training-step.md", "training-experts.md", "programs.md"),
     *("output.md", "packet.md", "pictures.md", "profiles.md", "pytorch.md", "running.md", "search.md"),
     *("software.md", "streams.md", "sweeps.md", "tools.md", "training.md", "uneven-machines.md"),
     "what-if.md",

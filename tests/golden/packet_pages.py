@@ -1,4 +1,4 @@
-"""Results of the packet model for each golden case, in a file and beside the reference in docs/packet.md."""
+"""Results of the packet model for each golden case, in a file and beside the reference on a page of docs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "packet.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 class Section:
-    """A part of the page: a table with a row for each case, between two comments."""
+    """A part of a page: a table with a row for each case, between two comments."""
 
     def __init__(
-        self, name: str, kept: Path, heads: str, cells: Callable[[dict[str, Any], dict[str, int]], list[str]]
+        self,
+        name: str,
+        page: str,
+        kept: Path,
+        heads: str,
+        cells: Callable[[dict[str, Any], dict[str, int]], list[str]],
     ) -> None:
+        self.page = DOCS / page
         self.begin, self.end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
         self.kept, self.heads, self.cells = kept, heads, cells
 
@@ -38,16 +44,16 @@ class Section:
 
     def on_the_page(self) -> str:
         """Return the table that the page shows."""
-        text = PAGE.read_text(encoding="utf-8")
+        text = self.page.read_text(encoding="utf-8")
         return text[text.index(self.begin) + len(self.begin) : text.index(self.end)].strip()
 
     def write(self, cases: list[dict[str, Any]], figures: Callable[[dict[str, Any]], dict[str, int]]) -> None:
         """Write the file and the table of all cases, at any cost in time."""
         self.measured = {case["name"]: figures(case) for case in cases}
         self.kept.write_text(json.dumps(self.measured, indent=0) + "\n", encoding="utf-8")
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(self.begin)
+        before, _, rest = self.page.read_text(encoding="utf-8").partition(self.begin)
         after = rest[rest.index(self.end) :]
-        PAGE.write_text(f"{before}{self.begin}\n{self.table(cases)}\n\n{after}", encoding="utf-8")
+        self.page.write_text(f"{before}{self.begin}\n{self.table(cases)}\n\n{after}", encoding="utf-8")
 
 
 def parameters(

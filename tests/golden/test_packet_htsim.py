@@ -2,7 +2,7 @@
 
 Without losses, single messages take the same nanoseconds; other cases have the limits below. Paths and drops
 are drawn by other random numbers than htsim's. The results of et-sim for each case are in
-`htsim_tcp_measured.json`, and as a table in docs/packet.md; both are rewritten by
+`htsim_tcp_measured.json`, and as a table in docs/packet-tcp.md; both are rewritten by
 
     python tests/golden/test_packet_htsim.py
 """
@@ -77,6 +77,7 @@ def cells(case: dict[str, Any], ours: dict[str, int]) -> list[str]:
 
 SECTION = Section(
     "cases of htsim",
+    "packet-tcp.md",
     DATA.with_name("htsim_tcp_measured.json"),
     "| case | htsim, ns | et-sim, ns | difference | timeouts: htsim, et-sim |",
     cells,

@@ -1,7 +1,7 @@
 """The packet model takes the nanoseconds of ns-3's RoCE, and pauses as often: 154 runs of ASTRA-sim on it.
 
 Each network file names the key file and the topology file that ns-3 read. The results of et-sim for each
-case are in `ns3_roce_measured.json`, and as a table in docs/packet.md; both are rewritten by
+case are in `ns3_roce_measured.json`, and as a table in docs/packet-ns3.md; both are rewritten by
 
     python tests/golden/test_packet_model.py
 """
@@ -72,6 +72,7 @@ def cells(case: dict[str, Any], ours: dict[str, int]) -> list[str]:
 
 SECTION = Section(
     "cases",
+    "packet-ns3.md",
     DATA.with_name("ns3_roce_measured.json"),
     "| case | congestion control | ns-3, ns | et-sim, ns | difference | pauses: ns-3, et-sim |",
     cells,

@@ -1,7 +1,7 @@
 """TCP on the packet model against ns-3's: 134 runs, of which those without losses are within 1 %.
 
 With losses, the number of waits for a timer is compared. The results of et-sim for each case are in
-`ns3_tcp_measured.json`, and as a table in docs/packet.md; both are rewritten by
+`ns3_tcp_measured.json`, and as a table in docs/packet-tcp.md; both are rewritten by
 
     python tests/golden/test_packet_tcp.py
 """
@@ -45,6 +45,7 @@ def cells(case: dict[str, Any], ours: dict[str, int]) -> list[str]:
 
 SECTION = Section(
     "cases of tcp",
+    "packet-tcp.md",
     DATA.with_name("ns3_tcp_measured.json"),
     "| case | ns-3, ns | et-sim, ns | difference | drops: ns-3, et-sim |",
     cells,
@@ -80,7 +81,7 @@ def without_losses() -> list[Any]:
 def test_without_losses_the_difference_is_small(case: dict[str, Any]) -> None:
     ratio = SECTION.measured[case["name"]]["completion_ns"] / case["completion_ns"]
     if "ring_ar_1MB__newreno_connpermsg" in case["name"] and "dumbbell" in case["name"]:
-        assert abs(ratio - 1) < 0.08  # docs/packet.md states this case
+        assert abs(ratio - 1) < 0.08  # docs/packet-tcp.md states this case
     else:
         assert abs(ratio - 1) < WITHIN
 
