@@ -37,7 +37,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = [sys.executable, str(FOLDER / "small_program.py"), "0"]
     paths = os.pathsep.join([str(PACKAGE.parent), str(FOLDER)])
     command = [sys.executable, "-m", "et_sim.compiled.ship", str(folder), *program]
-    subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, check=True, capture_output=True)
+    environment = {**os.environ, "PYTHONPATH": paths}
+    subprocess.run(command, env=environment, cwd=folder, check=True, capture_output=True)
     return folder / shipped.ARCHIVE
 
 
@@ -238,7 +239,7 @@ def _hook(name: str, folder: Path | None, monkeypatch: pytest.MonkeyPatch) -> An
     for module in ("hatchling.builders.hooks.plugin.interface", "hatchling.metadata.plugin.interface"):
         monkeypatch.setitem(sys.modules, module, interface)
     hook = runpy.run_path(str(REPOSITORY / "hatch_build.py"))[name]()
-    hook.root = str(REPOSITORY)
+    hook.root = str(PACKAGE.parent)
     return hook
 
 
