@@ -22,6 +22,7 @@ from programs import FOLDER, REPOSITORY, Said, run, wait_until_made
 from et_sim.compiled import ship, shipped
 from et_sim.compiled.entry_points import SHIPPED_SECONDS
 from et_sim.compiled.llvm import bitcode, object_code
+from et_sim.compiled.sources import PACKAGE
 from et_sim.machine.congestion import ROCE, TCP
 from et_sim.machine.protocol_presets import PRESETS
 from et_sim.network import registry
@@ -34,9 +35,10 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return an archive with one of the two functions of the small program that can be compiled."""
     folder = tmp_path_factory.mktemp("shipped")
     program = [sys.executable, str(FOLDER / "small_program.py"), "0"]
-    paths = os.pathsep.join([str(REPOSITORY), str(FOLDER)])
+    paths = os.pathsep.join([str(PACKAGE.parent), str(FOLDER)])
     command = [sys.executable, "-m", "et_sim.compiled.ship", str(folder), *program]
-    subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, check=True, capture_output=True)
+    environment = {**os.environ, "PYTHONPATH": paths}
+    subprocess.run(command, env=environment, cwd=folder, check=True, capture_output=True)
     return folder / shipped.ARCHIVE
 
 
@@ -44,7 +46,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(tmp_path: Path) -> Path:
     """Return a folder with the package as a wheel installs it, beside a Numba that cannot be imported."""
     site = tmp_path / "site"
-    shutil.copytree(REPOSITORY / "et_sim", site / "et_sim", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, site / "et_sim", ignore=shutil.ignore_patterns("__pycache__"))
     (site / "numba").mkdir()
     (site / "numba" / "__init__.py").write_text(NO_NUMBA)
     (site / "numba" / "_version.py").write_text("")
@@ -213,6 +215,19 @@ def test_an_unusable_archive_is_reported(spoil: Any, why: str, archive: Path, tm
     assert not shipped.names_in(copy)
 
 
+def test_the_report_on_shipped_code_names_its_number_or_why_it_is_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / shipped.ARCHIVE
+    monkeypatch.setattr(shipped, "_archive", lambda: path)
+    assert shipped.shipped_code_text() == "nothing; code is compiled on this machine"
+    shipped.write_archive(path, {"one": b"1", "two": b"2"})
+    assert shipped.shipped_code_text() == "2 kinds of code"
+    for spoil, why in ((_set_other_sources, "of other sources"), (_cut, "damaged")):
+        spoil(path)
+        assert shipped.shipped_code_text() == f"{shipped.ARCHIVE}, {why}: ignored"
+
+
 def _hook(name: str, folder: Path | None, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a hook of the build, with stand-ins for the modules of Hatchling."""
     if folder is None:
@@ -224,7 +239,7 @@ def _hook(name: str, folder: Path | None, monkeypatch: pytest.MonkeyPatch) -> An
     for module in ("hatchling.builders.hooks.plugin.interface", "hatchling.metadata.plugin.interface"):
         monkeypatch.setitem(sys.modules, module, interface)
     hook = runpy.run_path(str(REPOSITORY / "hatch_build.py"))[name]()
-    hook.root = str(REPOSITORY)
+    hook.root = str(PACKAGE.parent)
     return hook
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,8 +13,9 @@ from engines_ahead import simulate
 from et_sim.compiled.compile_queue import Order
 from et_sim.compiled.entry_points import CompiledEntry
 from et_sim.compiled.interpreted import interpret
-from et_sim.compiled.signature import address_of, signature_of
+from et_sim.compiled.signature import address_of, is_same_call, reference_to, signature_of
 from et_sim.compiled.store import code_path
+from et_sim.compiled.tables_by_reference import Tables
 
 
 class Pair(NamedTuple):
@@ -108,3 +110,16 @@ def test_a_value_that_is_no_signature_is_refused(signature: str) -> None:
 )
 def test_the_address_of_an_array_is_that_of_its_first_item(array: Any) -> None:
     assert address_of(array) == array.ctypes.data
+
+
+@dataclass(frozen=True, eq=False)
+class Counts(Tables):
+    counts: Any
+
+
+def test_a_call_is_the_same_if_it_has_the_same_tables_and_nothing_but_whole_numbers_besides() -> None:
+    tables, equal = Counts(np.zeros(1)), Counts(np.zeros(1))
+    reference = reference_to(tables)
+    calls = [(tables,), (tables, 1), (equal,), (equal, 1), (tables, 1.0), (tables, 1, tables)]
+    assert [is_same_call(reference, call) for call in calls] == [True, True, False, False, False, False]
+    assert not is_same_call(reference_to(1), (1,))

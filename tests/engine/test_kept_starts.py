@@ -10,7 +10,7 @@ import pytest
 
 from et_sim.compiled.signature import fields_of
 from et_sim.compiled.tables_by_reference import Tables
-from et_sim.engine import driver, start
+from et_sim.engine import driver
 from et_sim.engine.start import KeptStart
 from et_sim.machine.presets import preset
 from et_sim.run.options import RunOptions
@@ -93,11 +93,6 @@ def test_a_run_from_a_kept_start_begins_with_the_tables_of_a_new_one(model: str,
         alone = first_start(plan, task)
         assert contents(run) == contents(alone)
         _scramble(run)
-
-
-def test_large_arrays_begin_as_in_a_new_run_like_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "LARGEST_JOINED", 0)
-    test_a_run_from_a_kept_start_begins_with_the_tables_of_a_new_one("flow", may_fold=True)
 
 
 def _scramble(run: Any) -> None:

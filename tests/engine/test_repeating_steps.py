@@ -17,9 +17,10 @@ from random_runs import EAGER
 from et_sim.api import run
 from et_sim.basics.errors import StallError
 from et_sim.engine import driver
-from et_sim.engine.repeats import search
-from et_sim.engine.state.run import NEVER, NONE
+from et_sim.engine.repeats import advance, alike, search
+from et_sim.engine.state.run import NEVER, NONE, QUEUE_ORDER
 from et_sim.network import link_repeats
+from et_sim.plan.records import NO_LIMIT
 from et_sim.run import simulation
 from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
@@ -294,3 +295,46 @@ def test_ways_of_as_many_links_with_as_many_bytes_exchange_places(
     ended = replace(ended, messages=np.zeros(2, ended.messages.dtype).view(np.recarray))
     assert link_repeats.ways_turn(ended, 0, 1, *other, 0) is turns
     assert link_repeats.ways_turn(ended, *other, 0, 1, 0) is turns
+
+
+LIST = {"tree_first": NONE, "custom_first": NONE, "own_steps": 0, "half": 0, "window": NO_LIMIT}
+
+
+@pytest.mark.parametrize(
+    ("other", "turns"),
+    [({}, True), ({"tree_first": 0}, False), ({"custom_first": 0}, False), ({"own_steps": 1}, False)],
+)
+def test_chunks_are_alike_only_if_members_follow_one_list_in_all_phases(
+    other: dict[str, int], turns: bool
+) -> None:
+    programs = [SimpleNamespace(step_first=0, step_period=0, **LIST | keys) for keys in ({}, other)]
+    run: Any = SimpleNamespace(
+        visits=[SimpleNamespace(running=0, phase_first=0)],
+        running=[SimpleNamespace(collective=0)],
+        plan=SimpleNamespace(
+            collectives=[SimpleNamespace(phases=2)],
+            phases=[SimpleNamespace(program=0), SimpleNamespace(program=1)],
+            programs=programs,
+        ),
+    )
+    assert alike._chunk_turns(run, 0) is turns
+
+
+@pytest.mark.parametrize(("other", "periods"), [(3, 2), (5, 4), (8, 6)])
+def test_periods_end_before_the_first_waiting_chunk_that_goes_another_way(other: int, periods: int) -> None:
+    """Compare eight waiting chunks, from 0, with seven, after one has started."""
+    queues = np.zeros((9, 2), np.int64)
+    queues[other, 1] = 1
+    repeats = SimpleNamespace(comparison=1, advances=0, periods=NEVER)
+    run: Any = SimpleNamespace(
+        visits=[SimpleNamespace(running=0, phase_first=0, next=row) for row in (*range(1, 8), NONE)],
+        running=[SimpleNamespace(priority=0)],
+        running_turns=[SimpleNamespace(advanced=0, advance=0)],
+        repeats=[repeats],
+        picture=[0, 1, 2, 3, 7, 0],
+        plan=SimpleNamespace(settings={QUEUE_ORDER: advance.PRIORITY}),
+        phase_log=(),
+        chunk_queue=queues,
+    )
+    assert advance.limit_by_queue(run, 0, SimpleNamespace(waiting=1, started=1, tail=7))
+    assert repeats.periods == periods

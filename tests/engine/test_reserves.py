@@ -17,6 +17,7 @@ from et_sim.trace import TraceBuilder, Workload
 
 ALWAYS = 21  # one node, four messages of a tree that starts, and sixteen to spare
 ROWS = 2 * 4  # two completions in an event, and four rows for each thing
+STAGE = {"name": "all", "count": 1, "bandwidth": 100}
 
 
 def kernels(count: int, **options: Any) -> Callable[[TraceBuilder], None]:
@@ -59,3 +60,20 @@ def test_an_event_has_rows_for_all_that_it_may_start(
     plan = plan_of(task.workload, task.machine, task.network_model(), may_fold=False).lowered
     found = reserve_per_event(plan, Needs(causal_events=0, events=events))
     assert found.rows == (ROWS + 2 * events) * things
+
+
+def test_a_message_has_no_events_besides_its_ends_unless_a_model_gives_their_number() -> None:
+    assert Needs(causal_events=1) == Needs(causal_events=1, record=None, events=0)
+
+
+def test_the_last_member_of_the_largest_group_may_start_the_transfers_of_all() -> None:
+    """Run a joint request of two ranks, and one of six."""
+    builders = [TraceBuilder() for _ in range(8)]
+    for rank, build in enumerate(builders):
+        build.load(64, gather="1" if rank < 2 else "2")
+    memory = {"memory-type": "HIERARCHICAL_POOL", "chunk": 64, "stages": [STAGE]}
+    groups = {"1": [0, 1], "2": [*range(2, 8)]}
+    options = RunOptions(system=system(), network=ring(8), memory=memory, groups=groups, fold=False)
+    task = prepare(Workload.of([build.build() for build in builders]), options)
+    plan = plan_of(task.workload, task.machine, task.network_model(), may_fold=False).lowered
+    assert reserve_per_event(plan, Needs(causal_events=0)).rows == ROWS * (ALWAYS + 6)

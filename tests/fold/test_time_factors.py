@@ -164,13 +164,19 @@ def test_ranks_with_equal_factors_are_one_actor_and_others_are_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "is_shared"), [({}, True), ({"ranks": "all"}, True), ({"ranks": "3"}, False)]
+    ("ranks", "is_shared"),
+    [
+        ([{}], True),
+        ([{"ranks": "all"}], True),
+        ([{"ranks": "3"}], False),
+        ([{}, {"ranks": "3"}], False),
+    ],
 )
 def test_other_factors_take_the_same_variants_only_where_they_concern_all_ranks(
-    ranks: dict[str, str], is_shared: bool
+    ranks: list[dict[str, str]], is_shared: bool
 ) -> None:
     def entries(factor: float) -> tuple[TimeFactors, ...]:
-        keys = {"time-factors": [{**ranks, "kernels": factor}]}
+        keys = {"time-factors": [{**entry, "kernels": factor} for entry in ranks]}
         return read_machine(system=system(**keys), network=RING).system.time_factors
 
     variants = StragglerVariants(recording(), (), entries(2))
