@@ -54,7 +54,9 @@ def has_json(declared: type[Command]) -> bool:
 
 
 def words_of(declared: type[Command], given: Mapping[str, Any], folder: Path) -> list[str]:
-    """Return the words of a call; refuse unknown names, other types, and files outside of a folder."""
+    """Return the words of a call; refuse unknown names, files outside of a folder, and an argument whose
+    place an earlier one leaves open.
+    """
     known = dict(_offered(declared))
     for name, value in given.items():
         if name not in known:
@@ -62,15 +64,19 @@ def words_of(declared: type[Command], given: Mapping[str, Any], folder: Path) ->
             raise UsageError(f"there is no argument {name!r}", remedy=remedy)
         for text in _texts(value):
             _refuse_outside(name, text, folder)
-    words, last = [f"--{JSON}"] if has_json(declared) else [], list[str]()
+    words, last, before = [f"--{JSON}"] if has_json(declared) else [], list[str](), ""
     for name, hint in known.items():
-        if given.get(name) is None:
-            continue
         entry = described(declared, name, hint)
+        is_argument = isinstance(entry.form, Argument)
+        if given.get(name) is None:
+            before = name if is_argument and not before else before
+            continue
+        if is_argument and before:
+            raise UsageError(f"{name} is given without {before}", remedy=f"give {before}, too")
         values = given[name] if entry.is_several else [given[name]]
         if entry.kind is bool:
             words += [entry.flag] * (bool(given[name]) != bool(getattr(declared, name)))
-        elif isinstance(entry.form, Argument):
+        elif is_argument:
             last += map(str, values)
         else:
             words += [f"{entry.flag}={value}" for value in values]

@@ -7,13 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import et_sim
 from et_sim.basics.errors import EtSimError
 from et_sim.goodput.copies import with_copies
 from et_sim.goodput.goodput import goodput
 from et_sim.goodput.setting import JobStep
-from et_sim.goodput.storage import ends_of_step_and_writes, port_bytes_per_s, with_storage, with_writes
+from et_sim.goodput.storage import (
+    ends_of_step_and_writes,
+    port_bytes_per_s,
+    ports_of_graph,
+    with_storage,
+    with_writes,
+)
 from et_sim.run.options import RunOptions
 from et_sim.trace import TraceBuilder, Workload
 
@@ -81,6 +89,57 @@ def test_writes_share_the_ports_of_a_graph_with_messages(name: str, share: float
     step, _ = ends_of_step_and_writes(beside)
     assert step == pytest.approx(size / (1 - share) / port * 1e9 + latency, abs=2)
     assert len(beside.measurement.ranks_per_actor) == 2
+
+
+def planes(inner: int, outer: list[int], above: int, **more: Any) -> dict[str, Any]:
+    """Return three NPUs with a NIC each, whose links have speeds of their own to switches below a spine."""
+    leaves = [f"leaf{number}" for number in range(len(outer))]
+    speeds = [("npu0", "nic0", inner), ("npu1", "nic1", inner), ("npu2", "nic2", inner)]
+    speeds += [(nic, leaf, speed) for nic in NICS[:3] for leaf, speed in zip(leaves, outer, strict=True)]
+    speeds += [(leaf, "spine", above) for leaf in leaves]
+    links = [
+        {"from": begin, "to": end, "bandwidth": f"{speed}GB/s", "latency": "0ns"}
+        for begin, end, speed in speeds
+    ]
+    return {"npus": 3, "nics": NICS[:3], "switches": [*leaves, "spine"], "links": links, **more}
+
+
+@given(
+    st.integers(1, 200),
+    st.lists(st.integers(1, 100), min_size=1, max_size=3),
+    st.integers(1, 9),
+    st.booleans(),
+)
+def test_a_port_of_a_graph_is_the_slowest_step_to_the_first_switch(
+    inner: int, outer: list[int], above: int, spreads: bool
+) -> None:
+    network = planes(inner, outer, above, **({"routing": "spread"} if spreads else {}))
+    through_nic = sum(outer) if spreads else max(outer)
+    assert port_bytes_per_s(network) == min(inner, through_nic) * 1e9
+    of_nic = [f"nic{rank}->leaf{leaf}" for rank in (0, 2) for leaf in range(len(outer))]
+    slowest = ["npu0->nic0", "npu2->nic2"] if inner <= through_nic else of_nic
+    assert ports_of_graph(network, [2, 0]) == sorted(slowest)
+
+
+@pytest.mark.parametrize("share", [0.25, 1.0, 3.0])
+@pytest.mark.parametrize("ranks", [None, ["npu2", "npu0", "npu1"]])
+def test_storage_behind_a_graph_has_a_part_of_each_port_and_a_switch_as_fast_as_all_ports(
+    share: float, ranks: list[str] | None
+) -> None:
+    network = planes(80, [20, 40], 7, **({"ranks": ranks} if ranks else {}))
+    wider = with_storage(network, 3, share)
+    stores = [f"checkpoint-storage{rank}" for rank in range(3)]
+    assert wider["npus"] == ["npu0", "npu1", "npu2", *stores]
+    assert wider["switches"] == ["leaf0", "leaf1", "spine", "checkpoint-storage"]
+    assert wider.get("ranks") == (ranks and [*ranks, *stores])
+    assert wider["logical-dimensions"] == [6]
+    own, to_top = wider["links"][-2:]
+    assert (own["from"], own["to"]) == (stores, "checkpoint-storage")
+    assert (to_top["from"], to_top["to"]) == ("checkpoint-storage", ["spine"])
+    assert float(own["bandwidth"].removesuffix("GB/s")) == min(share, 1) * 40
+    assert float(to_top["bandwidth"].removesuffix("GB/s")) == 3 * 40
+    assert {own["latency"], to_top["latency"]} == {"0ns"}
+    assert wider["links"][:-2] == network["links"]
 
 
 @pytest.mark.parametrize("profile", ["reference", "corrected"])

@@ -45,6 +45,11 @@ def test_heads_have_several_lines_or_none() -> None:
     ]
 
 
+def test_a_sheet_without_heads_and_rows_has_no_lines() -> None:
+    columns = (SheetColumn("", 0, "<", key="a"), SheetColumn("", 1, key="b"))
+    assert Sheet(columns, drop=("b",)).lines([], 2) == []
+
+
 def test_a_page_shows_text_as_text() -> None:
     sheet = Sheet((SheetColumn("name", 0, "<"), SheetColumn("n", 1, markup=lambda row: f"<b>{row[1]}</b>")))
     table = sheet.table([("a<b", 5)])

@@ -16,9 +16,11 @@ from et_sim.api import run
 from et_sim.compute import recorded_ns
 from et_sim.trace.columns import Trace
 from et_sim.workloads import Model, Plan, make_training
-from et_sim.workloads.pipeline import Direction, PipelineShape, schedule
-from et_sim.workloads.training import plan_bounds
-from et_sim.workloads.training.bounds import Bounds, bounds_of
+from et_sim.workloads.pipeline import Direction, Pass, PipelineShape, schedule
+from et_sim.workloads.training import bounds, plan_bounds
+from et_sim.workloads.training.bounds import Bounds, bounds_of, ends_of_passes, passes_by_place
+from et_sim.workloads.training.layers import ModelLayers
+from et_sim.workloads.training.units import units_of
 
 
 @pytest.fixture(autouse=True)
@@ -137,3 +139,58 @@ def test_the_bytes_that_wait_are_of_the_forward_passes_before_the_first_backward
     first = takewhile(lambda pass_: pass_.direction is Direction.FORWARD, passes)
     left = [100**chunk for chunk in range(chunks)]
     assert plan_bounds._waiting_bytes(plan, place, left) == sum(left[pass_.chunk] for pass_ in first)
+
+
+_NANOS = st.integers(1, 1000)
+
+
+@given(st.integers(1, 5), st.integers(1, 6), _NANOS, _NANOS, st.data())
+def test_passes_of_one_direction_after_the_other_end_by_a_closed_form(
+    stages: int, count: int, forward: int, backward: int, data: st.DataObject
+) -> None:
+    """Check that a place waits for outputs sent before a pass ends, up to the last stage and back."""
+    up, down = data.draw(st.integers(0, forward)), data.draw(st.integers(0, backward))
+    plan = Plan(pipeline=stages, micro_batches=count, schedule="gpipe")
+    orders = passes_by_place(plan)
+    lengths = {Direction.FORWARD: (forward, up), Direction.BACKWARD: (backward, down)}
+    took, sent = ([{of: lengths[of.direction][at] for of in order} for order in orders] for at in range(2))
+    turn = (stages - 1) * up + count * forward
+    assert ends_of_passes(plan, orders, took, sent) == [
+        turn + (stages - 1 - place) * down + count * backward for place in range(stages)
+    ]
+
+
+@given(st.integers(1, 5), st.integers(1, 3), _NANOS, _NANOS)
+def test_an_even_pipeline_ends_after_its_passes_and_the_ramp(
+    stages: int, laps: int, forward: int, backward: int
+) -> None:
+    count = laps * stages
+    plan = Plan(pipeline=stages, micro_batches=count, schedule="1f1b")
+    orders = passes_by_place(plan)
+    nanos = {Direction.FORWARD: forward, Direction.BACKWARD: backward}
+    took = [{pass_: nanos[pass_.direction] for pass_ in order} for order in orders]
+    ends = ends_of_passes(plan, orders, took, took)
+    assert ends[0] == (count + stages - 1) * (forward + backward)
+    assert ends == [ends[0] - place * backward for place in range(stages)]
+
+
+def test_a_pass_beside_another_one_sends_as_if_they_began_together() -> None:
+    pair = [Pass(Direction.FORWARD, 1, is_paired=True), Pass(Direction.BACKWARD, 0)]
+    orders = [[Pass(Direction.FORWARD, 0), Pass(Direction.FORWARD, 1)], [Pass(Direction.FORWARD, 0), *pair]]
+    orders[0] += [Pass(Direction.BACKWARD, 0)]
+    took = [{of: 10 if of.direction is Direction.FORWARD else 20 for of in order} for order in orders]
+    ends = ends_of_passes(Plan(pipeline=2, micro_batches=2), orders, took, took)
+    assert ends == [(20 + 20) + 20, 20 + 10 + 20]  # the second place begins its pair at 20
+
+
+@pytest.mark.parametrize(("name", "waits"), [("gpipe", 6), ("1f1b", 3), ("zero-bubble", 4)])
+def test_activations_wait_for_the_last_pass_that_needs_them(name: str, waits: int) -> None:
+    """Check place 1 of 4: of 6 micro-batches, those wait that are ahead of it; weights wait one pass more."""
+    model, plan = decoder(), Plan(pipeline=4, micro_batches=6, schedule=name)
+    layers = ModelLayers(model, plan)
+    units = units_of(layers, plan.part(model, 1, 0))
+    order = passes_by_place(plan)[1]
+    left = sum(unit.left_bytes for unit in units)
+    with_none = bounds._memory(plan, [units], [])
+    assert left > 0
+    assert bounds._memory(plan, [units], order) == with_none + waits * left
