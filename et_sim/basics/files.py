@@ -72,16 +72,13 @@ def write_json(content: Any, target: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder and what it holds, as far as that is permitted.
-
-    `shutil`, which does the same, imports the libraries of all archives: that takes as long as a short step.
-    """
-    for inside, folders, files in os.walk(folder, topdown=False):  # a link to a folder is among the folders
-        for path in (Path(inside, name) for name in (*files, *folders)):
-            with suppress(OSError):
-                path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    """Remove a folder and what it holds, as far as that is permitted; a link to a folder stays."""
     with suppress(OSError):
         folder.rmdir()
+    if exists(folder):
+        import shutil  # with the libraries of all archives, which a short run does not need
+
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 _LONGEST = 40  # characters of the target's name

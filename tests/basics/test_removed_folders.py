@@ -24,6 +24,16 @@ def test_a_folder_is_removed_with_its_content_but_not_with_what_links_in_it_lead
     assert (kept / "file").read_text() == "x"
 
 
+def test_a_link_to_a_folder_stays_and_so_does_the_content_of_the_folder(tmp_path: Path) -> None:
+    kept, link = tmp_path / "kept", tmp_path / ".out.draft-01234567"  # the name of an abandoned draft
+    kept.mkdir()
+    (kept / "file").write_text("x")
+    link.symlink_to(kept)
+    with draft_folder(tmp_path / "out"):
+        pass
+    assert (link / "file").read_text() == "x"
+
+
 def test_removing_what_is_not_there_does_nothing(tmp_path: Path) -> None:
     remove_folder(tmp_path / "nothing")
     assert list(tmp_path.iterdir()) == []
