@@ -6,7 +6,7 @@ of its folder, one of `shown/random-services.txt` those of a serving or a long j
 and of pages and exports; one of `shown/random-texts.txt` has the text of each view of a run alone. A line of
 `shown/random-commands.txt` has the status of a command, and digests of what it prints and of its files.
 
-Digests leave out all that differs between computers or releases: the version, digests of inputs, the order
+Digests leave out all that differs between computers or releases: the version, digests of sources, the order
 of keys, digits of fractions from the tenth on, and the compression of pictures. Bands are in them.
 """
 
@@ -40,7 +40,7 @@ if __name__ == "__main__":
 
 import pyarrow as pa
 import pytest
-from random_commands import DIGEST, called, without_digests
+from random_commands import called
 from random_keys import KEYED
 from random_lines import LINES
 from random_runs import RANDOM, SMALL
@@ -146,7 +146,7 @@ def printed_and_written(folder: Path) -> Iterator[tuple[str, Any]]:
     written = {
         str(path.relative_to(folder)): _content(path)
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in OF_PROCESSES and not DIGEST.search(str(path))
+        if path.is_file() and path.name not in OF_PROCESSES
     }
     yield "printed", written.pop("printed.json")
     yield "files", written
@@ -155,13 +155,12 @@ def printed_and_written(folder: Path) -> Iterator[tuple[str, Any]]:
 def _content(path: Path) -> Any:
     match path.suffix:
         case ".arrow":
-            columns = pa.ipc.open_file(path).read_all().to_pydict()
-            return {name: column for name, column in columns.items() if name not in ("seconds", "digest")}
+            return pa.ipc.open_file(path).read_all().to_pydict()
         case ".json":
             return json.loads(path.read_text(encoding="utf-8"))
         case ".et" | ".pftrace":
             return path.read_bytes().hex()
-    return without_digests(path.read_text(encoding="utf-8"))
+    return path.read_text(encoding="utf-8")
 
 
 def _made_by(commands: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
@@ -197,6 +196,8 @@ def line(kind: str, seed: int, shown: Callable[[Path], Iterator[tuple[str, Any]]
     ):
         patch.setenv("ET_SIM_COMPILE", "never")
         patch.setenv("COLUMNS", f"{WIDTH}")
+        # A checkout's sources contain its commit, and points and folders of sweeps are named by their digest.
+        patch.setattr("et_sim.sweeps.space.program_digest", lambda: "sources")
         Path("random").mkdir()  # pages name the folder around a run
         os.chdir("random")
         try:
