@@ -167,18 +167,24 @@ def files_of_module(module: str) -> list[str]:
 
 def files_by_name(line: str) -> list[str]:
     """Return two test files whose names share words with a line: a function may serve many subjects."""
-    every = {file for found in files_by_function().values() for of in found.values() for file in of}
-    named = {file: _words(Path(file).stem) for file in sorted(every)}
-    counts = Counter(word for words in named.values() for word in words)
+    named, counts = _words_of_files()
     shared = {file: sum(1 / counts[word] for word in words & _words(line)) for file, words in named.items()}
     return heapq.nlargest(BY_NAME, (file for file in shared if shared[file]), key=lambda file: shared[file])
 
 
 @cache
+def _words_of_files() -> tuple[dict[str, set[str]], Counter[str]]:
+    """Return the words in the names of the test files that are listed, and how often each is there."""
+    every = {file for found in files_by_function().values() for of in found.values() for file in of}
+    named = {file: _words(Path(file).stem) for file in sorted(every)}
+    return named, Counter(word for words in named.values() for word in words)
+
+
+@cache
 def _words(text: str) -> set[str]:
     """Return the words of a text in lower case, without the last letters of plurals."""
-    words = (re.sub("(?<=[^s])e?s$", "", word.lower()) for word in re.findall("[A-Za-z]{3,}", text))
-    return set(words) - {"test"}
+    found = {word.lower() for word in re.findall("[A-Za-z]{3,}", text)}
+    return {re.sub("(?<=[^s])e?s$", "", word) for word in found} - {"test"}
 
 
 @cache

@@ -59,6 +59,7 @@ def outcomes(pairs: list[tuple[Mutant | None, list[str]]]) -> list[tuple[str, st
 
 
 @pytest.mark.deep
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize("first", FIRSTS, ids=lambda first: f"from-{first}")
 def test_changes_of_core_rules_are_noticed(first: int) -> None:
     entries = NOTICED[first : first + PER_TEST]
@@ -80,6 +81,7 @@ def test_random_changes_are_tried(seeds: range) -> None:
             warnings.warn(f"seed {seed}: no test notices {mutant}", stacklevel=1)
 
 
+@pytest.mark.deep
 def test_a_changed_package_is_the_one_that_tests_import() -> None:
     entry = NOTICED[0]
     [unchanged, (outcome, test)] = outcomes([(None, [entry["test"]]), (mutant_of(entry), [entry["test"]])])

@@ -50,7 +50,7 @@ OPTIONS = (
 )
 CPU_SECONDS, SECONDS = 240, 900  # of a mutant; beyond this processor time it is in an endless loop
 MEMORY = 8 << 30
-ONE_IN = 1  # cases of a test: all of them; the short suite runs one in ten
+ONE_IN = 1  # cases of a test: all of them; the short suite runs one in twenty
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import Phase, settings
 
-EXAMPLES = 15  # of a random case; the short suite draws 6
+EXAMPLES = 15  # of a random case; the short suite draws 4
 
 
 @pytest.hookimpl(trylast=True)
