@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -35,16 +36,22 @@ from et_sim.machine.accuracy import (
     of_software,
 )
 from et_sim.machine.presets import names, preset
-from et_sim.validation.row import Collective, TrainingStep
+from et_sim.validation.row import Collective, Row, TrainingStep
 from et_sim.validation.rows import shipped
 
 GROWTH = 1.05
 LEAST = 0.1  # percent, for lines that are nearly exact
 
 
+@cache
+def rows_with_lines() -> tuple[tuple[Row, str], ...]:
+    """Return public measurements and the names of their lines, which take seconds to find."""
+    return tuple((row, line.name) for row in public_rows() if (line := line_of(row)) is not None)
+
+
 def test_every_public_measurement_has_a_line_of_the_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    lines = {line.name for row in public_rows() if (line := line_of(row)) is not None}
+    lines = {name for _, name in rows_with_lines()}
     assert [name for name in sorted(lines) if f"{name}**" not in text and f"| {name} |" not in text] == []
 
 
@@ -156,9 +163,9 @@ def test_a_network_that_its_source_calls_degraded_is_listed_and_not_judged() -> 
 
 def test_collectives_of_unstated_and_of_degraded_networks_have_lines_of_their_own() -> None:
     named = {
-        line.name.removesuffix(", from 64 MiB on"): row.table
-        for row in public_rows()
-        if isinstance(row.job, Collective) and row.job.nodes != 1 and (line := line_of(row)) is not None
+        name.removesuffix(", from 64 MiB on"): row.table
+        for row, name in rows_with_lines()
+        if isinstance(row.job, Collective) and row.job.nodes != 1
     }
     unstated = "collectives between nodes, H20, cards or kind of network not stated"
     assert named[unstated] == "h20x16_ar_nccl1244"
