@@ -170,7 +170,8 @@ class Layout:
         """Return the row of a collective of a size that may take a place."""
         if (place, size) not in self._known:
             row = self._collectives.add(replace(self._requests[place], size=size))
-            assert row is not None, "members exchange bytes"
+            if row is None:  # too small for the algorithm to send any
+                raise NoChainError
             self._known[place, size] = row
         return self._known[place, size]
 
@@ -181,6 +182,8 @@ class Layout:
         if len(self._collectives) > self._planned:
             self._planned = len(self._collectives)
             lowered = assemble(lowering, plan.actors)
-            self._plan = replace(plan, lowered=lowered, start=KeptStart(plan.start, is_due=True))
+            start = KeptStart(plan.start, is_due=True)
+            start.goes_ahead = False  # a pass of few layers has few messages
+            self._plan = replace(plan, lowered=lowered, start=start)
             return self._plan
         return replace(plan, lowered=with_content(plan.lowered, lowering))
