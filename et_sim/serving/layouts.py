@@ -84,7 +84,7 @@ class Placed(NamedTuple):
 
 
 class GroupsInStep(NamedTuple):
-    """When groups end the marked parts of a pass, and the whole pass."""
+    """The times at which ranks end the marked parts of a pass, and the whole pass."""
 
     marks_ns: Any  # a row per rank
     end_ns: int

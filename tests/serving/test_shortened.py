@@ -140,7 +140,7 @@ def test_passes_of_groups_are_few_plans(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Layout, "__init__", counted)
     times = SimulatedTimes(LONG, RunOptions(machine="h100-dgx:8"), 8)
     pool = CachePool(BOTH, plan, 1, 0, 10**6, 1)
-    for _ in range(30):
+    for _ in range(12):
         times.pass_ns(pool, groups(chance, LONG, plan.data))
     assert len(layouts) <= 6
 
