@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from et_sim.engine.start import KeptStart
-from et_sim.plan.lowering import assemble, with_content
 from et_sim.plan.records import Action
 from et_sim.run.planning import Plan
 from et_sim.trace import Workload
@@ -181,9 +179,6 @@ class Layout:
         lowering.nodes = nodes
         if len(self._collectives) > self._planned:
             self._planned = len(self._collectives)
-            lowered = assemble(lowering, plan.actors)
-            start = KeptStart(plan.start, is_due=True)
-            start.goes_ahead = False  # a pass of few layers has few messages
-            self._plan = replace(plan, lowered=lowered, start=start)
+            self._plan = plan.assembled()
             return self._plan
-        return replace(plan, lowered=with_content(plan.lowered, lowering))
+        return plan.with_content()

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from et_sim import api
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import format_bytes, plural
-from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.plan.kernel_times import times_of_kernels
 from et_sim.run.options import RunOptions
 from et_sim.run.planning import Plan as RunPlan
@@ -489,7 +488,7 @@ class SimulatedTimes(Struct):
         plan = plan_of(workload, task.machine, model, may_fold=may_fold and self.options.fold)
         return self._run(plan, model)
 
-    def _run(self, plan: RunPlan, model: NetworkModel) -> Any:
+    def _run(self, plan: RunPlan, model: Any) -> Any:
         """Simulate a plan."""
         outcome = simulated(plan, model, NoWatcher(), Recorder())
         if not outcome.is_complete:
