@@ -25,7 +25,8 @@ LARGEST_JOINED = 64 << 10  # bytes
 LARGEST_KEPT = 64 << 20  # bytes of copies; beside a larger run, making its tables takes no time
 MOST_SCALE = 64
 NOT_SAVED = ("plan", "network", "nodes")  # an actor that starts sets the state of its nodes
-TIMED = ("nodes", "paces", "slowing", "programs", "transfers")  # tables of a plan whose times may be set anew
+# Tables of a plan whose times may be set anew, and nodes and collectives that may be others.
+TIMED = ("nodes", "paces", "slowing", "programs", "transfers", "collectives")
 
 
 class Start(Struct, frozen=True, eq=False):
@@ -124,9 +125,10 @@ class _Network:
 class KeptStart:
     """The start of the latest run of a plan."""
 
-    def __init__(self) -> None:
+    def __init__(self, former: KeptStart | None = None, *, is_due: bool = False) -> None:
+        self._is_due = is_due  # the first run is worth keeping
         self.goes_ahead = True  # no run has had events whose order may differ then
-        self.scale = 1  # of the rows that pools have at first
+        self.scale = 1 if former is None else former.scale  # of the rows that pools have at first
         self._rules: Any = None
         self._start: Start | None = None
         self._saved: _Saved | None = None  # what follows from the plan
@@ -137,8 +139,9 @@ class KeptStart:
         """Return whether a run is worth keeping: the last one had the same rules (its other inputs)."""
         if self._rules == rules:
             return True
+        is_due = self._is_due and self._rules is None
         self._rules, self._start = rules, None
-        return False
+        return is_due
 
     def ran_short(self) -> None:
         """Begin further runs with larger pools: those of the last one were not sufficient."""
@@ -173,6 +176,8 @@ class KeptStart:
         check_lengths(plan, bits)
         times, reductions = start.plan, plan.transfers.reduction_ns
         np.copyto(times.nodes["duration_ns"], plan.nodes["duration_ns"] << bits)
+        np.copyto(times.nodes["action"], plan.nodes["action"])
+        np.copyto(times.collectives, plan.collectives)
         np.copyto(times.paces, plan.paces << bits)
         np.copyto(times.slowing, plan.slowing)
         np.copyto(times.programs, plan.programs)

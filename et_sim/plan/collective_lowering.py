@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -143,6 +143,23 @@ class CollectiveTables:
         if request not in self._rows:
             self._rows[request] = self._lower(request)
         return self._rows[request]
+
+    def places(self, rows: Collection[int]) -> dict[int, CollectiveRequest]:
+        """Return the requests of rows that are to take other collectives (`put`), and which are not found
+        again.
+        """
+        found = {row: request for request, row in self._rows.items() if row is not None and row in rows}
+        for request in found.values():
+            del self._rows[request]
+        return found
+
+    def put(self, rows: Mapping[int, int]) -> None:
+        """Put collectives in the places of others."""
+        for place, row in rows.items():
+            self._collectives[place] = self._collectives[row]
+
+    def __len__(self) -> int:
+        return len(self._collectives)
 
     def shape(self, row: int) -> GroupShape:
         """Return the shape of a group; where switches reduce, it holds the group's name."""

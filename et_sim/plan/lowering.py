@@ -251,6 +251,12 @@ def with_paces(plan: LoweredPlan, lowering: Lowering) -> LoweredPlan:
     )
 
 
+def with_content(plan: LoweredPlan, lowering: Lowering) -> LoweredPlan:
+    """Return a plan with the nodes of a lowering, whose collectives are at other places."""
+    collectives = _numbered(lowering.collectives.collectives(), lowering.nodes)
+    return replace(plan, nodes=lowering.nodes, collectives=collectives)
+
+
 def build_plan(workload: Workload, machine: Machine) -> LoweredPlan:
     """Lower every rank of the workload onto the machine, one actor each."""
     return assemble(Lowering(workload, machine), Actors.one_per_rank(machine.network.ranks))

@@ -32,7 +32,7 @@ from et_sim.machine import Machine, Notice, read_machine
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import GraphFabric
 from et_sim.plan.host import with_host
-from et_sim.plan.lowering import Lowering, assemble, with_paces
+from et_sim.plan.lowering import Lowering, assemble, with_content, with_paces
 from et_sim.plan.members import Actors
 from et_sim.plan.mismatches import rules_of
 from et_sim.plan.records import FoldLimit, LoweredPlan
@@ -61,6 +61,16 @@ class Plan(Struct, frozen=True, eq=False):
     def unfolded(self, limits: tuple[FoldLimit, ...]) -> LoweredPlan:
         """Return the plan with an actor for each rank; `limits` are why ranks are not folded."""
         return assemble(self.lowering, Actors.one_per_rank(self.workload.ranks, limits))
+
+    def assembled(self) -> Plan:
+        """Return the plan of the content of its lowering, which further small runs begin from."""
+        start = KeptStart(self.start, is_due=True)
+        start.goes_ahead = False  # they have few messages
+        return replace(self, lowered=assemble(self.lowering, self.actors), start=start)
+
+    def with_content(self) -> Plan:
+        """Return the plan with the nodes and collectives of its lowering, which has no others than before."""
+        return replace(self, lowered=with_content(self.lowered, self.lowering))
 
     def on(self, machine: Machine) -> Plan | None:
         """Return the plan for a machine with other figures that only a library reads; None if it must be made

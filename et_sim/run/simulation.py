@@ -361,7 +361,7 @@ class Recorder(Struct, frozen=True):
             plan,
             network,
             model,
-            watch.report,
+            None if isinstance(watch, NoWatcher) else watch.report,
             begin=begin,
             record=self.causal_events.add if self.causal_events else None,
             log=self.phases.add if self.phases else None,

@@ -20,6 +20,7 @@ from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import format_bytes, plural
 from et_sim.plan.kernel_times import times_of_kernels
 from et_sim.run.options import RunOptions
+from et_sim.run.planning import Plan as RunPlan
 from et_sim.run.planning import plan_of
 from et_sim.run.simulation import NoWatcher, Recorder, Task, prepare, simulated
 from et_sim.serving.alike import are_alike
@@ -27,6 +28,7 @@ from et_sim.serving.batcher import Policy
 from et_sim.serving.chains import Chains, KernelTimes, has_chains, trials
 from et_sim.serving.engines.description import EngineMemory
 from et_sim.serving.exchanges import ExchangeTimes, KnownExchanges
+from et_sim.serving.layouts import Cuts, Layout
 from et_sim.serving.shortened import ShortenedPasses
 from et_sim.serving.speculation import Speculation
 from et_sim.tables.summary import Scope
@@ -56,8 +58,8 @@ from et_sim.workloads.rank import Program
 from et_sim.workloads.training.plan import Plan
 
 BOTH, PREFILL, DECODE = "both", "prefill", "decode"
-USUAL_LENGTH = 8192  # tokens of sequences for which the stage with the least room is found
 MOST_UNALIKE = 128  # ranks; a search for the few that are alike takes longer than a few layers of all
+USUAL_LENGTH = 8192  # tokens of sequences for which the stage with the least room is found
 
 
 class CachePool(Struct, frozen=True):
@@ -416,17 +418,22 @@ class SimulatedTimes(Struct):
         def program(batch: GroupBatches) -> tuple[Axes, Program]:
             return replica_program(self.model, pool.plan, batch, pool.first_rank, self.npus, software)
 
-        def simulate(workload: Workload) -> Any:
-            workload = replace(workload, software=software)
-            return self._outcome(task, workload, may_fold=self.npus > MOST_UNALIKE)
-
         made = [program(batch) for batch in trials(sights(self.model))]
         try:
-            labels = labels_of_parts(made[0][0], [trial for _, trial in made])[pool.first_rank]
+            labels = labels_of_parts(made[0][0], [trial for _, trial in made])
         except NoChainError:
             return None
-        ranks = range(pool.first_rank, pool.first_rank + pool.ranks)
-        return ShortenedPasses(program, labels, ranks, simulate)
+        if [*labels] != [pool.first_rank]:  # not all ranks run the same program
+            return None
+        model, ranks = task.network_model(), range(pool.first_rank, pool.first_rank + pool.ranks)
+
+        def layout(cuts: Cuts) -> Layout:
+            may_fold = self.npus > MOST_UNALIKE and self.options.fold
+            plan = partial(plan_of, machine=task.machine, model=model, may_fold=may_fold)
+            return Layout(made[0][0], ranks, cuts, plan, partial(self._run, model=model))
+
+        kernels = self.shared.of_kernels(task, software)
+        return ShortenedPasses(program, labels[pool.first_rank], ranks, kernels, layout)
 
     def ends_ns(self, caches: Sequence[Sent]) -> Sequence[int]:
         """Return when each of some caches or weights has arrived, simulated the first time."""
@@ -479,6 +486,10 @@ class SimulatedTimes(Struct):
         """Simulate a workload on the machine of a task."""
         model = task.network_model()
         plan = plan_of(workload, task.machine, model, may_fold=may_fold and self.options.fold)
+        return self._run(plan, model)
+
+    def _run(self, plan: RunPlan, model: Any) -> Any:
+        """Simulate a plan."""
         outcome = simulated(plan, model, NoWatcher(), Recorder())
         if not outcome.is_complete:
             raise EtSimError("a forward pass does not complete", remedy="look at it with et-sim make and run")

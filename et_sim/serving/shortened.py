@@ -5,8 +5,8 @@ equal layers that follow each other soon take equal times: once all ranks end a 
 ended the one before, those that follow begin in the same state. So a few of them are simulated, and the
 others take as long as the last one. Layers that differ in turn are taken together.
 
-If ranks do not end so in a pass, it is simulated as a whole. So is the first pass of each structure; if it
-takes another time, all passes of its structure are simulated.
+If ranks do not end so in a pass, it is simulated as a whole. So is the first pass of a plan; if it takes
+another time, all its passes are simulated.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.trace import Workload
+from et_sim.serving.chains import KernelTimes
+from et_sim.serving.layouts import Chain, ChainRank, Cuts, GroupsInStep, Layout, Placed
 from et_sim.workloads.axes import Axes
+from et_sim.workloads.counting import NoChainError
 from et_sim.workloads.inference.batch import Batch
-from et_sim.workloads.rank import Program, Rank, make_workload
+from et_sim.workloads.inference.forward import GroupLoads
+from et_sim.workloads.rank import Program
+from et_sim.workloads.training.plan import DATA
 
 TRIED = (2, 3, 12)  # times of a cycle that are simulated, until the last two are alike
 LONGEST = 8  # layers of a cycle
@@ -71,27 +75,14 @@ def _count(labels: Sequence[int], first: int, period: int) -> int:
 
 
 Cycles = Mapping[tuple[Any, ...], Sequence[Cycle]]  # by all parts
+GroupPass = tuple[int, Batch, GroupLoads]  # number of times that cycles are simulated, its batch, and all
 
 
-class _ShortRank(Rank):
-    """A rank that runs each cycle a few times, and marks the nodes at which the last two end."""
-
-    def __init__(self, cycles: Cycles, *made: Any) -> None:
-        super().__init__(*made)
-        self.marks: list[int] = []
-        self._cycles = cycles
-
-    def each(self, parts: Any) -> Any:
-        """Yield the parts that are simulated."""
-        key = tuple(parts)
-        cycles = self._cycles.get(key, ())
-        left_out = {number for cycle in cycles for number in cycle.left_out}
-        marked = {number for cycle in cycles for number in cycle.ends}
-        for number, part in enumerate(key):
-            if number not in left_out:
-                yield part
-            if number in marked:
-                self.marks.append(len(self.recording) - 1)
+def _kept(parts: Sequence[Any], cycles: Sequence[Cycle]) -> tuple[tuple[int, bool], ...]:
+    """Return the parts that are simulated, and whether one of the last two times of a cycle ends there."""
+    left_out = {number for cycle in cycles for number in cycle.left_out}
+    marked = {number for cycle in cycles for number in cycle.ends}
+    return tuple((number, number in marked) for number in range(len(parts)) if number not in left_out)
 
 
 class ShortenedPasses:
@@ -102,61 +93,92 @@ class ShortenedPasses:
         program: GroupProgram,
         labels: Mapping[tuple[Any, ...], Sequence[int]],
         ranks: range,
-        simulate: Callable[[Workload], Any],
+        kernels: KernelTimes,
+        layout: Callable[[Cuts], Layout],
     ) -> None:
         """Find cycles among the labels of parts; `ranks` are those of the replica."""
-        self._program, self._ranks, self._simulate = program, ranks, simulate
+        self._program, self._ranks, self._kernels, self._new_layout = program, ranks, kernels, layout
         tried = [{parts: cycles_of(of, kept) for parts, of in labels.items()} for kept in TRIED]
         self._tried = [cycles for cycles in tried if any(cycles.values())]
-        self._is_equal: dict[Structure, bool] = {}
+        self._is_equal: bool | None = None  # to whole passes; None: there was none yet
         self._begin: dict[Structure, int] = {}  # the number of times that is tried first
+        self._chains: dict[GroupPass, Chain] = {}
+        self._layouts: list[tuple[Layout, dict[GroupPass, Placed | None]]] = []
 
     def pass_ns(self, batches: Batches, simulate: Callable[[], int]) -> int:
         """Return the time of a pass."""
-        structure = frozenset(map(_structure_of, batches))
-        if not self._is_equal.get(structure, True):
+        if self._is_equal is False:
             return simulate()
-        shortened = self._first_shortened(structure, batches)
-        if shortened is not None and structure in self._is_equal:
+        shortened = self._first_shortened(batches)
+        if shortened is not None and self._is_equal:
             return shortened
         whole = simulate()
         if shortened is not None:
-            self._is_equal[structure] = whole == shortened
+            self._is_equal = whole == shortened
         return whole
 
-    def _first_shortened(self, structure: Structure, batches: Batches) -> int | None:
+    def _first_shortened(self, batches: Batches) -> int | None:
         """Return the time by as few layers as do; None if none do. Passes of a structure begin alike."""
+        structure = frozenset(map(_structure_of, batches))
         first = self._begin.get(structure, 0)
-        for number, cycles in enumerate(self._tried[first:], first):
-            if (time := self._shortened(batches, cycles)) is not None:
+        for number in range(first, len(self._tried)):
+            try:
+                time = self._shortened(batches, number)
+            except NoChainError:
+                return None
+            if time is not None:
                 self._begin[structure] = number
                 return time
         return None
 
-    def _shortened(self, batches: Batches, cycles: Cycles) -> int | None:
+    def _shortened(self, batches: Batches, number: int) -> int | None:
         """Return the time by few layers; None if ranks do not end the last ones with equal delays."""
-        axes, program = self._program(batches)
-        made: dict[int, _ShortRank] = {}
-
-        def rank_of(axes: Axes, number: int, *more: Any) -> Rank:
-            return made.setdefault(number, _ShortRank(cycles, axes, number, *more))
-
-        workload = make_workload(axes, program, source="<layers>", rank_of=rank_of)
-        marks = {int(workload.template_of_rank[number]): rank.marks for number, rank in made.items()}
-        outcome = self._simulate(workload)
-        first, of_rank = outcome.plan.actors["node_first"], outcome.plan.actor_of_rank
-        ends = np.array(
-            [
-                outcome.nodes["end_ns"][int(first[of_rank[rank]]) + np.array(of_template, np.int64)]
-                for rank in self._ranks
-                for of_template in [marks[int(workload.template_of_rank[rank])]]
-            ]
-        )
-        delays = ends[:, 1::2] - ends[:, ::2]
+        loads = GroupLoads.of(batches)
+        passes = [(number, batch, loads) for batch in batches]
+        self._add_chains(batches, passes)
+        marks, end_ns = self._run(passes)
+        delays = marks[:, 1::2] - marks[:, ::2]
         if (delays != delays[0]).any():
             return None
-        counts = [cycle.times - cycle.kept for of_parts in cycles.values() for cycle in of_parts]
-        return int(outcome.finish_ns.max(initial=0) + (delays[0] * np.array(counts)).sum())
+        cycles = self._tried[number].values()
+        counts = [cycle.times - cycle.kept for of_parts in cycles for cycle in of_parts]
+        return end_ns + int((delays[0] * np.array(counts)).sum())
+
+    def _add_chains(self, batches: Batches, passes: Sequence[GroupPass]) -> None:
+        """Make the chains of groups that are not known."""
+        new = {of_group: group for group, of_group in enumerate(passes) if of_group not in self._chains}
+        for (number, *_), group in new.items():
+            axes, program = self._program(batches)
+            kept = {parts: _kept(parts, cycles) for parts, cycles in self._tried[number].items()}
+            place = axes.place(DATA, np.array(self._ranks)).tolist().index(group)
+            rank = ChainRank(axes, self._ranks[place], kept)
+            program(rank)
+            self._chains[passes[group]] = rank.chain
+        chains = (self._chains[of_group] for of_group in new)
+        self._kernels.add(kernel for chain in chains for part in chain.kernels for kernel in part)
+
+    def _run(self, passes: Sequence[GroupPass]) -> GroupsInStep:
+        """Simulate the chains of all groups, in a layout that has all their exchanges."""
+        for layout, known in self._layouts:
+            placed = self._placed(layout, known, passes)
+            if placed is not None:
+                return layout.run(placed)
+        most = max((self._chains[of_group].kinds for of_group in passes), key=len)
+        self._layouts.append((self._new_layout(most), {}))
+        placed = self._placed(*self._layouts[-1], passes)
+        if placed is None:
+            raise NoChainError
+        return self._layouts[-1][0].run(placed)
+
+    def _placed(
+        self, layout: Layout, known: dict[GroupPass, Placed | None], passes: Sequence[GroupPass]
+    ) -> list[Placed] | None:
+        """Return the chains of all groups in a layout; None if it lacks an exchange."""
+        for of_group in passes:
+            if of_group not in known:
+                known[of_group] = layout.placed(self._chains[of_group], self._kernels.__getitem__)
+        placed = [found for of_group in passes if (found := known[of_group]) is not None]
+        return placed if len(placed) == len(passes) else None
 
 
 def _structure_of(batch: Batch) -> tuple[bool, ...]:

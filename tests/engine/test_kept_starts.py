@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from et_sim.compiled.signature import fields_of
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine import driver
 from et_sim.engine.start import KeptStart
 from et_sim.machine.presets import preset
+from et_sim.plan.records import Action
 from et_sim.run.options import RunOptions
 from et_sim.run.planning import Plan, plan_of
 from et_sim.run.simulation import Task, prepare
@@ -93,6 +95,21 @@ def test_a_run_from_a_kept_start_begins_with_the_tables_of_a_new_one(model: str,
         alone = first_start(plan, task)
         assert contents(run) == contents(alone)
         _scramble(run)
+
+
+def test_a_kept_start_takes_the_nodes_and_collectives_of_the_next_plan() -> None:
+    task = task_with("390Gbps", "flow")
+    plan = plan_of(task.workload, task.machine, task.network_model(), may_fold=True)
+    others = plan.lowered.collectives[::-1].copy()
+    nodes = plan.lowered.nodes.copy()
+    nodes["action"][1] = Action.DELAY
+    changed = replace(plan, lowered=replace(plan.lowered, nodes=nodes, collectives=others))
+    kept = KeptStart(is_due=True)
+    first = begun(plan, task, kept)
+    again = begun(changed, task, kept)
+    assert again.nodes is first.nodes, "it begins from the kept start"
+    assert again.plan.nodes["action"].tolist() == nodes["action"].tolist()
+    assert again.plan.collectives.tolist() == others.tolist() != plan.lowered.collectives.tolist()
 
 
 def _scramble(run: Any) -> None:

@@ -13,9 +13,11 @@ from test_chains import CountedTimes, random_batch, random_machine
 from training_jobs import with_experts
 
 from et_sim.run.options import RunOptions
+from et_sim.serving.layouts import Chain, Layout
 from et_sim.serving.replicas import BOTH, CachePool, SimulatedTimes
 from et_sim.serving.shortened import Cycle, cycles_of
 from et_sim.workloads import Batch, Model, Plan, Segment
+from et_sim.workloads.counting import ExchangeStep, KernelStep
 from et_sim.workloads.inference.batch import GroupBatches, sights
 from et_sim.workloads.inference.forward import make_replica
 from et_sim.workloads.inference.halves import reserving
@@ -100,6 +102,47 @@ def test_a_pass_of_unequal_groups_on_a_random_machine_takes_the_time_of_its_simu
 def test_passes_in_halves_whose_exchanges_take_memory_take_the_time_of_their_simulation() -> None:
     plan = Plan(data=8, expert=8, expert_exchange="deepep", node_ranks=4, overlap_experts=True)
     check_passes(LONG, plan, {"machine": "h100-dgx:8"}, 5, 211)
+
+
+def kernel(size: int) -> KernelStep:
+    return KernelStep(0, 1, size, None, None, ())
+
+
+def sum_step(size: int) -> ExchangeStep:
+    return ExchangeStep("all_reduce", size, ("tensor",))
+
+
+def test_a_group_with_fewer_exchanges_has_none_in_their_place() -> None:
+    layout = Layout.__new__(Layout)
+    layout.cuts = (("all_reduce", ("tensor",)), ("all_to_all", ("data",)), None, ("all_reduce", ("tensor",)))
+    pairs = ExchangeStep("all_to_all", 7, ("data",))
+    few = Chain(((kernel(5), kernel(6)), (), (kernel(3),)), (pairs, None))
+    times = {kernel(size): size for size in range(9)}.__getitem__
+    placed = layout.placed(few, times)
+    assert placed is not None
+    assert (placed.times.tolist(), placed.sizes) == ([0, 11, 0, 0, 3], (0, 7, 0))
+    every = Chain(((), (kernel(1),), (), (), ()), (sum_step(4), pairs, None, sum_step(8)))
+    placed = layout.placed(every, times)
+    assert placed is not None
+    assert (placed.times.tolist(), placed.sizes) == ([0, 1, 0, 0, 0], (4, 7, 8))
+    assert layout.placed(Chain(((), (), ()), (pairs, pairs)), times) is None
+
+
+@pytest.mark.deep
+def test_passes_of_groups_are_few_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance, plan, layouts = random.Random(4), Plan(tensor=2, data=4, expert=8), list[Layout]()
+    begin = Layout.__init__
+
+    def counted(layout: Layout, *given: Any) -> None:
+        layouts.append(layout)
+        begin(layout, *given)
+
+    monkeypatch.setattr(Layout, "__init__", counted)
+    times = SimulatedTimes(LONG, RunOptions(machine="h100-dgx:8"), 8)
+    pool = CachePool(BOTH, plan, 1, 0, 10**6, 1)
+    for _ in range(12):
+        times.pass_ns(pool, groups(chance, LONG, plan.data))
+    assert len(layouts) <= 6
 
 
 def test_equal_groups_are_one_program() -> None:

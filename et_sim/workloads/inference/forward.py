@@ -212,10 +212,17 @@ def is_expert_rank(work: RankWork) -> bool:
 
 
 class GroupLoads(NamedTuple):
-    """The tokens of all data-parallel groups."""
+    """All that the pass of a data-parallel group depends on of all groups."""
 
-    total: int
+    total: int  # tokens
     most: int  # of a group; exchanges have the size of this one, as engines pad the others
+    have_prompts: bool
+
+    @classmethod
+    def of(cls, groups: Sequence[Batch]) -> GroupLoads:
+        """Return the loads of groups with these batches."""
+        tokens = [group.tokens for group in groups]
+        return cls(sum(tokens), max(tokens), have_prompts(groups))
 
 
 class _Pass:
@@ -235,10 +242,10 @@ class _Pass:
         has_parts: bool = False,
     ) -> None:
         self.work, self.plan, self.model, self.batch = work, work.plan, model, batch
-        self.loads = GroupLoads(sum(group.tokens for group in groups), max(group.tokens for group in groups))
+        self.loads = GroupLoads.of(groups)
         self.place, self.number, self.is_half, self.has_parts = place, number, is_half, has_parts
         self.is_expert_rank = is_expert_rank(work)
-        by_deepep = self.plan.expert_exchange == DEEPEP and have_prompts(groups)
+        by_deepep = self.plan.expert_exchange == DEEPEP and self.loads.have_prompts
         casts = {"casts_experts": by_deepep, "casts_sent": self.plan.dispatch != AS_VALUES}
         self.separate = SeparateKernels(separate, self.plan.value_bytes, **casts)
         self.part = self.plan.part(model, place, 0)
