@@ -1,4 +1,4 @@
-"""How commands end: their exit status, their last words, and what they leave in the process."""
+"""Ends of commands: the exit status, the last words, and the state of the process."""
 
 from __future__ import annotations
 
