@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from et_sim.basics.errors import LONGEST_SENTENCE, EtSimError, FieldError, brief, did_you_mean, unreadable
+import pytest
+
+from et_sim.basics.errors import (
+    LONGEST_SENTENCE,
+    EtSimError,
+    FieldError,
+    InputError,
+    OutOfMemoryError,
+    StallError,
+    UsageError,
+    brief,
+    did_you_mean,
+    unreadable,
+)
 
 
 def test_a_long_word_is_cut_and_the_sentence_around_it_stays() -> None:
@@ -54,3 +67,20 @@ def test_the_reason_of_an_unreadable_file_has_neither_number_nor_path() -> None:
     )
     assert unreadable(UnicodeDecodeError("utf-8", b"abc\xff", 3, 4, "x")) == "it is no UTF-8 text (byte 3)"
     assert unreadable(ValueError("line 3 is empty")) == "line 3 is empty"
+
+
+@pytest.mark.parametrize(
+    "kind", [EtSimError, UsageError, FieldError, InputError, StallError, OutOfMemoryError]
+)
+def test_every_error_has_its_cause_its_place_and_its_remedy(kind: type[EtSimError]) -> None:
+    error = kind("no `rank` ends", place="a.et", remedy="add one")
+    mark = "" if kind is FieldError else "`"
+    assert (error.cause, error.place, error.remedy) == (f"no {mark}rank{mark} ends", "a.et", "add one")
+    assert str(error) == f"a.et: no {mark}rank{mark} ends (add one)"
+    assert [str(kind("ends")), str(kind("ends", place="a"))] == ["ends", "a: ends"]
+    assert error.exit_status == (1 if kind in (StallError, OutOfMemoryError) else 2)
+
+
+@pytest.mark.parametrize("kind", [StallError, OutOfMemoryError])
+def test_an_incomplete_simulation_has_a_report(kind: type[StallError] | type[OutOfMemoryError]) -> None:
+    assert [kind("ends").report, kind("ends", report="rank 0 waits").report] == ["", "rank 0 waits"]

@@ -18,6 +18,7 @@ from et_sim.basics.errors import InputError
 from et_sim.calibrate.kernel_factors import QUERY_PROLOGUE, factors, family_of, target_of
 from et_sim.calibrate.kernels import Kernels, MeasuredKernel, fit
 from et_sim.calibrate.machine_file import accuracy_of, device_changes, device_of
+from et_sim.compute.operations import Shape
 from et_sim.machine.efficiencies import Curve
 from et_sim.machine.kernel_kinds import KernelKind
 from et_sim.machine.roofline import RooflineDevice
@@ -50,6 +51,26 @@ def test_presets_predict_a_sample_of_each_table_within_its_error() -> None:
     errors = {name: 100 * (math.exp(sum(logs) / len(logs)) - 1) for name, logs in off.items()}
     assert errors.keys() == MOST.keys()
     assert {name: error for name, error in errors.items() if error > MOST[name]} == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "places"),
+    [
+        ("gemm", (1, 2)),
+        ("grouped_gemm", (0, 1)),
+        ("conv", (4, 5)),
+        ("attention", (1,)),
+        ("attention_backward", (1,)),
+        ("layernorm", (0, 1)),
+        ("rmsnorm", (0, 1)),
+        ("softmax", (0, 1)),
+        ("elementwise", (0,)),
+        ("quantise", (0, 1)),
+        ("embedding", (0, 1)),
+    ],
+)
+def test_rows_are_left_out_by_the_numbers_of_their_family(kind: str, places: tuple[int, ...]) -> None:
+    assert family_of(kind).sizes_of(Shape(kind, tuple(range(9)), 1)) == places
 
 
 @pytest.mark.parametrize(

@@ -263,6 +263,16 @@ def test_an_option_without_an_effect_is_refused(name: str, capsys: pytest.Captur
     assert (status, error) == (2, f"et-sim: error: {flag} {need.cause} ({need.remedy})\n")
 
 
+def test_rates_have_no_effect_on_experts_whose_width_ranks_could_not_share(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    odd = json.loads(Path("moe.json").read_text(encoding="utf-8")) | {"intermediate_size": 1023}
+    Path("odd.json").write_text(json.dumps(odd), encoding="utf-8")
+    words = [LOAD, "--model", "odd.json", "--machine", "h100-dgx:8", "--dp", "2", "--ep", "2"]
+    status, error = outcome([*words, "--tflops", "200"], capsys)
+    assert (status, "the machine gives the times of all kernels" in error) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -55,6 +55,15 @@ def test_long_work_names_its_stage_and_estimates_the_rest(
     assert "simulating 10% · simulated 1.5 µs · 10 of 100 messages · 0 of 0 nodes, about 1 s left" in line
 
 
+@pytest.mark.parametrize(
+    ("counts", "percent"), [((0, 0, 0, 0), "0%"), ((1, 1, 0, 0), "100%"), ((2, 3, 1, 3), "50%")]
+)
+def test_messages_and_nodes_are_shares_of_all_of_both(counts: tuple[int, ...], percent: str) -> None:
+    shown = Progress()
+    shown.report(0, *counts)
+    assert f" {percent} · simulated 0 ns" in shown._status(1.0).plain
+
+
 def test_serving_is_estimated_by_output_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])

@@ -251,6 +251,24 @@ def test_a_layer_that_would_take_hours_is_refused_where_it_is_gone_through() -> 
             _ = LayerReport(layer, array).timing
 
 
+@pytest.mark.parametrize("filled", [(1 << 24, 0, 0), (0, 1 << 24, 0), (0, 0, 1 << 24), (1, 2, (1 << 24) - 3)])
+def test_folds_and_filled_halves_of_memories_are_at_most_two_to_the_25(filled: tuple[int, ...]) -> None:
+    array = replace(SMALL, ifmap_kb=2, filter_kb=4, ofmap_kb=6, mode=DramBandwidth.GIVEN)
+    layer = SystolicLayer.product("edge", array.height << 12, array.width << 12, 1)
+    assert Folds.of(layer, array).count == 1 << 24
+    report = LayerReport(layer, array)
+    words = [times * half + 1023 for times, half in zip(filled, (1024, 2048, 3072), strict=True)]
+    vars(report)["sram_words"] = tuple(words)
+    report._refuse_endless()
+    vars(report)["sram_words"] = (words[0] + 1, *words[1:])
+    with pytest.raises(InputError) as refusal:
+        report._refuse_endless()
+    assert refusal.value.cause == (
+        "layer edge has 16,777,216 folds, and fills halves of memories 16,777,217 times"
+    )
+    assert "the limit is 33,554,432: " in refusal.value.remedy
+
+
 def test_an_operand_that_fits_is_loaded_in_whole_sets_at_ten_words_per_cycle_before_the_first_cycle() -> None:
     """Load 25 words by sets of 7: 28 words, in 3 cycles that end one before 0."""
     for words, cycles in ((25, 3), (35, 4), (36, 5), (7, 1)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from doctor_cases import doctor_cases
@@ -13,7 +14,7 @@ from et_sim.basics.versions import is_within
 from et_sim.cli import main
 from et_sim.compiled import store
 from et_sim.doctor import installation
-from et_sim.doctor.installation import examine_cache, examine_compiling, examine_packages
+from et_sim.doctor.installation import examine_cache, examine_compiling, examine_host, examine_packages
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +106,7 @@ def test_a_failed_compilation_is_a_problem(own_cache: Path) -> None:
     (store.cache_directory() / "simulate-4567.code").write_text("")
     results = {finding.name: finding for finding in examine_cache()}
     assert "out of memory" in results["failed"].problem
+    assert results["failed"].found == "simulate"
     assert results["compiled"].found == "simulate (1 kind)"
     assert own_cache.exists()
 
@@ -113,3 +115,48 @@ def test_a_misspelt_mode_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "nwo")
     [mode] = examine_compiling()
     assert (mode.problem, mode.remedy) == ("ET_SIM_COMPILE is 'nwo'", "did you mean 'now'?")
+
+
+@pytest.mark.parametrize(
+    ("free_kib", "problem"),
+    [
+        (512 << 10, ""),
+        ((512 << 10) - 1, "only 512 MiB of memory are free, and compiling may fail"),
+    ],
+)
+def test_less_than_512_mib_of_free_memory_are_a_problem(
+    free_kib: int, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"MemTotal: 104857600 kB\nMemFree: 1 kB\nMemAvailable: {free_kib} kB\nHugePages_Free: 0\n"
+    file = SimpleNamespace(read_text=lambda encoding: text)  # noqa: ARG005
+    monkeypatch.setattr(installation, "Path", {"/proc/meminfo": file}.__getitem__)
+    (found,) = (finding for finding in examine_host() if finding.name == "memory")
+    assert found.found == "100 GiB, 512 MiB of them free"
+    assert (found.problem, found.remedy) == (problem, "end other programs" if problem else "")
+
+
+@pytest.mark.parametrize(("free", "is_problem"), [(200_000_000, False), (199_999_999, True)])
+def test_less_than_200_mb_of_free_disk_are_a_problem(
+    free: int, is_problem: bool, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installation.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    findings = [*examine_cache()]
+    assert findings[0].found == f"{store.cache_directory()}, writable"
+    assert findings[0].found.startswith(f"{own_cache}/")
+    assert findings[-1].found == "190.73 MiB free"
+    assert bool(findings[-1].problem) == is_problem
+
+
+def test_forms_and_failures_are_named_by_their_function(own_cache: Path) -> None:
+    folder = store.cache_directory()
+    assert folder.is_relative_to(own_cache)
+    for name in ("a-loop-0", "a-loop-1", "paths-2"):
+        (folder / f"{name}{store.ENDING}").touch()
+    found = {finding.name: finding.found for finding in examine_cache()}
+    assert found["compiled"] == "a-loop (2 kinds), paths (1 kind)"
+
+
+def test_the_version_of_llvm_that_numba_requires_is_examined_after_it() -> None:
+    names = [finding.name for finding in examine_packages()]
+    assert names[names.index("numba") + 1] == "llvmlite"
+    assert names.count("llvmlite") == 1

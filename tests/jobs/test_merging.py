@@ -10,13 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from et_sim.basics.errors import TraceError
 from et_sim.jobs import read_jobs
-from et_sim.jobs.merging import only
+from et_sim.jobs.merging import Renaming, only
 from et_sim.trace import CollectiveKind, TraceBuilder, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
-from et_sim.trace.columns import NodeKind
+from et_sim.trace.columns import BIT, NodeKind, Trace
 from et_sim.trace.expansion import Expansion
-from et_sim.trace.workload import MadeFor
+from et_sim.trace.group_attributes import process_group_text
+from et_sim.trace.workload import Job, MadeFor
 
 NPUS = 9
 
@@ -125,3 +127,69 @@ def test_jobs_for_one_software_keep_it_and_others_lose_its_effects_with_a_remark
     ]
     merged = read_jobs({"jobs": entries}, NPUS, profile_is_open=False)
     assert (merged.software, merged.notices) == (kept, remarks)
+
+
+def in_job(trace: Trace, npus: list[int], of: int) -> Trace:
+    job = Job("a", "a.et", np.array(npus), "npus", start_ns=70)
+    return Renaming(job, of, {"8": "tp[1]"}).trace(trace)
+
+
+def renamed(build: TraceBuilder, npus: list[int], of: int) -> Trace:
+    return in_job(build.build(), npus, of)
+
+
+def test_the_own_end_of_a_message_is_an_npu_if_it_is_given() -> None:
+    build = TraceBuilder()
+    build.send(2, 64)
+    build.receive(1, 64)
+    trace = build.build()
+    ends = in_job(trace, [5, 1, 3], 9)
+    assert (ends.comm_src.tolist(), ends.comm_dst.tolist()) == (
+        [trace.comm_src[0], 1],
+        [3, trace.comm_dst[1]],
+    )
+    both = np.uint32(BIT["comm_src"] | BIT["comm_dst"])
+    own = {"comm_src": np.array([0, 1], np.int64), "comm_dst": np.array([2, 0], np.int64)}
+    ends = in_job(replace(trace, **own, present=trace.present | both), [5, 1, 3], 9)
+    assert (ends.comm_src.tolist(), ends.comm_dst.tolist()) == ([5, 1], [3, 5])
+
+
+def test_the_group_of_all_ranks_has_the_name_of_its_job_unless_this_has_all_npus() -> None:
+    for of, every in ((3, ""), (9, "a")):
+        build = TraceBuilder()
+        for group in ("7", "", "8", "0", "7"):
+            build.collective("all_reduce", 64, group=group)
+        trace = renamed(build, [2, 0, 1], of)
+        names = [trace.group_names[number] for number in trace.group.tolist()]
+        assert names == ["a/7", every, "a/tp[1]", every, "a/7"]
+        assert trace.start_ns == 70
+
+
+def test_groups_that_a_trace_describes_are_described_at_once_by_their_npus() -> None:
+    build = TraceBuilder()
+    build.compute("first", nanos=1)
+    build.process_groups({"7": [0, 2], "0": [0, 1, 2]})
+    build.process_groups({"8": []})
+    found = renamed(build, [5, 1, 3], 9).metadata_text
+    assert found == {1: process_group_text({"a/7": (5, 3), "a/tp[1]": (5, 1, 3)})}
+    build = TraceBuilder()
+    build.process_groups({"": [0, 1, 2]})
+    assert renamed(build, [5, 1, 3], 9).metadata_text == {}
+
+
+@pytest.mark.parametrize(
+    ("groups", "cause"),
+    [
+        ({"7": [0, 3]}, 'process group "7" lists rank 3, and job "a" has ranks 0 to 2'),
+        ({"7": [-1, 0]}, 'process group "7" lists rank -1, and job "a" has ranks 0 to 2'),
+        ({"": [0, 2]}, 'process group "0" lists 2 ranks, and job "a" has ranks 0 to 2'),
+    ],
+)
+def test_a_described_group_of_ranks_that_the_job_lacks_is_refused(
+    groups: dict[str, list[int]], cause: str
+) -> None:
+    build = TraceBuilder()
+    build.process_groups(groups)
+    with pytest.raises(TraceError) as refusal:
+        renamed(build, [5, 1, 3], 9)
+    assert refusal.value.cause == cause

@@ -194,7 +194,8 @@ def imported(file: str) -> set[str]:
     for node in ast.walk(ast.parse((REPOSITORY / file).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return {f"{name.replace('.', '/')}.py" for name in names}
+    paths = [name.replace(".", "/") for name in names]
+    return {f"{path}{ending}" for path in paths for ending in (".py", "/__init__.py")}
 
 
 @cache

@@ -14,7 +14,14 @@ from et_sim.basics.errors import EtSimError
 from et_sim.serving.batcher import PREFILL_FIRST_CHUNKED, WHOLE_PROMPTS, Policy
 from et_sim.serving.clients import Client, read_traffic
 from et_sim.serving.cluster import ServingCluster
-from et_sim.serving.engines.description import FREE, Activations, Engine, EngineHost, EngineMemory
+from et_sim.serving.engines.description import (
+    FREE,
+    Activations,
+    Engine,
+    EngineErrors,
+    EngineHost,
+    EngineMemory,
+)
 from et_sim.serving.engines.reading import engine_names, numbers_of, read_engine
 from et_sim.workloads import Batch, Plan, Segment, read_model
 
@@ -132,6 +139,10 @@ def test_a_file_differs_from_the_engine_that_it_is_like(tmp_path: Path) -> None:
         ({"like": "vlm"}, "key \"like\" is 'vlm'"),
         ({"like": "vllm", "host": {"pas": 1}}, "pas"),
         ({"like": "vllm", "errors": {"ttft": [1]}}, "two numbers > 0"),
+        ({"like": "vllm", "errors": {"ttft": [0, 1]}}, "two numbers > 0"),
+        ({"like": "vllm", "errors": {"tpot": [1, 100.5]}}, "two numbers > 0"),
+        ({"like": "vllm", "errors": {"tpot": [2, 1]}}, "two numbers > 0, the lower one first"),
+        ({"like": "vllm", "errors": {"tpot": ["1", "2"]}}, "two numbers > 0"),
         ({"like": "vllm", "memory": {"share": 2}}, "share"),
         ({"like": "vllm", "separate": ["cast"]}, "a list with some of"),
         ({"like": "vllm", "wait-passes": 20}, 'key "wait-passes" has no effect without "wait-share"'),
@@ -143,6 +154,11 @@ def test_a_faulty_description_is_refused(content: Any, sentence: str, tmp_path: 
     with pytest.raises(EtSimError) as refusal:
         described(tmp_path, content)
     assert sentence in str(refusal.value)
+
+
+def test_ratios_of_errors_are_up_to_100(tmp_path: Path) -> None:
+    engine = described(tmp_path, {"like": "vllm", "errors": {"ttft": [0.01, 100], "tpot": [2, 2]}})
+    assert engine.errors == EngineErrors(ttft=(0.01, 100.0), tpot=(2.0, 2.0))
 
 
 def test_versions_are_ordered_by_their_numbers_and_text_is_newer_than_all() -> None:

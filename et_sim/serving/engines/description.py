@@ -41,11 +41,10 @@ PADDING = Segment(1, 1, is_sampled=False)  # an unused place of a graph
 
 
 def _ratios(slot: Slot, value: Any) -> tuple[float, float]:
-    is_pair = isinstance(value, list | tuple) and len(value) == len(("low", "high"))
-    if not is_pair or not all(isinstance(each, int | float) and 0 < each <= 100 for each in value):
-        raise slot.refusal(value)
-    low, high = value
-    return float(low), float(high)
+    match value:
+        case [int() | float() as low, int() | float() as high] if 0 < low <= high <= 100:
+            return float(low), float(high)
+    raise slot.refusal(value)
 
 
 RATIOS = ValueKind("two ratios", lambda _: "two numbers > 0, the lower one first", _ratios)

@@ -166,9 +166,9 @@ def _in_rows(
     has_part |= every.spent_ns > 0
     needed = np.zeros(count, np.int8)
     count_needed(every.critical, every.other, needed)
-    columns_of_parts: list[Any] = [np.empty(count + 1, size) for _ in range(4)]
+    columns_of_parts: list[Any] = [np.empty(count, size) for _ in range(4)]
     place, head, part_count, following = columns_of_parts
-    kind_and_link, spent = np.empty(count + 1, np.int32), np.empty(count + 1, np.int64)
+    kind_and_link, spent = np.empty(count, np.int32), np.empty(count, np.int64)
     place[0], head[0] = 0, 0
     parts = kind_and_link, spent, part_count, following
     columns = every.critical, every.other, every.spent_ns, every.kind_and_link

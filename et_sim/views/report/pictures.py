@@ -163,7 +163,7 @@ def memory_section(run: RunDirectory) -> str:
         return ""
     chosen = sorted(peaks, key=lambda actor: (-peaks[actor], actor))[:MOST_LINES]
     changes = _changes(run, chosen)
-    most = max(peaks.values(), default=1) or 1
+    most = max(peaks.values())
     shapes, legend = [], []
     for at, actor in enumerate(chosen):
         shapes.append(_path(levels(*changes[actor], makespan), most))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -21,6 +22,7 @@ from et_sim.views.compare.pairs import most_different
 from et_sim.views.drawing.network import dimensions
 from et_sim.views.drawing.scene import LEFT, PIXELS
 from et_sim.views.drawing.timeline import aligned_picture
+from et_sim.views.report import compare_page
 from et_sim.views.report.compare_page import compare_report
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.phase_totals import phase_totals
@@ -206,3 +208,28 @@ def _dimensions_of_nodes(rows: list[dict[str, Any]]) -> dict[int, set[int | None
     for row in rows:
         dimensions_of.setdefault(row["node"], set()).add(row["dimension"])
     return dimensions_of
+
+
+def test_tiers_have_the_figures_of_their_run_those_whose_use_differs_most_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    uses: dict[str, list[Any]] = {
+        "A": [("leaf", 1000, 0.5), ("rail", 3000, 0.25), ("host", 4000, 0.125)],
+        "B": [("leaf", 7000, 0.375), ("rail", 2000, 0.75), ("spine", 5000, 0.125)],
+    }
+    monkeypatch.setattr(compare_page, "link_table", lambda run: run)
+    monkeypatch.setattr(
+        compare_page,
+        "tier_uses",
+        lambda run, _links, _slices: [
+            SimpleNamespace(tier=tier, bytes=size, used=used) for tier, size, used in uses[run]
+        ],
+    )
+    either: Any = SimpleNamespace(a="A", b="B")
+    rows = [re.findall(r"<td[^>]*>([^<]*)", row) for row in compare_page._links(either).split("<tr>")]
+    assert [row for row in rows if row] == [
+        ["rail", "3,000", "2,000", "25 %", "75 %"],
+        ["host", "4,000", "-", "12 %", "-"],
+        ["leaf", "1,000", "7,000", "50 %", "38 %"],
+        ["spine", "-", "5,000", "-", "12 %"],
+    ]
