@@ -59,7 +59,6 @@ def outcomes(pairs: list[tuple[Mutant | None, list[str]]]) -> list[tuple[str, st
 
 
 @pytest.mark.deep
-@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize("first", FIRSTS, ids=lambda first: f"from-{first}")
 def test_changes_of_core_rules_are_noticed(first: int) -> None:
     entries = NOTICED[first : first + PER_TEST]
