@@ -364,7 +364,7 @@ class Library(Struct, frozen=True):
         factors = max(map(len, LIBRARIES[self.name].tree_factors))
         return ChoiceCurve(
             lambda size: self._chosen_of(at(size), ways),
-            lambda way, size: self._chosen(way, group, size).time_us,
+            lambda way, size: max(self._time_us(way, group, size), LEAST_US),
             bounds_of(group, ways.rings(group).count, [*seen, *beyond], factors),
         )
 
