@@ -315,7 +315,7 @@ def _reporting(
         if report is None:
             return
         if not expected:
-            expected.append(expected_messages(plan))
+            expected.append(plan.derived(expected_messages))
         clock = run.clock[0]
         done, most, counted = clock.delivered, expected[0], "messages"
         if model.packets_sent is not None:

@@ -6,6 +6,7 @@ count the bytes of their links have `carried`; otherwise the load is known if li
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ class NetworkLoad(Struct, frozen=True, eq=False):
     switches_ns: dict[str, float]  # by class of switches that reduce: how long the busiest worked at its rate
 
 
-class Outcome(Struct, frozen=True, eq=False):
+class Outcome(Struct, frozen=True, eq=False, dict=True):
     """The outcome of a run. Node columns follow the plan: actor by actor, row by row."""
 
     plan: LoweredPlan
@@ -76,7 +77,7 @@ class Outcome(Struct, frozen=True, eq=False):
             for failure, waited in zip((*failures, *slow), (*self.waits_ns, *(0 for _ in slow)), strict=True)
         ]
 
-    @property
+    @cached_property
     def is_complete(self) -> bool:
         """Return whether every actor finished."""
         return bool((self.finish_ns >= 0).all())
@@ -120,6 +121,8 @@ def of_each_link(resources: ResourceTable, carried: Any) -> Any:
 
 
 def _of_switches(plan: LoweredPlan, run: Run, bits: int) -> dict[str, float]:
+    if not plan.switch_classes:
+        return {}
     switches, longest = plan.switches, np.zeros(len(plan.switch_classes))
     work = run.switches["bytes"][switches["server"]] / switches["bytes_per_ns"] / (1 << bits)
     np.maximum.at(longest, switches["sort"], work)

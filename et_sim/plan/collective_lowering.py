@@ -351,14 +351,18 @@ class CollectiveTables:
         """Return the tables for a machine with other figures that only its library reads; None if messages
         differ, and not only their paces.
         """
-        library, paces = library_of(machine), list[tuple[int, StepProgram]]()
+        library, paces = library_of(machine), list[tuple[int, StepProgram | None]]()
         if library is None or self._library is None or library.figures == self._library.figures:
             return self
         again = copy.copy(self)
         again._library, again._of_library = library, LibraryRows()
         for row, one in self._of_library:
-            made = library.again(one.made.call, one.wanted, one.parts)
-            if made is None or not made.has_messages_of(one.made):
+            made = library.again(one, self._library)
+            if made is one.made:
+                again._of_library.add(row, one)
+                paces += [(program, None) for programs in one.programs for program in programs]
+                continue
+            if made is None or not one.sends_as(made):
                 return None
             again._of_library.add(row, replace(one, made=made))
             for programs, phases in zip(one.programs, made.chunks, strict=True):

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import chain
 from math import ceil, log2, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from et_sim.basics.units import LONGEST_NS, format_ns
 from et_sim.collectives import Algorithm, PhaseOperation, StepProgram
 from et_sim.collectives.shifts import paced
 from et_sim.machine.collective_library import Call, Library, LibraryChoice
-from et_sim.machine.collective_library.choice import PAIRS
+from et_sim.machine.collective_library.choice import ALL_TO_ALL, PAIRS
 from et_sim.machine.collective_library.constants import (
     COLLNET_CHAIN,
     COLLNET_DIRECT,
@@ -43,6 +43,9 @@ from et_sim.plan.groups import GroupShape
 from et_sim.plan.kernel_table import THOUSANDTHS
 from et_sim.plan.layout import EqualLines, Layout
 from et_sim.plan.library_bytes import BY_SWITCH, FROM_OR_TO_ROOT, UnlikeMessages, WireBytes
+
+if TYPE_CHECKING:
+    from et_sim.plan.library_rows import LibraryRow
 
 AROUND = Algorithm("ring")
 WITHIN = 0
@@ -67,6 +70,13 @@ class LibraryCollective(Struct, frozen=True):
     call: Call
     parts: _Parts  # steps along its ways
     are_rounds_few: bool  # of the steps
+
+    @property
+    def is_within(self) -> bool:
+        """Return whether it is one of a node, which uses no cards; all-to-alls may use them there."""
+        steps = (*self.parts[0], *self.parts[1])
+        are_near = all(part.way.dimension == WITHIN and not part.sharers for part in steps)
+        return self.nodes == 1 and self.call.kind != ALL_TO_ALL and are_near
 
     def has_messages_of(self, other: LibraryCollective) -> bool:
         """Return whether both send the same messages along the same ways, each at a pace of its own."""
@@ -125,6 +135,11 @@ class LibraryPhases:
         sharers = self._cards.sharers if self._cards else 0
         # With a choice, this is all that steps follow from.
         self._steps_by = library.buffers, shapes, sharers, self._has_one_port, self._has_node
+        no_cards = replace(library, wires=replace(library.wires, card=0.0))
+        nearest = network.wiring[WITHIN]
+        # This is all that collectives within nodes follow from.
+        self._within_by = no_cards, nearest, network.node, endpoint_ns, memory_bw, self._steps_by
+        self._candidates = library.ways()
 
     def lower(
         self,
@@ -143,26 +158,29 @@ class LibraryPhases:
         nodes, least = self._nodes(ways, layout)
         counted = size * members if operation is PhaseOperation.ALL_GATHER else size
         call = Call(operation.name.lower(), members, nodes, counted, datatype, least)
-        choice = self._library.choice(call)
+        choice = self._library.choice(call, self._candidates)
         sent = WireBytes.of(choice.algorithm, choice.protocol, operation, counted, members, nodes)
         within, between = self._parts(sent, ways, layout)
         parts = self._with_buffers(within, choice, within=True), self._with_buffers(between, choice)
         return self._timed(call, choice, parts)
 
-    def again(
-        self, call: Call, wanted: tuple[Any, ...], known: dict[tuple[Any, ...], _Parts]
-    ) -> LibraryCollective | None:
-        """Return what `lower` returns for what is wanted, with the steps that are known by choice; others are
-        added.
+    def again(self, row: LibraryRow, former: LibraryPhases) -> LibraryCollective | None:
+        """Return what `lower` returns for what is wanted in a row of another machine, whose phases are given.
+
+        Steps that are kept by choice are taken from the row; others are added to it.
         """
-        choice = self._library.choice(call)
+        made = row.made
+        if made.is_within and self._within_by == former._within_by:
+            return made
+        is_same = self._library == former._library
+        choice = made.choice if is_same else self._library.choice(made.call, self._candidates)
         key = choice.algorithm, choice.protocol, choice.channels, *self._steps_by
-        if (parts := known.get(key)) is not None:
-            return self._timed(call, choice, parts)
-        made = self.lower(*wanted)
-        if made is not None:
-            known[key] = made.parts
-        return made
+        if (parts := row.parts.get(key)) is not None:
+            return self._timed(made.call, choice, parts)
+        other = self.lower(*row.wanted)
+        if other is not None:
+            row.parts[key] = other.parts
+        return other
 
     def _timed(self, call: Call, choice: LibraryChoice, parts: _Parts) -> LibraryCollective:
         time = round(choice.time_us * 1000)

@@ -37,6 +37,14 @@ class LibraryRow(Struct, frozen=True, eq=False):
     wanted: Wanted
     programs: tuple[tuple[int, ...], ...]  # the rows of the programs of each chunk's phases
     parts: dict[tuple[Any, ...], Any] = field(default_factory=dict)  # steps by choices, on other machines
+    alike: dict[tuple[int, bool], bool] = field(default_factory=dict)  # whether these send the same messages
+
+    def sends_as(self, other: LibraryCollective) -> bool:
+        """Return whether the collective sends the messages of another one, which has parts of this row."""
+        key = id(other.parts), other.are_rounds_few
+        if key not in self.alike:
+            self.alike[key] = other.has_messages_of(self.made)
+        return self.alike[key]
 
     @property
     def kind(self) -> str:

@@ -250,21 +250,25 @@ class ProgramRows:
             self._paced[key] = self.add(program, dimension)
         return self._paced[key]
 
-    def at_other_paces(self, paces: Sequence[tuple[int, StepProgram]]) -> ProgramRows | None:
-        """Return the programs with the pauses, windows and times of copies of others, which are given by row.
+    def at_other_paces(self, paces: Sequence[tuple[int, StepProgram | None]]) -> ProgramRows | None:
+        """Return the programs with the pauses, windows and times of copies of others, which are given by row;
+        None: with their own.
 
         None if other programs would be equal than before.
         """
         again = copy.copy(self)
         again._programs, again._paced = self._programs.copy(), {}
-        axis_of = {row: key[0] for key, row in self._paced.items()}
+        key_of = {row: key for key, row in self._paced.items()}
         keys: dict[int, _PacedKey] = {}
         for row, other in paces:
-            program, dimension = self._programs[row]
-            assert isinstance(program, StepProgram)
-            program = replace(program, transfers=other.transfers, window=other.window, copy_ns=other.copy_ns)
-            again._programs[row] = program, dimension
-            key = _key_of(program, axis_of[row])
+            key = key_of[row]
+            if other is not None:
+                program, dimension = self._programs[row]
+                assert isinstance(program, StepProgram)
+                paced = {"transfers": other.transfers, "window": other.window, "copy_ns": other.copy_ns}
+                program = replace(program, **paced)
+                again._programs[row] = program, dimension
+                key = _key_of(program, key[0])
             if keys.setdefault(row, key) != key or again._paced.setdefault(key, row) != row:
                 return None
         return again
@@ -272,15 +276,14 @@ class ProgramRows:
     def with_paces(self, programs: Any, transfers: Any) -> tuple[Any, Any]:
         """Return the tables of the same programs at other paces with the paces of these."""
         programs, transfers = programs.copy(), transfers.copy()
+        windows, copies, firsts = (programs[name] for name in ("window", "copy_ns", "transfer_first"))
+        pauses = transfers["reduction_ns"]
         for row in self._paced.values():
             program, _ = self._programs[row]
             assert isinstance(program, StepProgram)
-            programs.window[row] = _window_of(program)
-            programs.copy_ns[row] = program.copy_ns
-            first = programs.transfer_first[row]
-            transfers.reduction_ns[first : first + len(program.transfers.size)] = _pauses_of(
-                program.transfers
-            )
+            windows[row], copies[row] = _window_of(program), program.copy_ns
+            first = firsts[row]
+            pauses[first : first + len(program.transfers.size)] = _pauses_of(program.transfers)
         return programs, transfers
 
     def _lowered(

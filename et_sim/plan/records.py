@@ -422,10 +422,14 @@ class LoweredPlan(Struct, frozen=True, eq=False):
     @property
     def largest_message(self) -> int:
         """Return the bytes of the largest message that the run may send."""
-        sizes = [int(of["bytes"].max(initial=REQUEST_BYTES)) for of in (self.steps, self.channels)]
-        sizes += [int(self.trees[way].max(initial=0)) for way in ("up_bytes", "down_bytes")]
-        gathered = self.programs["up_each"] * self.programs["members"]
-        return max(*sizes, int(gathered.max(initial=0)))
+        return self.derived(_largest_message)
+
+
+def _largest_message(plan: LoweredPlan) -> int:
+    sizes = [int(of["bytes"].max(initial=REQUEST_BYTES)) for of in (plan.steps, plan.channels)]
+    sizes += [int(plan.trees[way].max(initial=0)) for way in ("up_bytes", "down_bytes")]
+    gathered = plan.programs["up_each"] * plan.programs["members"]
+    return max(*sizes, int(gathered.max(initial=0)))
 
 
 def lane_limits(streams: tuple[int, ...] = ()) -> Any:

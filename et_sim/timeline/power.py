@@ -10,6 +10,7 @@ are made actor by actor and are exact, so that folding changes no digit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 PER_JOULE = 10**12  # pJ
 DIGITS = 9
+MOST_RATES = 64  # that are kept
 
 
 class PowerUse(Struct):
@@ -60,9 +62,7 @@ class PowerUse(Struct):
 
     def computing_joules(self, ranks: Any, computing_ns: int, rates: dict[str, Any]) -> Fraction:
         """Return the energy of all ranks while they compute; each actor stands for several ranks."""
-        from fractions import Fraction
-
-        idle, busy = (Fraction(str(rates[name])) for name in ("idle_watts", "busy_watts"))
+        idle, busy = as_written(rates["idle_watts"]), as_written(rates["busy_watts"])
         of_time = idle * computing_ns + (busy - idle) * int(self._of_ranks(self.other_ns, ranks))
         return of_time / NS_PER_SECOND + self._of_ranks(self.energy_pj, ranks) / PER_JOULE
 
@@ -82,6 +82,14 @@ class PowerUse(Struct):
 
         each = zip(column.tolist(), ranks.tolist(), strict=True)
         return sum((Fraction(value) * count for value, count in each), Fraction())
+
+
+@lru_cache(MOST_RATES)
+def as_written(rate: float) -> Fraction:
+    """Return a rate as its shortest decimal number."""
+    from fractions import Fraction
+
+    return Fraction(str(rate))
 
 
 def _share(part: Fraction, whole: Fraction) -> float | None:

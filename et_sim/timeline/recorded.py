@@ -28,6 +28,7 @@ from et_sim.timeline.explained import explained
 from et_sim.timeline.measurement import Measurement
 from et_sim.timeline.network_load import bottleneck
 from et_sim.timeline.out_of_memory import OutOfMemory
+from et_sim.timeline.power import as_written
 from et_sim.timeline.scope import scope
 from et_sim.timeline.spool import CausalEvents, MessageSpool, Phases, PortRecord
 from et_sim.timeline.statistics import Statistics
@@ -119,9 +120,7 @@ def costs(rates: dict[str, Any] | None, measurement: Measurement, makespan_ns: i
 
 
 def _seconds(time_ns: int, rate: float) -> Fraction:
-    from fractions import Fraction
-
-    return Fraction(time_ns) * Fraction(str(rate)) / NS_PER_SECOND
+    return as_written(rate) * time_ns / NS_PER_SECOND
 
 
 def _rounded(value: Fraction | None) -> float | None:

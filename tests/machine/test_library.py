@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,28 @@ def test_choices_are_those_of_nccl(
 ) -> None:
     choice = library.choice(Call(kind, ranks, 1, size, datatype))
     assert (choice.text.partition(",")[0], round(choice.estimate_us, 1)) == (way, us)
+
+
+def random_calls(draw: Random) -> list[Call]:
+    """Return collectives of a few groups, on one node and on several."""
+    groups = [(ranks, draw.choice((1, 2, 4))) for ranks in (8, 8, 16, 32)]
+    calls = [(draw.choice(KINDS), *draw.choice(groups), 1 << draw.randint(2, 32)) for _ in range(12)]
+    return [Call(*call, draw.choice(("", "fp8"))) for call in calls]
+
+
+@pytest.mark.parametrize("library", [A100, H200, B200])
+def test_candidates_that_several_choices_share_are_those_of_each(library: Library) -> None:
+    ways = library.ways()
+    for call in random_calls(Random(7)):
+        assert library.choice(call, ways) == library.choice(call), call
+
+
+@pytest.mark.parametrize("library", [A100, H200, B200])
+def test_choices_on_a_node_do_not_depend_on_its_cards(library: Library) -> None:
+    others = [replace(library, wires=replace(library.wires, card=card)) for card in (0.0, 3.0, 100.0)]
+    for call in random_calls(Random(8)):
+        on_a_node = replace(call, nodes=1)
+        assert {other.choice(on_a_node) for other in others} == {library.choice(on_a_node)}, call
 
 
 @pytest.mark.parametrize(

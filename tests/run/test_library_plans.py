@@ -102,7 +102,10 @@ def assert_as_alone(seed: int, software: MadeFor | None = None) -> tuple[int, in
     what, fold = draw.choice(("bandwidth", "latency", "all")), draw.random() < 0.7
     if draw.random() < 0.3:  # messages are copied in the time of their flight
         machine = {**machine, "system": {**machine["system"], "local-mem-bw": 5}}
-    for _ in range(POINTS):
+    sides = len(machine["network"]["npus_count"])
+    turns = draw.random() < 0.5  # between the links of a node and those of others
+    for point in range(POINTS):
+        side = point % sides if turns else side
         other = changed(draw, machine, side, what)
         shared = planner.guarded(partial(shown, workload, groups, other, model, fold=fold))
         assert shared == shown(workload, groups, other, model, Planner(), fold=fold), seed

@@ -11,7 +11,7 @@ for a reduce-scatter.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -112,6 +112,39 @@ class Candidate(Struct, frozen=True):
     def estimate_us(self, size: int) -> float:
         """Return the estimate that the library compares."""
         return self.latency_us + size / (1000 * self.bandwidth)
+
+
+class Ways:
+    """The candidates that are allowed on one machine; those that hold for all sizes are made once."""
+
+    def __init__(
+        self,
+        machine: LibraryMachine,
+        rings: Callable[[LibraryGroup], Channels],
+        is_allowed: Callable[[Candidate], bool],
+    ) -> None:
+        self._machine, self._rings_of, self._is_allowed = machine, rings, is_allowed
+        self._rings: dict[LibraryGroup, Channels] = {}
+        self._for_all_sizes: dict[tuple[str, LibraryGroup], list[Candidate]] = {}
+
+    def rings(self, group: LibraryGroup) -> Channels:
+        """Return the rings of a group of ranks."""
+        if group not in self._rings:
+            self._rings[group] = self._rings_of(group)
+        return self._rings[group]
+
+    def of(self, kind: str, group: LibraryGroup, size: int, datatype: str) -> list[Candidate]:
+        """Return the candidates of a collective; all if none is allowed. Only all-reduces depend on sizes."""
+        if kind == ALL_REDUCE:
+            return self._made(kind, group, size, datatype)
+        key = kind, group
+        if key not in self._for_all_sizes:
+            self._for_all_sizes[key] = self._made(kind, group, size, datatype)
+        return self._for_all_sizes[key]
+
+    def _made(self, kind: str, group: LibraryGroup, size: int, datatype: str) -> list[Candidate]:
+        ways = list(candidates(self._machine, kind, group, size, datatype, self.rings(group)))
+        return [way for way in ways if self._is_allowed(way)] or ways
 
 
 def candidates(

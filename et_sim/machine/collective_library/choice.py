@@ -30,7 +30,7 @@ from et_sim.machine.collective_library.candidates import (
     Crossing,
     LibraryGroup,
     LibraryMachine,
-    candidates,
+    Ways,
 )
 from et_sim.machine.collective_library.channels import CARD_EFFICIENCY, Channels, LibraryWires, rings_of
 from et_sim.machine.collective_library.constants import (
@@ -310,18 +310,18 @@ class Library(Struct, frozen=True):
         Logged, ...
     ] = ()  # observed choices, which override its constants between the observed sizes
 
-    def choice(self, call: Call) -> LibraryChoice:
-        """Return the best allowed choice by the library's own estimates."""
+    def choice(self, call: Call, ways: Ways | None = None) -> LibraryChoice:
+        """Return the best allowed choice by the library's own estimates; `ways` are its own."""
         if call.kind == ALL_TO_ALL:
             return self.choices(call)[0]
         if self.engine and (own := self._of_engine(call)) is not None:
             return own
-        (kind, size), group = self._counted(call), call.group
-        way, known = self._chosen_of(call)
+        (kind, size), group, ways = self._counted(call), call.group, ways or self.ways()
+        way, known = self._chosen_of(call, ways)
         chosen = self._chosen(way, group, size)
         if all(self._time_us(other, group, size) >= chosen.time_us for other in known):
             return chosen
-        larger = faster_above(self._curve(call), size, chosen.time_us)
+        larger = faster_above(self._curve(call, ways), size, chosen.time_us)
         if not larger:
             return chosen
         time, most = chosen.time_us, limit_us(kind, group, larger)
@@ -352,7 +352,7 @@ class Library(Struct, frozen=True):
         time = own.time_us(within, between, message[LibraryProtocol.SIMPLE], link, card, limit)
         return LibraryChoice(PAIRS, LibraryProtocol.SIMPLE, self.rings(group).count, time, time)
 
-    def _curve(self, call: Call) -> ChoiceCurve:
+    def _curve(self, call: Call, ways: Ways) -> ChoiceCurve:
         """Return the choices for other sizes of the collective."""
         kind, group = self._counted(call)[0], call.group
 
@@ -363,9 +363,9 @@ class Library(Struct, frozen=True):
         beyond = [seen_size + 1 for seen_size in seen]  # after the last, its own constants stand
         factors = max(map(len, LIBRARIES[self.name].tree_factors))
         return ChoiceCurve(
-            lambda size: self._chosen_of(at(size)),
-            lambda way, size: self._chosen(way, group, size).time_us,
-            bounds_of(group, self.rings(group).count, [*seen, *beyond], factors),
+            lambda size: self._chosen_of(at(size), ways),
+            lambda way, size: max(self._time_us(way, group, size), LEAST_US),
+            bounds_of(group, ways.rings(group).count, [*seen, *beyond], factors),
         )
 
     def _seen(self, call: Call) -> tuple[str, LibraryProtocol] | None:
@@ -414,11 +414,12 @@ class Library(Struct, frozen=True):
 
     def way(self, call: Call) -> Candidate:
         """Return its choice as a candidate of its cost model."""
-        return self._chosen_of(call)[0]
+        return self._chosen_of(call, self.ways())[0]
 
-    def _chosen_of(self, call: Call) -> tuple[Candidate, Sequence[Candidate]]:
+    def _chosen_of(self, call: Call, ways: Ways) -> tuple[Candidate, Sequence[Candidate]]:
         """Return its choice and all candidates."""
-        seen, known, size = self._seen(call), self._ways(call), self._counted(call)[1]
+        seen, (kind, size) = self._seen(call), self._counted(call)
+        known = ways.of(kind, call.group, size, call.datatype)
         best = [
             candidate for candidate in known if seen and (candidate.algorithm, candidate.protocol) == seen
         ]
@@ -441,18 +442,17 @@ class Library(Struct, frozen=True):
                 group, call.size, bus, rail, entry, is_pci=not self.wires.is_nvlink
             )
             return (LibraryChoice(PAIRS, LibraryProtocol.SIMPLE, rings.count, time, time),)
-        size = self._counted(call)[1]
-        return tuple(self._chosen(way, group, size) for way in self._ways(call))
+        kind, size = self._counted(call)
+        known = self.ways().of(kind, group, size, call.datatype)
+        return tuple(self._chosen(way, group, size) for way in known)
 
     def _counted(self, call: Call) -> tuple[str, int]:
         """Return the kind and bytes that the library counts: a barrier is a small all-reduce."""
         return (ALL_REDUCE, BARRIER_BYTES) if call.kind == BARRIER else (call.kind, call.size)
 
-    def _ways(self, call: Call) -> list[Candidate]:
-        kind, size = self._counted(call)
-        group = call.group
-        ways = list(candidates(self._machine(), kind, group, size, call.datatype, self.rings(group)))
-        return [way for way in ways if self._is_allowed(way)] or ways
+    def ways(self) -> Ways:
+        """Return its candidates for further choices."""
+        return Ways(self._machine(), self.rings, self._is_allowed)
 
     def rings(self, group: LibraryGroup) -> Channels:
         """Return the rings of a group of ranks."""

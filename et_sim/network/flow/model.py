@@ -201,10 +201,13 @@ def rewritten(tables: FlowTables, before: Network, network: Network) -> bool:
     are_plain = not any(each.protocol or each.failures for each in (before, network))
     if not are_plain or not fabric.rewritten(tables.hops.fabric, before, network):
         return False
-    shared, first = tables.shared, np.unique(tables.class_of, return_index=True)[1]
+    shared = tables.shared
     shared["capacity"] = tables.hops.fabric.speeds["bytes_per_ns"][shared["speed"]]
     members = network.fabric.routed.graph.members if isinstance(network.fabric, GraphFabric) else None
-    shared["wire"] = shared["capacity"] / (1 if members is None else members[first])
+    if members is None:
+        shared["wire"] = shared["capacity"]
+    else:
+        shared["wire"] = shared["capacity"] / members[np.unique(tables.class_of, return_index=True)[1]]
     return True
 
 
