@@ -42,7 +42,7 @@ from et_sim.serving.engines.reading import read_engine
 from et_sim.serving.replicas import CachePool, MachineTimes, SimulatedTimes
 from et_sim.serving.results import Serving
 from et_sim.validation.serving_rows import CLOSED_CAMPAIGN, ServedRow, read_servings
-from et_sim.validation.servings import is_full, served
+from et_sim.validation.servings import is_full, served, setup_of
 from et_sim.workloads import read_model
 from et_sim.workloads.inference.batch import GroupBatches
 from et_sim.workloads.inference.numbers import unpacks_weights
@@ -90,7 +90,8 @@ class Course:
         assert row.case is not None
         model = read_model(row.case.model)
         types = ",".join(preset(row.case.machine).peaks)
-        self.row, self.engine, self.device = row, engine, np.array(device_ns, float)
+        self.row, self.device = row, np.array(device_ns, float)
+        self.engine = setup_of(row.case, engine).engine
         self.layers = model.layers
         self.expert_layers = sum(map(model.has_experts, range(model.layers)))
         self.unpacks = unpacks_weights(model, replace(row.case.plan, computes=types))
@@ -115,7 +116,7 @@ class Course:
         device += self.layers * figures["host.layer"] + self.expert_layers * figures["host.expert-layer"]
         eager = self.layers * figures["host.eager-layer"] + self.expert_layers * host.eager_expert_layer_ns
         eager = np.maximum(device, eager) + host.prompt_pass_ns
-        ends = np.concatenate([[0.0], np.cumsum(np.where(self.has_prompts, eager, device) + host.pass_ns)])
+        ends = np.concatenate([[0.0], np.cumsum(np.where(self.has_prompts, eager, device) + host.between_ns)])
         at_first = simulated + host.after_ns
         first = ends[self.first] - ends[self.arrival] + (self.arrival == 0) * at_first + before
         each = (ends[self.finish] - ends[self.first]) / self.further

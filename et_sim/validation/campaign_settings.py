@@ -9,7 +9,9 @@ ones (of rows without a version, 11c2dbe1) share experts among all ranks, and at
 long prompts of more than 32 requests, which rows do not state.
 
 Campaign A: the generator of ai-dynamo/aiconfigurator gives a pass of TensorRT-LLM a token of each request,
-the length of a prompt, and 1,500 more (rule_plugin/trtllm.rule, 17676b35). It lets SGLang mix prompts and
+the length of a prompt, and 1,500 more (rule_plugin/trtllm.rule, 17676b35). Its templates for versions before
+1.2 give the cache 0.8 of the free memory, and prepare no pass while another one runs
+(extra_engine_args.1.0.0rc3.yaml.j2, 71a2b033: disable_overlap_scheduler). It lets SGLang mix prompts and
 tokens, with 1,500 tokens beside the length of a prompt (rule_plugin/sglang.rule, 1089dfa8), in servings whose
 lengths are thousands of tokens.
 """
@@ -31,6 +33,7 @@ ROUNDED, LEFT = 64, 64  # tokens of a pass of DeepSeek are a multiple, with some
 SINCE_LEAST = (1, 3)  # version
 LONG, MANY = 8192, 32  # tokens of a prompt, and requests above which attention is data-parallel
 GENERATED, BESIDE = 1000, 1500  # lengths of mixed servings; tokens of a pass beside those of a prompt
+SINCE_OVERLAP, SHARE_BEFORE = (1, 2), 0.8  # version, and the share of the memory before it
 
 
 class Settings(Struct, frozen=True):
@@ -43,13 +46,14 @@ class Settings(Struct, frozen=True):
     wait_share: float = 0.0
     balance_passes: int = 0
     plan: Plan | None = None
+    prepares: bool | None = None  # a pass while another one runs
 
 
 def settings_of(case: ServingCase, engine: Engine) -> Settings:
     """Return the settings of a row: those of its engine, unless its campaign has others."""
     name, _, version = case.engine.partition(":")
     if case.load.lengths == 1:
-        return _generated(case.load, name, engine)
+        return _generated(case.load, name, version, engine)
     if name != TRTLLM:
         return Settings()
     if case.model.startswith("gpt-oss"):
@@ -62,10 +66,13 @@ def settings_of(case: ServingCase, engine: Engine) -> Settings:
     return Settings()
 
 
-def _generated(load: Load, name: str, engine: Engine) -> Settings:
+def _generated(load: Load, name: str, version: str, engine: Engine) -> Settings:
     """Return the settings of a serving of campaign A."""
     if name == TRTLLM:
-        return Settings(None, load.concurrency + load.prompt + BESIDE)
+        budget = load.concurrency + load.prompt + BESIDE
+        if version and numbers_of(version) < SINCE_OVERLAP:
+            return Settings(None, budget, SHARE_BEFORE, prepares=False)
+        return Settings(None, budget)
     if name == SGLANG and load.prompt % GENERATED == 0:
         return Settings(CHUNKED, min(engine.token_budget, load.prompt + BESIDE))
     return Settings()

@@ -161,6 +161,8 @@ def setup_of(case: ServingCase, engine: Engine) -> Setup:
         name: getattr(own, name) or getattr(engine, name)
         for name in ("wait_passes", "wait_share", "balance_passes")
     }
+    if own.prepares is not None:
+        engine = replace(engine, host=replace(engine.host, prepares=own.prepares))
     prefill, decode = case.replicas
     return Setup(
         plan=own.plan or case.plan,

@@ -63,6 +63,20 @@ def test_mixed_passes_spread_prompts_that_prompts_first_keep_together() -> None:
     assert 4.3 < first[PREFILL_FIRST_CHUNKED] / first["chunked"] < 5.0
 
 
+@pytest.mark.parametrize("segments", [[TOKEN], [Segment(9), TOKEN]])
+def test_the_host_takes_further_time_between_passes_unless_it_prepares_one_while_another_runs(
+    segments: list[Segment],
+) -> None:
+    batch = Batch.of(segments)
+    host = EngineHost(pass_ns=7, unprepared_ns=30)
+    took = {
+        prepares: Engine("an engine", host=replace(host, prepares=prepares)).pass_ns(100, batch, 2)
+        for prepares in (True, False)
+    }
+    assert took == {True: 107, False: 137}
+    assert read_engine("trtllm").host.between_ns == 0
+
+
 def test_a_pass_of_tokens_uses_the_smallest_graph_that_holds_it() -> None:
     engine = Engine("an engine", graphs=(1, 4, 8))
     for count, places in ((1, 1), (2, 4), (4, 4), (5, 8), (9, 9)):

@@ -293,6 +293,25 @@ def test_servings_of_campaign_a_have_the_settings_that_aiconfigurator_generates(
     assert found.client.is_spread is is_spread
 
 
+@pytest.mark.parametrize(
+    ("more", "prepares", "share"),
+    [
+        ({}, False, 0.8),
+        ({"backend_version": "1.2.0rc6.post1"}, True, None),
+        ({"backend_version": ""}, True, None),
+        ({"campaign": "B", "osl": "1024"}, True, None),
+    ],
+)
+def test_early_templates_of_campaign_a_prepare_no_pass_while_another_runs(
+    tmp_path: Path, more: dict[str, str], prepares: bool, share: float | None
+) -> None:
+    usual = {"backend": "trtllm", "backend_version": "1.0.0rc3", "campaign": "A", "concurrency": "64"}
+    row = read(tmp_path, **{**usual, **more})
+    assert row.case is not None
+    found = setup_of(row.case, read_engine(row.engine))
+    assert (found.engine.host.prepares, found.memory_share) == (prepares, share)
+
+
 def test_prompts_wait_as_a_description_of_the_engine_states_unless_scripts_do(tmp_path: Path) -> None:
     engine = replace(read_engine("trtllm"), wait_passes=7, wait_share=0.5, balance_passes=9)
     usual = {"backend": "trtllm", "backend_version": "", "osl": "1024", "concurrency": "64", "campaign": "B"}

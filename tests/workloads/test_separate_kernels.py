@@ -193,6 +193,14 @@ def test_words_do_not_depend_on_each_other(words: set[str], is_prompt: bool) -> 
     assert whole == parts
 
 
+@pytest.mark.parametrize(("name", "casts"), [("sglang", 4), ("trtllm", 4), ("vllm", 0)])
+def test_engines_without_fused_casts_cast_inputs_of_products_with_one_scale_by_kernels(
+    name: str, casts: int
+) -> None:
+    found = by_name(Counter(kernels(decoder(), TOKENS, read_engine(name).separate, TENSORS)))
+    assert sum(len(sizes) for kernel, sizes in found.items() if kernel.endswith(" cast")) == casts * LAYERS
+
+
 def test_engines_have_known_words_with_a_source_and_the_workload_states_them() -> None:
     assert {*OF_LAYERS, *OF_LATENT, *OF_EXPERTS} == set(SEPARATE)
     for name in ("sglang", "trtllm", "vllm"):

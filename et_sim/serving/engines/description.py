@@ -82,6 +82,9 @@ class EngineHost(Struct, frozen=True):
         stated=True,
     )
     pass_ns: float = time("Time between two passes.", 0.0, stated=True)
+    unprepared_ns: float = time(
+        "Further time between two passes, if no pass is prepared while another one runs.", 0.0, stated=True
+    )
     prompt_pass_ns: float = time("Further time of a pass that has prompts.", 0.0, stated=True)
     before_ns: float = time("Time of a request before it may be in a pass.", 0.0, stated=True)
     before_layer_ns: float = time(
@@ -91,6 +94,11 @@ class EngineHost(Struct, frozen=True):
         "Further time of a request before it may be in a pass, for each layer with experts.", 0.0, stated=True
     )
     after_ns: float = time("Time from a pass until the client has its token.", 0.0, stated=True)
+
+    @property
+    def between_ns(self) -> float:
+        """Return the time between two passes."""
+        return self.pass_ns + (0 if self.prepares else self.unprepared_ns)
 
 
 class Activations(Struct, frozen=True):
@@ -231,11 +239,11 @@ class Engine(Struct, frozen=True):
         """Return the time of a pass whose kernels take `device_ns`, until the next one may begin."""
         between = layers * self.host.layer_ns + expert_layers * self.host.expert_layer_ns
         if not batch.prefill.segments:
-            return round(device_ns * self.token_factor + between + self.host.pass_ns)
+            return round(device_ns * self.token_factor + between + self.host.between_ns)
         host = layers * self.host.eager_layer_ns + expert_layers * self.host.eager_expert_layer_ns
         device = device_ns * self.prompt_factor + between
         both = max(device, host) if self.host.overlaps else device + host
-        return round(both + self.host.pass_ns + self.host.prompt_pass_ns)
+        return round(both + self.host.between_ns + self.host.prompt_pass_ns)
 
 
 FREE_OF_COST = Engine(about="no engine: its host takes no time")
