@@ -104,7 +104,8 @@ def test_a_port_is_one_cable_in_both_directions() -> None:
     both = [{"from": ["npu0", "npu1"], "to": "switch", **SPEED}]
     both += [{"from": "npu0", "to": "switch", "name": name, **SPEED} for name in ("second", "third")]
     described = {"npus": 2, "switches": ["switch"], "links": both}
-    for port, links in (("npu0->switch", (0, 1)), ("second", (4, 5)), ("third", (6, 7)), ("third:back", (7, 6))):
+    ports_of = {"npu0->switch": (0, 1), "second": (4, 5), "third": (6, 7), "third:back": (7, 6)}
+    for port, links in ports_of.items():
         [failure] = read_network_alone({**described, "failures": [{"port": port, "at": "1s"}]}).failures
         assert failure.links == links
 
