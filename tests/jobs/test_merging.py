@@ -16,7 +16,7 @@ from et_sim.trace import CollectiveKind, TraceBuilder, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.expansion import Expansion
-from et_sim.trace.workload import MadeFor
+from et_sim.trace.workload import FEW, Job, MadeFor
 
 NPUS = 9
 
@@ -125,3 +125,12 @@ def test_jobs_for_one_software_keep_it_and_others_lose_its_effects_with_a_remark
     ]
     merged = read_jobs({"jobs": entries}, NPUS, profile_is_open=False)
     assert (merged.software, merged.notices) == (kept, remarks)
+
+
+@pytest.mark.parametrize("count", [2, FEW, FEW + 1])
+def test_ranks_of_a_job_in_another_order_are_listed_in_pairs_up_to_a_few(count: int) -> None:
+    job = Job("a", "a.json", np.arange(20, 0, -1), "given")
+    pairs = ", ".join(f"{rank} is {20 - rank}" for rank in range(min(count, 6)))
+    assert job.numbered(range(20, 20 - count, -1)) == f"a: its rank {pairs}{', …' * (count > 6)} here"
+    assert job.numbered([7]) == "a: its rank 13 is rank 7 here"
+    assert job.numbered([21]) == ""
