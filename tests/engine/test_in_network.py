@@ -315,7 +315,7 @@ def test_ranks_below_another_switch_than_a_late_one_do_not_wait_for_it() -> None
 
 def test_members_send_to_the_switch_of_their_own_line_along_any_dimension() -> None:
     net = network(["Ring", "Switch"], [2, 4], latency=L) | {"in-network": [{"dimension": 1, "latency": P}]}
-    keys = system(dimensions=2, **{"all-reduce-implementation": ["ring", "inNetwork"]})
+    keys = system("ring", 2, **{"all-reduce-implementation": ["ring", "inNetwork"]})
     builders = [TraceBuilder() for _ in range(8)]
     for rank, builder in enumerate(builders):
         before = [builder.compute(nanos=777 if rank == 3 else 1)]

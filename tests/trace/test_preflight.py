@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import networkx
 import numpy as np
@@ -49,7 +50,7 @@ def test_a_sound_workload_has_no_problems() -> None:
 
 def test_each_communication_on_the_cpu_is_a_mistake_and_a_kernel_there_is_none() -> None:
     def program(build: TraceBuilder) -> None:
-        on_cpu = {"attributes": {"is_cpu_op": True}}
+        on_cpu: dict[str, Any] = {"attributes": {"is_cpu_op": True}}
         build.compute("host", nanos=5, **on_cpu)
         build.send(1, 8, **on_cpu)
         build.receive(1, 8, **on_cpu)
