@@ -57,15 +57,14 @@ class _Saved:
 
     def _own(self, array: Any, begin: int) -> Any:
         """Return a copy of an array; that of a small one begins there."""
-        plain = np.ndarray.view(array, np.ndarray)
         if not _lines(array):
             own = array.copy()
             if array.size:
-                content = plain.reshape(-1).view(np.uint8)
-                self._large.append((_taken_apart(own)[1][0], content.copy() if content.any() else None))
+                content = _bytes_of(array)
+                self._large.append((_bytes_of(own), content.copy() if content.any() else None))
             return own
         part = self._small[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
-        part[...] = plain
+        part[...] = np.ndarray.view(array, np.ndarray)
         return part.view(type(array))
 
     @property
@@ -231,14 +230,19 @@ def _lines(array: Any) -> int:
     return -(-array.nbytes // LINE_BYTES) * LINE_BYTES if array.nbytes <= LARGEST_JOINED else 0
 
 
+def _bytes_of(array: Any) -> Any:
+    """Return the contents of an array as bytes: the same memory."""
+    plain = np.ndarray.view(array, np.ndarray)  # record arrays search attributes among their fields
+    return plain.ravel().view(np.uint8)
+
+
 def _taken_apart(tables: Any) -> tuple[Any, list[Any]]:
     """Return all of some tables but the contents of their arrays, and these, as bytes."""
     arrays: list[Any] = []
 
     def part_of(array: Any) -> Any:
-        plain = np.ndarray.view(array, np.ndarray)  # record arrays search attributes among their fields
-        arrays.append(plain.reshape(-1).view(np.uint8))
-        return plain.dtype, plain.shape
+        arrays.append(_bytes_of(array))
+        return array.dtype, array.shape
 
     return _with_arrays(tables, part_of, lambda kind, parts: (kind, *parts.values())), arrays
 

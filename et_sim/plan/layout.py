@@ -69,8 +69,6 @@ def sides_of_group(grid: LogicalGrid, members: Any) -> Layout:
 
 def classes_of_groups(grid: LogicalGrid, members: Any) -> Any:
     """Return a number for each group (a row of ascending members); equal numbers have equal sides."""
-    if not members.size:
-        return np.zeros(0, np.int64)
     first = np.concatenate(_first_of_blocks(grid, members), axis=1)
     if (first == first[:1]).all():
         return np.zeros(len(first), np.int64)

@@ -182,6 +182,7 @@ def test_groups_of_other_sides_are_of_other_classes() -> None:
     classes = classes_of_groups(grid, groups).tolist()
     assert classes[0] == classes[1]
     assert len(set(classes)) == 3
+    assert classes_of_groups(grid, groups[:0]).tolist() == []
 
 
 def group_times(members: list[int], kind: str = "all_reduce", size: int = MIB, **more: Any) -> Any:

@@ -313,6 +313,31 @@ def test_ranks_below_another_switch_than_a_late_one_do_not_wait_for_it() -> None
     assert folded.finish_ns[0] + 776 == folded.finish_ns[4]
 
 
+def test_members_send_to_the_switch_of_their_own_line_along_any_dimension() -> None:
+    net = network(["Ring", "Switch"], [2, 4], latency=L) | {"in-network": [{"dimension": 1, "latency": P}]}
+    keys = system("ring", 2, **{"all-reduce-implementation": ["ring", "inNetwork"]})
+    builders = [TraceBuilder() for _ in range(8)]
+    for rank, builder in enumerate(builders):
+        before = [builder.compute(nanos=777 if rank == 3 else 1)]
+        builder.collective("all_reduce", 5000, involved_dims=(False, True), after=before)
+    times = finish_times(builders, net, keys, fold=False)
+    assert times == [times[0] + 776 * (rank % 2) for rank in range(8)]
+
+
+def test_members_of_a_part_send_to_the_switches_of_both_dimensions() -> None:
+    entries = {"in-network": [{"dimension": axis, "latency": P} for axis in (0, 1)]}
+    keys = described(2, profile="corrected", **{"all-to-all-implementation": ["direct"] * 2})
+    times = []
+    for group, first, npus in (("1", 2, [2, 4]), ("", 0, [2, 2])):
+        builders = [TraceBuilder() for _ in range(npus[0] * npus[1])]
+        for builder in builders[first : first + 4]:
+            builder.collective("all_reduce", 40_000, group)
+        net = network(["Switch"] * 2, npus, latency=L) | entries
+        groups = {"1": [2, 3, 4, 5]} if group else None
+        times.append(finish_times(builders, net, keys, groups=groups, fold=False)[first : first + 4])
+    assert times[0] == times[1]
+
+
 @settings(max_examples=settings.default.max_examples // 2)
 @given(st.data())
 def test_folded_is_unfolded_and_the_record_of_causes_is_complete(data: st.DataObject) -> None:

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from et_sim.compiled.signature import fields_of
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine import driver
-from et_sim.engine.start import KeptStart
+from et_sim.engine.start import LARGEST_JOINED, KeptStart, _Saved
 from et_sim.machine.presets import preset
-from et_sim.plan.records import Action
+from et_sim.plan.records import LINE_BYTES, Action
 from et_sim.run.options import RunOptions
 from et_sim.run.planning import Plan, plan_of
 from et_sim.run.simulation import Task, prepare
@@ -124,3 +124,14 @@ def test_the_times_of_copies_and_the_equal_pauses_differ_between_these_starts() 
     one, two = (begun(plan, slow, None) for plan in plans_of(slow, fast, may_fold=False))
     assert not np.array_equal(one.plan.programs["copy_ns"], two.plan.programs["copy_ns"])
     assert not np.array_equal(one.alike_transfers, two.alike_transfers)
+
+
+def test_large_arrays_of_a_kept_start_are_restored_and_those_of_zeros_keep_no_copy() -> None:
+    size = LARGEST_JOINED // 8 + 1
+    given = np.arange(size), np.zeros(size, np.int64), np.arange(3), np.empty(0, np.int64)
+    saved = _Saved(given)
+    assert saved.nbytes == given[0].nbytes + LINE_BYTES
+    for array in saved.tables:
+        array[...] = 77
+    saved.restore()
+    assert [array.tolist() for array in saved.tables] == [array.tolist() for array in given]

@@ -10,7 +10,8 @@ from machines import ring, system
 
 from et_sim.api import prepare
 from et_sim.engine.pools import reserve_per_event
-from et_sim.engine.transport.network_seam import Needs
+from et_sim.engine.state.run import NONE
+from et_sim.engine.transport.network_seam import Needs, chunk_that_waits, left_of_chunk
 from et_sim.run.options import RunOptions
 from et_sim.run.planning import plan_of
 from et_sim.trace import TraceBuilder, Workload
@@ -77,3 +78,8 @@ def test_the_last_member_of_the_largest_group_may_start_the_transfers_of_all() -
     task = prepare(Workload.of([build.build() for build in builders]), options)
     plan = plan_of(task.workload, task.machine, task.network_model(), may_fold=False).lowered
     assert reserve_per_event(plan, Needs(causal_events=0)).rows == ROWS * (ALWAYS + 6)
+
+
+def test_a_completion_holds_the_chunk_that_waits_for_it() -> None:
+    assert [chunk_that_waits(left_of_chunk(chunk)) for chunk in (0, 1, 1 << 20)] == [0, 1, 1 << 20]
+    assert chunk_that_waits(NONE) == NONE

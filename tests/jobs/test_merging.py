@@ -18,7 +18,7 @@ from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.columns import BIT, NodeKind, Trace
 from et_sim.trace.expansion import Expansion
 from et_sim.trace.group_attributes import process_group_text
-from et_sim.trace.workload import Job, MadeFor
+from et_sim.trace.workload import FEW, Job, MadeFor
 
 NPUS = 9
 
@@ -193,3 +193,12 @@ def test_a_described_group_of_ranks_that_the_job_lacks_is_refused(
     with pytest.raises(TraceError) as refusal:
         renamed(build, [5, 1, 3], 9)
     assert refusal.value.cause == cause
+
+
+@pytest.mark.parametrize("count", [2, FEW, FEW + 1])
+def test_ranks_of_a_job_in_another_order_are_listed_in_pairs_up_to_a_few(count: int) -> None:
+    job = Job("a", "a.json", np.arange(20, 0, -1), "given")
+    pairs = ", ".join(f"{rank} is {20 - rank}" for rank in range(min(count, 6)))
+    assert job.numbered(range(20, 20 - count, -1)) == f"a: its rank {pairs}{', …' * (count > 6)} here"
+    assert job.numbered([7]) == "a: its rank 13 is rank 7 here"
+    assert job.numbered([21]) == ""

@@ -100,6 +100,16 @@ def test_a_switch_and_a_link_behind_it_are_led_around_too(failure: Any) -> None:
     assert time == 2 * MS + 5 * MS + 2 * (6 * MS - 2 * MS)
 
 
+def test_a_port_is_one_cable_in_both_directions() -> None:
+    both = [{"from": ["npu0", "npu1"], "to": "switch", **SPEED}]
+    both += [{"from": "npu0", "to": "switch", "name": name, **SPEED} for name in ("second", "third")]
+    described = {"npus": 2, "switches": ["switch"], "links": both}
+    ports_of = {"npu0->switch": (0, 1), "second": (4, 5), "third": (6, 7), "third:back": (7, 6)}
+    for port, links in ports_of.items():
+        [failure] = read_network_alone({**described, "failures": [{"port": port, "at": "1s"}]}).failures
+        assert failure.links == links
+
+
 def test_messages_that_begin_later_take_the_ways_that_are_left_at_once() -> None:
     assert one_message(spines(2), {"link": "leaf0->spine1", "at": "0s"}, size=12 * MS) == 12 * MS
 

@@ -403,6 +403,29 @@ def test_a_lone_message_is_as_fast_as_its_window_lets_it() -> None:
     assert late == 200_000
 
 
+NEAR_NS, FAR_NS = 2 * 400 + 80 + 80, 2 * 1200 + 80 + 160  # there and back, and a packet on each link there
+NEAR, FAR = NEAR_NS * 25 // 2, FAR_NS * 25 // 4  # bytes, at 100 and 50 Gb/s
+
+
+@pytest.mark.parametrize(
+    ("window", "windows", "round_trips"),
+    [
+        ("none", [0, 0], [NEAR_NS, FAR_NS]),
+        ("pair", [NEAR, FAR], [NEAR_NS, FAR_NS]),
+        ("largest", [FAR, FAR], [FAR_NS, FAR_NS]),
+    ],
+)
+def test_windows_hold_the_bytes_of_a_round_trip_of_their_own_or_of_the_longest(
+    window: str, windows: list[int], round_trips: list[int]
+) -> None:
+    net = network({"generator": "star", "npus": 3}, {"preset": "datacenter", "payload": 1000, "header": 0})
+    net["protocol"]["window"] = window
+    net["overrides"] = [{"between": ["npu2", "switch0"], "bandwidth": "50Gbps", "latency": "1us"}]
+    pairs_of = run(net, [(0, 1, 9), (0, 2, 9)], ranks=3).outcome.run.network.transport.pairs
+    assert pairs_of["window"][:2].tolist() == windows
+    assert pairs_of["base_ps"][:2].tolist() == [1000 * time for time in round_trips]
+
+
 KEYS = {
     "L2_ACK_INTERVAL": "1",
     "RP_TIMER": "900",

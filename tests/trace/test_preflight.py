@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import networkx
 import numpy as np
@@ -45,6 +46,18 @@ def test_a_sound_workload_has_no_problems() -> None:
         build.collective("all_reduce", 1 << 20, after=[first])
 
     assert find_problems(Workload.of([trace(program)] * 4096)) == []
+
+
+def test_each_communication_on_the_cpu_is_a_mistake_and_a_kernel_there_is_none() -> None:
+    def program(build: TraceBuilder) -> None:
+        on_cpu: dict[str, Any] = {"attributes": {"is_cpu_op": True}}
+        build.compute("host", nanos=5, **on_cpu)
+        build.send(1, 8, **on_cpu)
+        build.receive(1, 8, **on_cpu)
+        build.collective("barrier", 0, **on_cpu)
+
+    texts = [problem.text for problem in find_problems(workload(program)) if "is_cpu_op" in problem.text]
+    assert texts == ['rank 0 (x.0.et): node 1 "send" is a communication node marked is_cpu_op, like 2 more']
 
 
 def test_a_cycle_is_printed_with_ids_names_and_kinds_of_edges() -> None:

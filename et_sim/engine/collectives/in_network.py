@@ -69,7 +69,6 @@ def spend_transfer_to_switch(run: Run, chunk_row: int, step_key: int) -> bool:
 def _send_up(run: Run, chunk_row: int, branch_row: int) -> None:
     """Send a member's part of a chunk; the next part waits until it has left."""
     chunk, state = run.chunks[chunk_row], run.branches[branch_row]
-    chunk.sent += 1
     state.busy, state.chunk = 1, chunk_row
     size, way = run.plan.trees[run.visits[chunk_row].tree_or_rank].up_bytes, 2 * _group_of(run, chunk) + UP
     observe.sent_to_switch(run, chunk_row)

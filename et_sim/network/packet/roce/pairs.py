@@ -10,6 +10,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import NONE, join, leave, leave_from
+from et_sim.machine.transports import Window
 from et_sim.network.packet.broken import finds_way, gets_through, try_ps
 from et_sim.network.packet.closed import gives_up
 from et_sim.network.packet.flows import (
@@ -48,6 +49,8 @@ from et_sim.network.packet.roce.known import (
     passes_time,
 )
 from et_sim.network.packet.roce.records import AGAIN, TIMERS
+
+OF_PAIR, LARGEST = (list(Window).index(window) for window in (Window.PAIR, Window.LARGEST))
 
 
 @works_on_tables
@@ -299,7 +302,7 @@ def _set_window(network: Any, row: int) -> None:
     """Set the window to the bytes of a round trip: delays, and a packet's payload on each link."""
     transport, ways = network.transport, network.ways
     pair, rules = transport.pairs[row], transport.rules[0]
-    delay, stored, slowest = 0, 0, 1 << 62
+    delay, stored, slowest = 0, 0, NEVER
     at = row * network.stride[0]
     while ways[at] != NONE:
         port = network.ports[ways[at]]
@@ -309,9 +312,9 @@ def _set_window(network: Any, row: int) -> None:
         at += 1
     pair.base_ps = 2 * delay + stored
     pair.window = 0
-    if rules.window == 1:
+    if rules.window == OF_PAIR:
         pair.window = (pair.base_ps // 1000) * (slowest // 1000) // 8000000
-    elif rules.window > 1:
+    elif rules.window == LARGEST:
         pair.base_ps, pair.window = rules.longest_ps, rules.most_bytes
 
 
