@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from machines import ring, system
 
-from et_sim.api import prepare
 from et_sim.engine.pools import reserve_per_event
 from et_sim.engine.transport.network_seam import Needs
 from et_sim.run.options import RunOptions
 from et_sim.run.planning import plan_of
+from et_sim.run.simulation import prepare
 from et_sim.trace import TraceBuilder, Workload
 
 ALWAYS = 21  # one node, four messages of a tree that starts, and sixteen to spare
