@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -126,7 +125,7 @@ def kind_of(path: Path) -> FileKind | None:
         begin = _begin(path)
     except (OSError, ValueError):  # a name that is too long, or has a null character
         return None
-    text = "" if b"\0" in begin else begin.removeprefix(BOM_UTF8).decode(errors="replace")
+    text = "" if b"\0" in begin else begin.decode("utf-8-sig", errors="replace")
     may_be_groups = _fits(_BEGIN_OF_GROUPS, text)
     if may_be_groups and _fits(_ONLY_GROUPS, text):
         return FileKind.GROUPS
