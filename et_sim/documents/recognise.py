@@ -77,7 +77,7 @@ _ONLY_GROUPS = (
     r'(?:\}|(?:"[^"]*(?:"\s*(?::\s*(?:\[[\s\d,]*(?:\]\s*)?)?)?)?)?\Z)'
 )
 _RECORDING = r'"(traceEvents|deviceProperties)"\s*:|\{\s*"schema"\s*:\s*"\d+\.\d'
-# Patterns, each with words of which one is in every text that it matches: most need not be compiled.
+# Patterns, each with words: a text without any of them cannot match, so most patterns need no compilation.
 _SIGNS: tuple[tuple[FileKind, tuple[str, ...], str], ...] = (
     (FileKind.AXES, ("axes",), r"(?m:^axes\s*:)"),
     (FileKind.MANIFEST, ("et_sim_workload",), r'"et_sim_workload"\s*:'),

@@ -7,7 +7,7 @@ their two ends. Ranks with other paths are not folded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -274,7 +274,7 @@ class _Journeys(Tables, Struct, frozen=True):
     depths: Any  # by path: the links that the message took before each
 
 
-class PathLinks(Struct, frozen=True, eq=False):
+class PathLinks(NamedTuple):
     """The links of paths, a row each, filled up with NONE."""
 
     links: Any
@@ -413,7 +413,7 @@ FEW_PATHS, MOST_KEPT = 1 << 10, 1 << 22  # paths of a set that is kept, and link
 split = in_module("et_sim.network.spread", "split")
 
 
-class Routed(Struct, frozen=True, eq=False):
+class Routed(NamedTuple):
     """Tables from which the paths of a time follow."""
 
     hops: Any  # `Wires`
