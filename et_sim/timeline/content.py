@@ -19,7 +19,7 @@ class Texts(Struct, frozen=True):
     texts: tuple[str, ...]
 
 
-class Nullable(Struct, frozen=True, eq=False):
+class Nullable(NamedTuple):
     """A column with nulls where a mask is set; the values there have no meaning."""
 
     values: Any
