@@ -150,8 +150,8 @@ def _of_commands(row: dict[str, str], folder: Path) -> Simulate:
     make = [str(folder / word) if word.startswith("models/") else word for word in make]
 
     def simulate(software: str) -> float:
-        from et_sim.api import execute
         from et_sim.cli import main
+        from et_sim.execution import execute
         from et_sim.run.options import RunOptions
 
         with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.StringIO()):
@@ -183,7 +183,7 @@ def iterations_of(path: Path, chosen: str) -> list[Row]:
 
 def _of_plan(iteration: Any, machine: str) -> Simulate:
     def simulate(software: str) -> float:
-        from et_sim.api import execute
+        from et_sim.execution import execute
         from et_sim.run.options import RunOptions
         from et_sim.workloads import make_training
 

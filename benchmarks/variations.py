@@ -17,9 +17,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from et_sim.api import execute
 from et_sim.calibrate.kernels import Kernels, MeasuredKernel, fit, left_out
 from et_sim.calibrate.machine_file import device_of
+from et_sim.execution import execute
 from et_sim.machine import Machine, read_machine
 from et_sim.machine.scaling import figures
 from et_sim.run import workers

@@ -53,7 +53,8 @@ ALLOWED: dict[str, set[str]] = {
         "timeline",
         "views",
     },
-    "api": {
+    "api": {"execution", "network", "run"},
+    "execution": {
         "run",
         "samples",
         "trace",
@@ -76,7 +77,7 @@ ALLOWED: dict[str, set[str]] = {
         "timeline",
     },
     "serving": {
-        "api",
+        "execution",
         "machine",
         "network.registry",
         "plan",
@@ -86,12 +87,12 @@ ALLOWED: dict[str, set[str]] = {
         "trace",
         "workloads",
     },
-    "calibrate": {"api", "compute", "machine", "run", "samples", "serving", "trace", "validation"},
+    "calibrate": {"compute", "execution", "machine", "run", "samples", "serving", "trace", "validation"},
     "validation": {"api", "compute", "machine", "run", "serving", "trace", "workloads"},
     "recipes": {"machine", "run", "serving", "trace", "workloads"},
     "sweeps": {
-        "api",
         "compute",
+        "execution",
         "goodput",
         "machine",
         "network.registry",
@@ -105,7 +106,7 @@ ALLOWED: dict[str, set[str]] = {
         "workloads",
     },
     "goodput": {
-        "api",
+        "execution",
         "machine",
         "plan.splitmix",
         "run",
@@ -137,6 +138,7 @@ ALLOWED: dict[str, set[str]] = {
         "collectives",
         "compute",
         "doctor",
+        "execution",
         "engine",
         "explain",
         "goodput",

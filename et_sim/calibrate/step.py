@@ -18,9 +18,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.api import execute
 from et_sim.basics.errors import InputError
 from et_sim.basics.units import format_ns, parse_watts
+from et_sim.execution import execute
 from et_sim.machine import Machine
 from et_sim.machine.model import TimeFactors, WorkKind
 from et_sim.machine.power import CAP, POWER

@@ -70,11 +70,11 @@ def simulated_into(
     Return the result and the exit status. With `other_software`, training whose software is assumed is also
     simulated in another one.
     """
-    from et_sim import api
+    from et_sim.execution import execute
     from et_sim.timeline import write_run
 
     with Progress() as progress:
-        result = api.execute(workload, options, watch=progress, output_filter=output_filter)
+        result = execute(workload, options, watch=progress, output_filter=output_filter)
         stall = result.stall
         software = result.workload.software
         if other_software and software is not None and software.is_assumed:

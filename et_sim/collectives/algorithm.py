@@ -14,15 +14,15 @@ the bytes of r for the member j places ahead on its line, and `ahead[r, j]` is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
-from et_sim.collectives.halving_doubling import halving_doubling
+from et_sim.basics.lazy_names import loaded
 from et_sim.collectives.names import Name, parse_name, spellings
 from et_sim.collectives.program import (
     AS_REFERENCE,
@@ -33,15 +33,11 @@ from et_sim.collectives.program import (
     PhaseOperation,
     StepProgram,
 )
-from et_sim.collectives.shifts import direct, ring
-from et_sim.collectives.trees import (
-    IN_NETWORK_OPERATIONS,
-    InNetworkProgram,
-    TreeProgram,
-    double_binary_tree,
-    in_network,
-    rooted_tree,
-)
+
+if TYPE_CHECKING:
+    from et_sim.collectives.trees import InNetworkProgram, TreeProgram
+
+    AnyProgram = StepProgram | TreeProgram | InNetworkProgram
 
 
 class Algorithm(Name, frozen=True):
@@ -53,22 +49,26 @@ class Algorithm(Name, frozen=True):
 
     def used_for(self, operation: PhaseOperation, fixes: CostFixes) -> Algorithm:
         """Return the algorithm that runs: a corrected double binary tree only does all-reduces."""
-        if self == IN_NETWORK and operation in IN_NETWORK_OPERATIONS:
-            return self
+        if self == IN_NETWORK:
+            from et_sim.collectives.trees import IN_NETWORK_OPERATIONS
+
+            if operation in IN_NETWORK_OPERATIONS:
+                return self
         if operation in OVER_A_TREE:
             return TREE
         corrected_tree = self.family == "doubleBinaryTree" and fixes.tree_operations
         return RING if corrected_tree and operation is not PhaseOperation.ALL_REDUCE else self
 
 
-AnyProgram = StepProgram | TreeProgram | InNetworkProgram
-PROGRAMS: Mapping[str, Callable[[Phase], AnyProgram]] = MappingProxyType(
+# The functions that make their steps, which are imported where they are used.
+PROGRAMS: Mapping[str, str] = MappingProxyType(
     {
-        "ring": ring,
-        "direct": direct,
-        "halvingDoubling": halving_doubling,
-        "doubleBinaryTree": double_binary_tree,
-        "inNetwork": in_network,
+        "tree": "et_sim.collectives.trees:rooted_tree",
+        "ring": "et_sim.collectives.shifts:ring",
+        "direct": "et_sim.collectives.shifts:direct",
+        "halvingDoubling": "et_sim.collectives.halving_doubling:halving_doubling",
+        "doubleBinaryTree": "et_sim.collectives.trees:double_binary_tree",
+        "inNetwork": "et_sim.collectives.trees:in_network",
     }
 )
 TREE, RING, IN_NETWORK = Algorithm("tree"), Algorithm("ring"), Algorithm("inNetwork")
@@ -97,9 +97,8 @@ def lower(
     """Return the steps of one phase: `members` take part, each starting with `size` bytes."""
     algorithm = algorithm.used_for(operation, fixes)
     phase = Phase(operation, members, size, fixes, subgroup, root, algorithm.window)
-    if algorithm == TREE:
-        return rooted_tree(phase)
-    return PROGRAMS[algorithm.family](phase)
+    program: AnyProgram = loaded(PROGRAMS[algorithm.family])(phase)
+    return program
 
 
 WITH_OWN_SIZES = ("direct", "ring")

@@ -11,7 +11,9 @@ import ctypes
 import mmap
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from et_sim.compiled.signature import is_same_call, reference_to, word_types, words_of
 
@@ -27,7 +29,7 @@ UNDEFINED, RESERVED = 0, 0xFF00  # in place of a symbol's section
 WHOLE_ADDRESS = 1  # the kind of relocation
 
 
-class _Section(NamedTuple):
+class _Section(Struct, frozen=True):
     name: int
     kind: int
     flags: int

@@ -69,37 +69,42 @@ CONVERTER: Mapping[str, Mapping[str, tuple[FileKind, ...]]] = MappingProxyType(
     }
 )
 _BYTES_READ = 4096
-_LAYER_WORD = re.compile(
-    r"\s*(DATA|MODEL|MICRO|HYBRID_[A-Z_]+|TRANSFORMER\w*|DLRM\w*|DISTRIBUTED_INFERENCE)\s+\S"
-)
 _GROUP = r'"[^"]*"\s*:\s*\[[\s\d,]*\]\s*(?:,\s*|(?=\}))'
-_SIGNS = (
-    # Names of groups may be keys of other files; all groups in these bytes have lists of ranks.
+_BEGIN_OF_GROUPS = r'\s*\{\s*"[^"]+"\s*:\s*\[\s*\d'
+# Names of groups may be keys of other files; all groups in these bytes have lists of ranks.
+_ONLY_GROUPS = (
+    rf"\s*\{{\s*(?:{_GROUP})*"
+    r'(?:\}|(?:"[^"]*(?:"\s*(?::\s*(?:\[[\s\d,]*(?:\]\s*)?)?)?)?)?\Z)'
+)
+_RECORDING = r'"(traceEvents|deviceProperties)"\s*:|\{\s*"schema"\s*:\s*"\d+\.\d'
+# Patterns, each with words: a text without any of them cannot match, so most patterns need no compilation.
+_SIGNS: tuple[tuple[FileKind, tuple[str, ...], str], ...] = (
+    (FileKind.AXES, ("axes",), r"(?m:^axes\s*:)"),
+    (FileKind.MANIFEST, ("et_sim_workload",), r'"et_sim_workload"\s*:'),
+    (FileKind.JSON_TRACE, ("et_sim_trace",), r'\s*\{\s*"et_sim_trace"\s*:'),
+    (FileKind.RECORDING, ("traceEvents", "deviceProperties", "schema"), _RECORDING),
+    (FileKind.ALGORITHM, ("<algo",), r"\s*<algo\b"),
     (
-        FileKind.GROUPS,
-        re.compile(
-            rf'\s*\{{\s*(?="[^"]+"\s*:\s*\[\s*\d)(?:{_GROUP})*'
-            r'(?:\}|(?:"[^"]*(?:"\s*(?::\s*(?:\[[\s\d,]*(?:\]\s*)?)?)?)?)?\Z)'
-        ),
+        FileKind.LAYERS,
+        ("DATA", "MODEL", "MICRO", "HYBRID_", "TRANSFORMER", "DLRM", "DISTRIBUTED_INFERENCE"),
+        r"\s*(DATA|MODEL|MICRO|HYBRID_[A-Z_]+|TRANSFORMER\w*|DLRM\w*|DISTRIBUTED_INFERENCE)\s+\S",
     ),
-    (FileKind.AXES, re.compile(r"(?m:^axes\s*:)")),
-    (FileKind.MANIFEST, re.compile(r'"et_sim_workload"\s*:')),
-    (FileKind.JSON_TRACE, re.compile(r'\s*\{\s*"et_sim_trace"\s*:')),
-    (FileKind.RECORDING, re.compile(r'"(traceEvents|deviceProperties)"\s*:|\{\s*"schema"\s*:\s*"\d+\.\d')),
-    (FileKind.ALGORITHM, re.compile(r"\s*<algo\b")),
-    (FileKind.LAYERS, _LAYER_WORD),
-    (FileKind.GOAL, re.compile(r"(?m:^[ \t]*num_ranks[ \t]+\d)")),
-    (FileKind.JOBS, re.compile(r"""(?m:^["']?jobs["']?\s*:)|\A\s*\{[^{}\[\]]*"jobs"\s*:""")),
-    (FileKind.MEMORY, re.compile(r'"memory-type"\s*:')),
+    (FileKind.GOAL, ("num_ranks",), r"(?m:^[ \t]*num_ranks[ \t]+\d)"),
+    (FileKind.JOBS, ("jobs",), r"""(?m:^["']?jobs["']?\s*:)|\A\s*\{[^{}\[\]]*"jobs"\s*:"""),
+    (FileKind.MEMORY, ("memory-type",), r'"memory-type"\s*:'),
     (
         FileKind.SYSTEM,
-        re.compile(r'(^|[\s"])(scheduling-policy|preferred-dataset-splits|[a-z-]+-implementation)"?\s*:'),
+        ("scheduling-policy", "preferred-dataset-splits", "-implementation"),
+        r'(^|[\s"])(scheduling-policy|preferred-dataset-splits|[a-z-]+-implementation)"?\s*:',
     ),
-    (FileKind.NETWORK, re.compile(r'(^|[\s"{])(npus_count|topology|topology-name|units-count)"?\s*:')),
-    (FileKind.GROUPS, re.compile(r'\s*\{\s*"[^"]+"\s*:\s*\[\s*\d')),
+    (
+        FileKind.NETWORK,
+        ("npus_count", "topology", "units-count"),
+        r'(^|[\s"{])(npus_count|topology|topology-name|units-count)"?\s*:',
+    ),
 )
 _GOAL_NAMES = (".goal", ".goal.gz")
-_TRACE_NAME = re.compile(r"(.+?)\.(0|[1-9]\d*)\.et(\.gz)?")
+_TRACE_NAME = r"(.+?)\.(0|[1-9]\d*)\.et(\.gz)?"
 
 
 def kind_of(path: Path) -> FileKind | None:
@@ -121,13 +126,18 @@ def kind_of(path: Path) -> FileKind | None:
     except (OSError, ValueError):  # a name that is too long, or has a null character
         return None
     text = "" if b"\0" in begin else begin.decode("utf-8-sig", errors="replace")
-    for kind, sign in _SIGNS:
-        if sign.search(text) and _fits(sign, text):
+    may_be_groups = _fits(_BEGIN_OF_GROUPS, text)
+    if may_be_groups and _fits(_ONLY_GROUPS, text):
+        return FileKind.GROUPS
+    for kind, words, sign in _SIGNS:
+        if any(word in text for word in words) and _fits(sign, text):
             return kind
+    if may_be_groups:
+        return FileKind.GROUPS
     is_text = begin.startswith(b"{") and begin.isascii()
     if path.name.endswith(_GOAL_NAMES):
         return FileKind.GOAL
-    return FileKind.TRACE if _TRACE_NAME.fullmatch(path.name) and not is_text else None
+    return FileKind.TRACE if re.fullmatch(_TRACE_NAME, path.name) and not is_text else None
 
 
 def refuse_misplaced(given: Mapping[str, object], places: Mapping[str, tuple[FileKind, ...]]) -> None:
@@ -159,7 +169,7 @@ def _remedy(kind: FileKind, path: Path) -> str:
         case FileKind.PART_OF_RUN:
             return f"look at the run with: et-sim inspect {in_shell(path.parent)}"
         case FileKind.TRACE:
-            match = _TRACE_NAME.fullmatch(path.name)
+            match = re.fullmatch(_TRACE_NAME, path.name)
             prefix = path.with_name(match[1]) if match else path
             return (
                 f"a workload is given by its prefix, et-sim run {in_shell(prefix)}, or one rank with --alone;"
@@ -201,9 +211,10 @@ def _begin(path: Path) -> bytes:
     return begin
 
 
-def _fits(sign: re.Pattern[str], text: str) -> bool:
+def _fits(sign: str, text: str) -> bool:
     """Return whether a sign matches; signs that begin with white space match at the beginning."""
-    return not sign.pattern.startswith(r"\s*") or sign.match(text) is not None
+    find = re.match if sign.startswith(r"\s*") else re.search
+    return find(sign, text) is not None
 
 
 def _some_json(folder: Path) -> list[Path]:
@@ -212,4 +223,4 @@ def _some_json(folder: Path) -> list[Path]:
 
 
 def _is_recording(path: Path) -> bool:
-    return bool(dict(_SIGNS)[FileKind.RECORDING].search(_begin(path).decode("utf-8", errors="replace")))
+    return _fits(_RECORDING, _begin(path).decode("utf-8", errors="replace"))

@@ -232,9 +232,9 @@ def _move(heap: Heap, before: int, now: int) -> None:
 def available_bytes() -> int:
     """Return the bytes of memory that can be allocated."""
     try:
-        with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
+        with open("/proc/meminfo", "rb") as file:  # noqa: PTH123
             for line in file:
-                if line.startswith("MemAvailable:"):
+                if line.startswith(b"MemAvailable:"):
                     return int(line.split()[1]) * 1024
     except (OSError, ValueError):
         pass

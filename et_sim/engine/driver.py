@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from et_sim.basics.errors import InputError
 from et_sim.basics.units import format_ns
 from et_sim.compiled.tables_by_reference import Tables
-from et_sim.engine.blocked import Blocked, look_at_queues
 from et_sim.engine.changes import Changes
 from et_sim.engine.entry import BLOCKED, FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
 from et_sim.engine.guards import Standstill, check_causes, check_model, check_record
@@ -43,6 +42,10 @@ from et_sim.machine.model import Network
 from et_sim.plan.expected import expected_messages
 from et_sim.plan.fractions import in_fractions
 from et_sim.plan.records import LoweredPlan
+
+if TYPE_CHECKING:
+    from et_sim.engine.blocked import Blocked
+
 
 FEWEST_EVENTS, MOST_EVENTS = 4_000, 1 << 40  # before control returns to Python
 SECONDS_BETWEEN_REPORTS = 0.3
@@ -282,6 +285,8 @@ def _run_to_end(
         elif status == NEEDS_POOLS:
             run = grow_pools(run, reserve, model)
         elif status == BLOCKED:
+            from et_sim.engine.blocked import look_at_queues
+
             blocked.append(look_at_queues(run, len(blocked), bits))
         else:
             report(run)

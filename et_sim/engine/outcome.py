@@ -7,19 +7,21 @@ count the bytes of their links have `carried`; otherwise the load is known if li
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
 
-from et_sim.engine.blocked import Blocked
-from et_sim.engine.state.queue_tables import Queues
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run
 from et_sim.engine.state.traffic_tables import PER_LINK
 from et_sim.engine.transport.network_seam import LostMessages, NetworkModel
 from et_sim.machine.model import Network
 from et_sim.plan.records import LoweredPlan
+
+if TYPE_CHECKING:
+    from et_sim.engine.blocked import Blocked
+    from et_sim.engine.state.queue_tables import Queues
 
 
 class Ports(Struct, frozen=True, eq=False):

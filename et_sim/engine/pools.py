@@ -20,7 +20,6 @@ from et_sim.engine.containers import (
 )
 from et_sim.engine.state.cause_tables import POOLS
 from et_sim.engine.state.chunks import chunk_home, sequence_of, unexpected_home
-from et_sim.engine.state.queue_tables import PAUSES_LOGGED
 from et_sim.engine.state.run import STARTS_TOGETHER, Run, most_slowed
 from et_sim.engine.state.traffic_tables import POOLS as TRAFFIC_POOLS
 from et_sim.engine.transport.network_seam import Needs, NetworkModel
@@ -260,6 +259,8 @@ def drain_messages(run: Run, record: Callable[[Any], None], bits: int) -> None:
 
 def drain_ports(run: Run, record: Callable[[Any, Any], None]) -> None:
     """Empty the logs of pauses, and of messages that packets carried."""
+    from et_sim.engine.state.queue_tables import PAUSES_LOGGED
+
     queues = run.network.queues
     record(queues, queues.pauses[: queues.logged[PAUSES_LOGGED]])
     queues.logged[:] = 0

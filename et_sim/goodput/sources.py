@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
-from et_sim import api
 from et_sim.basics.units import NS_PER_SECOND
+from et_sim.execution import execute
 from et_sim.goodput.copies import with_copies
 from et_sim.goodput.storage import ends_of_step_and_writes, with_writes
 from et_sim.run.options import RunOptions
@@ -95,7 +95,7 @@ class Simulator(Struct):
         if keys[0] not in self.known:
             workload = source.workload()
             made = workload if beside is None else beside.added(workload)
-            result = api.execute(
+            result = execute(
                 made, source.options_of(changed), planner=None if most is None else PlannerUpTo(most)
             )
             if not result.is_complete:

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Protocol, Self
 from msgspec import Struct
 
 from et_sim.basics.lazy_names import loaded
-from et_sim.basics.patterns import matching
 from et_sim.documents.keys import (
     Key,
     Remarks,
@@ -110,6 +109,8 @@ class Where(Struct, frozen=True):
     @staticmethod
     def complete(given: Mapping[str, Any], section: Section, _: Remarks) -> dict[str, Any]:
         """Refuse an empty object, two patterns of names, and an invalid regular expression."""
+        from et_sim.basics.patterns import matching
+
         if not given:
             raise section.fault('"where" is empty', "leave it out for all kernels")
         if "name" in given and "name-regex" in given:

@@ -14,7 +14,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.patterns import fits_pattern
 from et_sim.documents.keys import Key, Remarks, Section, Slot, inner_section, key, keys_of, read
 from et_sim.documents.kinds import OBJECT, OBJECTS, count
 from et_sim.machine.failure_effects import check_recovery, check_shares
@@ -176,6 +175,8 @@ def _joined(parts: list[Part]) -> Part:
 
 def _matching(names: Sequence[str], wanted: str) -> list[int]:
     """Return the rows with a name, or else those that fit it as a pattern."""
+    from et_sim.basics.patterns import fits_pattern
+
     if wanted in names:
         return [names.index(wanted)]
     fits = fits_pattern(wanted)

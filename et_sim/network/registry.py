@@ -11,10 +11,10 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError, did_you_mean
-from et_sim.basics.own_modules import module_in_file
 
 if TYPE_CHECKING:
     from et_sim.engine.transport.network_seam import NetworkModel
@@ -82,7 +82,7 @@ SCOPES = {
 }
 
 
-class ModelChoice(NamedTuple):
+class ModelChoice(Struct, frozen=True):
     """The network model of a run."""
 
     name: str
@@ -144,11 +144,12 @@ def model_named(name: str) -> NetworkModel:
     """Return a model before it is adapted to a machine."""
     check_model(name)
     try:
-        module = (
-            module_in_file(Path(name), "a network model")
-            if name.endswith(".py")
-            else importlib.import_module(MODELS.get(name, name))
-        )
+        if name.endswith(".py"):
+            from et_sim.basics.own_modules import module_in_file
+
+            module = module_in_file(Path(name), "a network model")
+        else:
+            module = importlib.import_module(MODELS.get(name, name))
     except ModuleNotFoundError as error:
         raise UsageError(
             f"network model {name!r} cannot be imported: {error}",

@@ -24,23 +24,12 @@ from et_sim.collectives import (
     PhaseOperation,
     StepProgram,
 )
-from et_sim.collectives.algorithm import check_own_sizes
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Machine, Notice, System
 from et_sim.plan import records
 from et_sim.plan.algorithms import AlgorithmChoice, SwitchReach
 from et_sim.plan.axes import Axes, DimensionWay, Ways
 from et_sim.plan.custom import CustomTables
-from et_sim.plan.dimension_order import (
-    GREEDY,
-    SCATTERING_EVERYWHERE,
-    DimensionLoad,
-    Order,
-    OrderedDimension,
-    Route,
-    empty_loads,
-    routes,
-)
 from et_sim.plan.exchanges import (
     PLAIN,
     Exchanges,
@@ -67,6 +56,7 @@ from et_sim.plan.programs import CustomProgram, OwnSizes, ProgramKey, ProgramRow
 from et_sim.plan.records import QueueCursor
 
 if TYPE_CHECKING:
+    from et_sim.plan.dimension_order import Order, Route
     from et_sim.plan.library_phases import LibraryPhases, PacedPhase
 
 # Without `involved_dim`, a collective takes part in the first four dimensions.
@@ -136,7 +126,11 @@ class CollectiveTables:
     def plans_jointly(self) -> bool:
         """Return whether the order of dimensions depends on collectives planned in the same nanosecond."""
         system = self._machine.system
-        return system.behaviour.sees_loads_of_this_time and system.dimension_order in GREEDY
+        if not system.behaviour.sees_loads_of_this_time:
+            return False
+        from et_sim.plan.dimension_order import GREEDY
+
+        return system.dimension_order in GREEDY
 
     def add(self, request: CollectiveRequest) -> int | None:
         """Return the collective's row; None if no bytes have to move."""
@@ -173,6 +167,8 @@ class CollectiveTables:
         return self._loads_after.get(request, request.loads)
 
     def _lower(self, request: CollectiveRequest) -> int | None:
+        from et_sim.plan.dimension_order import SCATTERING_EVERYWHERE
+
         self._check_dimensions(request)
         if request.custom is not None:
             return self._lower_custom(request, *request.custom)
@@ -242,6 +238,8 @@ class CollectiveTables:
         self, request: CollectiveRequest, runs: list[Chunks], ways: Sequence[DimensionWay], algorithms: int
     ) -> list[Route]:
         """Return the order of dimensions of every chunk; a group as it is listed has only one order."""
+        from et_sim.plan.dimension_order import DimensionLoad, OrderedDimension, Route, empty_loads, routes
+
         if request.group.is_as_listed:
             return [Route(run, ((0,),)) for run in runs]
         system, dimensions = self._machine.system, self._machine.network.grid.dimensions
@@ -264,6 +262,8 @@ class CollectiveTables:
         self, held: Any, visited: Sequence[DimensionWay], group: GroupShape, turn: int
     ) -> list[PhaseRow]:
         """Return the phases of a chunk; `held` has the bytes that ranks hold for each member."""
+        from et_sim.collectives.algorithm import check_own_sizes
+
         if self._machine.system.shared_bus is not None and not group.is_as_listed:
             raise MachineError(
                 "an all-to-all with bytes for each pair cannot cross a shared memory bus",

@@ -11,7 +11,6 @@ from msgspec import Struct
 from et_sim.basics.errors import TraceError
 from et_sim.basics.unique import groups_of, sorted_groups
 from et_sim.collectives import PhaseOperation
-from et_sim.collectives.trees import GOES_DOWN, GOES_UP
 from et_sim.compute import Treatment
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.model import System
@@ -21,7 +20,6 @@ from et_sim.plan.groups import GroupTable, OwnGroups
 from et_sim.plan.records import Action
 from et_sim.trace.columns import CollectiveKind, Trace
 from et_sim.trace.group_attributes import read_process_groups
-from et_sim.trace.order import in_program_order
 from et_sim.trace.stack import Stack
 
 NATIVE, NOT_GIVEN, ALONE = -1, -1, -1
@@ -104,6 +102,8 @@ def lower_collectives(
     rows = np.flatnonzero(nodes["action"] == Action.COLLECTIVE)
     if not len(rows):
         return used
+    from et_sim.trace.order import in_program_order
+
     template = stack.of_row[rows]
     exchanges = _exchanges(stack, rows, template, collectives)
     datatypes = np.zeros((2, len(rows)), np.int64)
@@ -259,6 +259,8 @@ def _signature(trace: Trace, rows: Any, template: Any, custom: CustomChoice) -> 
 
 def _roots(trace: Trace, rows: Any) -> Any:
     """Return the rank from which (comm_src) or to which (comm_dst) rooted data goes, if given."""
+    from et_sim.collectives.trees import GOES_DOWN, GOES_UP
+
     kinds = trace.comm_type[rows]
     from_root = np.isin(kinds, [op for op in GOES_DOWN if op not in GOES_UP])
     to_root = np.isin(kinds, [op for op in GOES_UP if op not in GOES_DOWN])

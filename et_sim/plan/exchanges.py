@@ -30,7 +30,6 @@ from et_sim.trace.group_attributes import (
     sizes_of_texts,
     split_faults,
 )
-from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.workload import Workload
 
 
@@ -161,6 +160,8 @@ class Exchanges:
     def _read(
         self, template: int, trace: Trace, place: str, programs: dict[str, dict[int, _Program]]
     ) -> None:
+        from et_sim.trace.order import edges, fits_row_order, issue_order
+
         for fault in split_faults(trace):
             node = trace.describe(int(np.argmax(fault.wrong)))
             raise TraceError(f"{node} {fault.text}", place=place, remedy=fault.remedy)

@@ -15,7 +15,6 @@ from et_sim.machine.corrections import Correction
 from et_sim.machine.model import System
 from et_sim.plan.records import Action, LoweredPlan
 from et_sim.trace.columns import RowColumn
-from et_sim.trace.order import issue_order
 from et_sim.trace.preflight import CorrectionEffects, Problem, find_problems
 from et_sim.trace.preflight.problem import of_ranks, ordinal
 from et_sim.trace.workload import Workload
@@ -112,6 +111,8 @@ def _ranks_of_templates(workload: Workload) -> list[Any]:
 
 def _numbers(plan: LoweredPlan, workload: Workload, template: int, rank: int) -> tuple[Any, RowColumn, bool]:
     """Return numbers and rows of a rank's collectives of all ranks, and whether the numbers are certain."""
+    from et_sim.trace.order import issue_order
+
     node_first, count = (int(plan.templates[name][template]) for name in ("node_first", "nodes"))
     nodes = plan.nodes[node_first : node_first + count]
     rows = np.flatnonzero(nodes["action"] == Action.COLLECTIVE).astype(np.int32)

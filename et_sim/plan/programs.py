@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -15,19 +15,17 @@ from et_sim.basics.units import LONGEST_NS, MOST_BYTES, format_ns
 from et_sim.collectives import (
     Algorithm,
     CostFixes,
-    InNetworkProgram,
     Peer,
     PhaseOperation,
     StepProgram,
     Transfers,
-    TreeProgram,
-    lower,
 )
-from et_sim.collectives.algorithm import uneven_exchange
-from et_sim.collectives.trees import BY_SUBTREE
 from et_sim.compute import reduction_ns
 from et_sim.plan import records
 from et_sim.plan.axes import Axes
+
+if TYPE_CHECKING:
+    from et_sim.collectives import InNetworkProgram, TreeProgram
 
 ABSENT = -1
 
@@ -39,7 +37,8 @@ class CustomProgram(Struct, frozen=True):
     first_member: int
 
 
-Program = StepProgram | TreeProgram | InNetworkProgram | CustomProgram
+if TYPE_CHECKING:
+    Program = StepProgram | TreeProgram | InNetworkProgram | CustomProgram
 
 
 def program_tables(programs: Sequence[tuple[Program, int]], local_mem_bw: float) -> dict[str, Any]:
@@ -53,12 +52,10 @@ def program_tables(programs: Sequence[tuple[Program, int]], local_mem_bw: float)
         if isinstance(program, CustomProgram):
             row.members, row.custom_first = program.members, program.first_member
             row.step_period = row.transfer_period = 1
-        elif isinstance(program, TreeProgram):
-            _fill_tree(row, program, trees)
-        elif isinstance(program, InNetworkProgram):
-            _fill_in_network(row, program, trees)
-        else:
+        elif isinstance(program, StepProgram):
             _fill_steps(row, program, steps, transfers, local_mem_bw)
+        else:
+            _fill_trees(row, program, trees)
     every_transfer, every_tree = transfers.whole(), trees.whole()
     _charge(every_tree, "up_reduction_ns", "up_bytes", local_mem_bw)
     _charge(every_tree, "down_reduction_ns", "down_bytes", local_mem_bw)
@@ -98,6 +95,15 @@ def _fill_steps(
     row.copy_ns = program.copy_ns
     row.step_first = steps.add(_steps(program))
     row.transfer_first = transfers.add(_transfers(program.transfers, local_mem_bw))
+
+
+def _fill_trees(row: Any, program: TreeProgram | InNetworkProgram, trees: _Column) -> None:
+    from et_sim.collectives import TreeProgram
+
+    if isinstance(program, TreeProgram):
+        _fill_tree(row, program, trees)
+    else:
+        _fill_in_network(row, program, trees)
 
 
 def _fill_tree(row: Any, program: TreeProgram, trees: _Column) -> None:
@@ -289,6 +295,9 @@ class ProgramRows:
     def _lowered(
         self, key: ProgramKey, sizes: OwnSizes | None
     ) -> StepProgram | TreeProgram | InNetworkProgram:
+        from et_sim.collectives.algorithm import lower, uneven_exchange
+        from et_sim.collectives.trees import BY_SUBTREE
+
         subgroup = key.axis == records.NO_AXIS
         check_bytes(key.operation, key.size * key.members if key.operation in BY_SUBTREE else key.size)
         if sizes is None:

@@ -17,11 +17,10 @@ from msgspec.structs import asdict, replace
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.unique import unique
-from et_sim.machine.model import LocalMemory, System, WhenFull
+from et_sim.machine.model import LocalMemory
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.records import UNLIMITED, Action
 from et_sim.trace.columns import IntColumn, Trace
-from et_sim.trace.order import program_order
 from et_sim.trace.tensors import tensor_uses
 from et_sim.trace.workload import Workload
 
@@ -78,16 +77,10 @@ class Spilled(Struct, frozen=True, eq=False):
         return int(trace.node_id[row]), trace.node_name(row), size
 
 
-def moved_in(system: System, moves: Spilled | None) -> Moved | None:
-    """Return the moves of a run; None if tensors never move on this machine."""
-    if system.local_memory is None or system.local_memory.when_full is not WhenFull.SPILL:
-        return None
-    return Moved() if moves is None else moves.moved
-
-
 def spilled(workload: Workload, lowering: Lowering, memory: LocalMemory) -> Spilled:
     """Return the workload with moves; `lowering` is of it, without them."""
     from et_sim.memory.spilling import spills
+    from et_sim.trace.order import program_order
 
     templates, too_large, moved = list(workload.templates), {}, Moved()
     for template, ranks in enumerate(workload.ranks_per_template.tolist()):

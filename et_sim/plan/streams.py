@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from et_sim.basics.errors import MachineError, did_you_mean
 from et_sim.basics.group_names import shown_group
-from et_sim.basics.patterns import fits_stars
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns
 from et_sim.compute import Treatment
@@ -30,6 +29,8 @@ from et_sim.trace.columns import BoolColumn, NodeKind, Trace
 
 def is_named(trace: Trace, pattern: str | None) -> BoolColumn:
     """Return which nodes have a name that fits a pattern with stars; all nodes without a pattern."""
+    from et_sim.basics.patterns import fits_stars
+
     if pattern is None:
         return np.ones(len(trace), np.bool_)
     fits = np.fromiter(map(fits_stars(pattern), trace.names), np.bool_, len(trace.names))

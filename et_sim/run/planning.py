@@ -15,7 +15,7 @@ the values that its shape determines, such as columns of its nodes (`LoweredPlan
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -36,9 +36,12 @@ from et_sim.plan.lowering import Lowering, assemble, with_content, with_paces
 from et_sim.plan.members import Actors
 from et_sim.plan.mismatches import rules_of
 from et_sim.plan.records import FoldLimit, LoweredPlan
-from et_sim.run.unread import DifferentError, FigureReadError, Reads, Unread, merged
 from et_sim.trace import Workload
 from et_sim.trace.preflight import Problem, find_mismatches
+
+if TYPE_CHECKING:
+    from et_sim.run.unread import Reads
+
 
 MOST_KEPT = 4  # plans, the latest first
 MOST_NODES_KEPT = 1 << 16  # of all actors: beside a larger run, making columns of nodes takes no time
@@ -202,6 +205,8 @@ class KeptPlans(Planner):
 
     def guarded(self, run: Callable[[Planner], Result]) -> Result:
         """Return the result of a run with kept plans, or without if it reads a figure that they hide."""
+        from et_sim.run.unread import FigureReadError
+
         before = self._all_reads()
         try:
             result = run(self)
@@ -246,6 +251,8 @@ class KeptPlans(Planner):
         return hosted
 
     def _case(self, workload: Workload, rules: tuple[Any, ...]) -> _Case:
+        from et_sim.run.unread import Reads
+
         for case in self._cases:
             if case.workload is workload and case.rules == rules:
                 return case
@@ -259,6 +266,8 @@ class KeptPlans(Planner):
         self, case: _Case, machine: Machine, model: NetworkModel, *, may_fold: bool, by_link: bool
     ) -> Plan:
         """Make a plan for as many machines as possible: this one, and those of a kept plan."""
+        from et_sim.run.unread import Unread
+
         hidden = replace(machine, **{name: Unread(f".{name}", case.reads.note) for name in REMARKS})
         how: dict[str, Any] = {"may_fold": may_fold, "by_link": by_link, "paced_on": machine}
         for kept in [kept for kept in self._kept if kept.case is case]:
@@ -287,6 +296,8 @@ class KeptPlans(Planner):
 
         Functions of C, such as those of regular expressions, refuse such a figure without a read.
         """
+        from et_sim.run.unread import FigureReadError
+
         before = case.reads.count
         try:
             plan = checked_plan(case.workload, machine, model, **how)
@@ -322,6 +333,8 @@ def _fitted(kept: _Kept, machine: Machine) -> Plan | None:
 
 def _common(first: Machine, second: Machine, case: _Case) -> Machine | None:
     """Return the common part of two machines; None if planning reads figures in which they differ."""
+    from et_sim.run.unread import DifferentError, merged
+
     try:
         common: Machine = merged(first, second, case.reads)
     except DifferentError:

@@ -29,16 +29,16 @@ from et_sim.plan.host import KEY as HOST_TIME
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.mismatches import refuse_mismatches
 from et_sim.plan.records import LoweredPlan
-from et_sim.plan.spilled import Spilled, spilled
 from et_sim.run.options import RunOptions
 from et_sim.run.planning import Plan, Planner, plan_of
-from et_sim.timeline import CausalEvents, MessageSpool, Phases, PortRecord
-from et_sim.timeline.out_of_memory import OutOfMemory, TooLarge, out_of_memory
 from et_sim.trace import Workload, read_workload
 from et_sim.trace.tensors import names_tensors
 
 if TYPE_CHECKING:
+    from et_sim.plan.spilled import Spilled
     from et_sim.run.other_inputs import LayerFileRun
+    from et_sim.timeline import CausalEvents, MessageSpool, Phases, PortRecord
+    from et_sim.timeline.out_of_memory import OutOfMemory
 
 ALONE = "simulating every rank by itself"
 TIES_ALIKE = Notice(
@@ -396,6 +396,9 @@ def moves_needed(workload: Workload, lowering: Lowering, outcome: Outcome) -> Sp
     memory = lowering.machine.system.local_memory
     if memory is None or memory.when_full is not WhenFull.SPILL:
         return None
+    from et_sim.plan.spilled import spilled
+    from et_sim.timeline.out_of_memory import out_of_memory
+
     is_full = out_of_memory(outcome, lowering.workload, memory) is not None
     return spilled(workload, lowering, memory) if is_full else None
 
@@ -442,10 +445,17 @@ def carry_out(
     lowering, outcome, moves = simulated_in_memory(plan, model, may_fold, watch, recorder)
     if outcome.is_complete:  # a stall is explained better by its report
         refuse_mismatches(plan.mismatches)
-    full = out_of_memory(outcome, lowering.workload, machine.system.local_memory)
+    full = _out_of_memory(lowering, outcome, moves) if machine.system.local_memory else None
+    return Carried(lowering, outcome, moves, full, time.perf_counter() - begin)
+
+
+def _out_of_memory(lowering: Lowering, outcome: Outcome, moves: Spilled | None) -> OutOfMemory | None:
+    from et_sim.timeline.out_of_memory import TooLarge, out_of_memory
+
+    full = out_of_memory(outcome, lowering.workload, lowering.machine.system.local_memory)
     if full is not None and moves is not None and (node := moves.too_large_on(full.rank)):
         full = replace(full, too_large=TooLarge(*node))
-    return Carried(lowering, outcome, moves, full, time.perf_counter() - begin)
+    return full
 
 
 def announced(packets: int) -> str:

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from et_sim import api
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import format_bytes, plural
+from et_sim.execution import execute
 from et_sim.plan.kernel_times import times_of_kernels
 from et_sim.run.options import RunOptions
 from et_sim.run.planning import Plan as RunPlan
@@ -499,7 +499,7 @@ class SimulatedTimes(Struct):
         """Run the first pass as a whole run, which checks the machine and collects notices."""
         if batch not in known.first:
             workload = self._workload(pool, batch)
-            result = api.execute(workload, self.options)
+            result = execute(workload, self.options)
             if stall := result.stall:
                 raise stall.as_error()
             summary, task = result.summary(), prepare(workload, self.options)

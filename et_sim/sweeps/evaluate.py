@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from et_sim.api import execute
 from et_sim.basics.errors import EtSimError, InputError, UsageError
+from et_sim.execution import execute
 from et_sim.recipes.recipe import is_serving, read_serving
 from et_sim.recipes.servings import serve_point, serving_figures
 from et_sim.run.options import RunOptions

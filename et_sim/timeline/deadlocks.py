@@ -7,15 +7,17 @@ then. The corrected profile lets queues go over their limits, so the time up to 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from et_sim.basics.units import format_ranks
-from et_sim.engine.blocked import Blocked
 from et_sim.engine.outcome import Outcome
 from et_sim.trace.columns import collective_name
 from et_sim.trace.workload import Workload
+
+if TYPE_CHECKING:
+    from et_sim.engine.blocked import Blocked
 
 
 class _Collective(Struct, frozen=True, order=True):

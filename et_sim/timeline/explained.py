@@ -10,7 +10,7 @@ machine, so the more of them are on the path, the less a changed machine changes
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,9 +21,12 @@ from et_sim.engine.outcome import Outcome
 from et_sim.machine.model import System, WorkKind
 from et_sim.plan.straggler_variants import of_kind
 from et_sim.timeline.waiting.waits import Waits
-from et_sim.timeline.waiting.walk import Hops, Walk
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.workload import Workload
+
+if TYPE_CHECKING:
+    from et_sim.timeline.waiting.walk import Hops
+
 
 WANTED = 0.75  # the share of the path that should be explained on a changed machine
 OTHER = "other"  # remote memory, late starts
@@ -37,6 +40,8 @@ def explained(outcome: Outcome, workload: Workload, waits: Waits) -> dict[str, A
     """
     if not outcome.is_complete or not any(stack.trace.is_gap.any() for stack in workload.stacks()):
         return None
+    from et_sim.timeline.waiting.walk import Walk
+
     hops, end = Walk(outcome, waits).hops(), int(outcome.finish_ns.max())
     took = hops.until_ns - hops.since_ns
     kind, word, name = _described(outcome, workload, hops)

@@ -29,7 +29,6 @@ from et_sim.timeline.rows import TREATMENT_NAMES, Rows, TimelineSource
 from et_sim.timeline.statistics import KernelFigures, Occupation, Statistics, combine
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.group_attributes import count_metadata
-from et_sim.trace.order import settle
 from et_sim.trace.tensors import unannotated
 from et_sim.trace.workload import Workload
 
@@ -387,6 +386,8 @@ def _places(plan: LoweredPlan) -> Any:
     """Return for each node of a template its place in an order that fits dependencies, mostly that
     of rows.
     """
+    from et_sim.trace.order import settle
+
     places = []
     for template in plan.templates[: len(plan.tensors)]:
         nodes = plan.nodes[template.node_first : template.node_first + template.nodes]

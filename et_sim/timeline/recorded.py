@@ -21,16 +21,12 @@ from et_sim.engine.outcome import Outcome, Ports
 from et_sim.machine.accuracy import Accuracy
 from et_sim.machine.datatypes import ANY
 from et_sim.plan.records import LoweredPlan
-from et_sim.plan.spilled import Moved
 from et_sim.timeline.content import Nullable, rows_of
-from et_sim.timeline.deadlocks import deadlocks
 from et_sim.timeline.explained import explained
 from et_sim.timeline.measurement import Measurement
 from et_sim.timeline.network_load import bottleneck
-from et_sim.timeline.out_of_memory import OutOfMemory
 from et_sim.timeline.power import as_written
 from et_sim.timeline.scope import scope
-from et_sim.timeline.spool import CausalEvents, MessageSpool, Phases, PortRecord
 from et_sim.timeline.statistics import Statistics
 from et_sim.timeline.waiting.arrivals import slowest, waited_for_most
 from et_sim.trace.workload import Step, Workload
@@ -38,8 +34,11 @@ from et_sim.trace.workload import Step, Workload
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from et_sim.plan.spilled import Moved
     from et_sim.tables.summary import Manifest, Summary, Throughput
     from et_sim.timeline.layers import LayerRun
+    from et_sim.timeline.out_of_memory import OutOfMemory
+    from et_sim.timeline.spool import CausalEvents, MessageSpool, Phases, PortRecord
 
 
 def figures_of_ranks(measurement: Measurement) -> dict[str, Any]:
@@ -287,6 +286,14 @@ class RecordedRun(Struct, eq=False, dict=True):
             **({"limits": limits} if limits else {}),
         }
 
+    def _deadlocks(self) -> dict[str, Any]:
+        if not self.outcome.blocked:
+            return {}
+        from et_sim.timeline.deadlocks import deadlocks
+
+        found = deadlocks(self.outcome, self.workload)
+        return {"deadlocks": found} if found else {}
+
     def summary(self) -> Summary:
         """Return the content of summary.json."""
         manifest: Mapping[str, Any] = self.manifest
@@ -304,7 +311,7 @@ class RecordedRun(Struct, eq=False, dict=True):
             "folded": self._folded(),
             **{name: manifest[name] for name in ("uneven", "time_factors", "detail", "jobs")},
             **({"failures": failures} if (failures := self.outcome.failures) else {}),
-            **({"deadlocks": found} if (found := deadlocks(self.outcome, self.workload)) else {}),
+            **self._deadlocks(),
             "out_of_memory": self.out_of_memory.as_dict() if self.out_of_memory else None,
             **({} if self.moved is None else {"spilled": self.moved.as_dict()}),
             "messages": self.outcome.messages,

@@ -7,11 +7,14 @@ Common errors of two times cancel in their ratio, so a difference may be certain
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.uncertainty import LEVEL, Composition
-from et_sim.tables.summary import Summary
 from et_sim.views.text import percent
+
+if TYPE_CHECKING:
+    from et_sim.tables.summary import Summary
+
 
 Band = tuple[float, float]  # of one time by another, less one
 SURE = f"{100 * LEVEL:.0f} %"

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pytest
 
 import et_sim
-from et_sim.api import execute
 from et_sim.basics.errors import InputError
 from et_sim.calibrate import step as steps
 from et_sim.calibrate.step import (
@@ -24,6 +23,7 @@ from et_sim.calibrate.step import (
 )
 from et_sim.calibrate.step_pair import ENOUGH, _slowdown
 from et_sim.cli import main
+from et_sim.execution import execute
 from et_sim.machine import Machine
 from et_sim.run.options import RunOptions
 from et_sim.trace import TraceBuilder, Workload, write_workload

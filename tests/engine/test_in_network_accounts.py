@@ -122,13 +122,13 @@ def _is_within(multiple: float, end: float) -> bool:
 
 
 def _again(builders: list[TraceBuilder], machine: Any, net: Net, keys: Net, model: str) -> int:
-    from et_sim import api
+    from et_sim.execution import execute
     from et_sim.run.options import RunOptions
     from et_sim.trace import Workload
 
     options = RunOptions(system=keys, network=net, model=model, fold=False)
     workload_ = Workload.of([builder.build() for builder in builders])
-    return api.execute(workload_, options, change=lambda _: machine).makespan_ns
+    return execute(workload_, options, change=lambda _: machine).makespan_ns
 
 
 NETS = (tree(), tree(rate="45GB/s"), tree(rate="10GB/s"), switch(rate="50GB/s"))

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from machines import ring, system
 
-from et_sim.api import prepare
 from et_sim.engine.pools import reserve_per_event
 from et_sim.engine.state.run import NONE
 from et_sim.engine.transport.network_seam import Needs, chunk_that_waits, left_of_chunk
 from et_sim.run.options import RunOptions
 from et_sim.run.planning import plan_of
+from et_sim.run.simulation import prepare
 from et_sim.trace import TraceBuilder, Workload
 
 ALWAYS = 21  # one node, four messages of a tree that starts, and sixteen to spare

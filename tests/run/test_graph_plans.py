@@ -13,8 +13,8 @@ import pytest
 from random_cases import random_case, straggling_case
 from small_sweeps import SYSTEM
 
-from et_sim.api import execute
 from et_sim.basics.errors import EtSimError
+from et_sim.execution import execute
 from et_sim.machine.kept_systems import KeptSystems
 from et_sim.machine.readers import read_machine
 from et_sim.network.graph import tables, wired

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from et_sim.api import execute
 from et_sim.basics.errors import EtSimError
+from et_sim.execution import execute
 from et_sim.machine.presets import preset
 from et_sim.plan.lowering import assemble
 from et_sim.plan.members import Actors

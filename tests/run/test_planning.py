@@ -14,8 +14,8 @@ from machines import RING_4, network, system
 from random_cases import Case, buffered_case, random_case, straggling_case
 from small_sweeps import SYSTEM, WORKLOAD, spec
 
-from et_sim.api import execute
 from et_sim.basics.errors import EtSimError
+from et_sim.execution import execute
 from et_sim.machine import read_machine
 from et_sim.run.options import RunOptions
 from et_sim.run.planning import KeptPlans, Planner

@@ -9,8 +9,8 @@ import pytest
 from machines import ring
 from sampled_cases import VARIED, pipeline
 
-from et_sim.api import execute
 from et_sim.basics.estimates import mean_in_range, mean_of, percentile_of, ranks_around, student_t
+from et_sim.execution import execute
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import prepare
 from et_sim.samples.study import Study, causes_of, sampler

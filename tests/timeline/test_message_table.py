@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import et_sim
-from et_sim.api import execute, run
+from et_sim.api import run
 from et_sim.cli import main
 from et_sim.engine.state.traffic_tables import MOST_SLICES
+from et_sim.execution import execute
 from et_sim.run.options import RunOptions
 from et_sim.run.result import Result
 from et_sim.timeline import OutputFilter, write_run

@@ -12,7 +12,7 @@ from random_shown import FILES, check
 from random_special import SPECIAL
 from random_values import KEYS
 
-from et_sim import api
+from et_sim import execution
 from et_sim.basics.errors import EtSimError
 from et_sim.documents.keys import Slot
 
@@ -46,7 +46,7 @@ def test_every_key_of_a_machine_is_given_in_a_kept_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     read, of_run = set[tuple[str, str]](), set[tuple[str, str]]()
-    of_slot, prepare = Slot.kind_value, api.prepare
+    of_slot, prepare = Slot.kind_value, execution.prepare
 
     def noted(self: Slot, value: Any) -> Any:
         of_run.add((self.key.name, self.key.meaning))
@@ -61,8 +61,8 @@ def test_every_key_of_a_machine_is_given_in_a_kept_run(
         raise ReadError
 
     monkeypatch.setattr(Slot, "kind_value", noted)
-    monkeypatch.setattr(api, "prepare", begin)
-    monkeypatch.setattr(api, "carry_out", end)
+    monkeypatch.setattr(execution, "prepare", begin)
+    monkeypatch.setattr(execution, "carry_out", end)
     for name, kind in OF_TABLES:
         for seed in range(FILES[name].counts[kind]):
             with pytest.raises((ReadError, EtSimError)):

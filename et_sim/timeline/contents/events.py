@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,10 @@ from et_sim.tables.declaration import SHARED_LINKS
 from et_sim.timeline.content import Block, Nullable, TableContent, Texts
 from et_sim.timeline.node_columns import COLLECTIVE_NAMES
 from et_sim.timeline.recorded import RecordedRun
-from et_sim.timeline.spool import CausalEvents, MessageSpool, Phases
+
+if TYPE_CHECKING:
+    from et_sim.timeline.spool import CausalEvents, MessageSpool, Phases
+
 
 SENT_NAMES = tuple(sent.name.lower() for sent in Sent)
 CAUSE_NAMES = tuple(kind.name.lower() for kind in CauseKind)

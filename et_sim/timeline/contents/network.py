@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.state.queue_tables import PER_PORT, WIDTH
 from et_sim.engine.state.resources import NO_OWNER, LinkEnds
 from et_sim.engine.state.traffic_tables import BITS, PER_LINK, SHIFT
 from et_sim.tables.declaration import DIMENSION_SIZES, SHARED_LINKS
@@ -145,6 +144,8 @@ def queues_content(run: RecordedRun) -> TableContent | None:
 
 
 def _queues(run: RecordedRun, queues: Any, resources: Any) -> Iterator[Block]:
+    from et_sim.engine.state.queue_tables import PER_PORT, WIDTH
+
     outcome, width = run.outcome, 1 << int(queues.grid[WIDTH])
     for part, port, number in _slices(queues.slices, int(queues.grid[PER_PORT]), AT_PORTS):
         start_ns = number * width

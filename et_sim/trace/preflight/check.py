@@ -22,7 +22,6 @@ from msgspec.structs import replace
 from et_sim.basics.units import MOST_BYTES, format_bytes, format_ranks, parse_ranks, plural
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.group_attributes import NodeFault, has_splits, split_faults
-from et_sim.trace.order import edges
 from et_sim.trace.preflight.collectives import PLAIN_RULES, CorrectionEffects, check_collectives
 from et_sim.trace.preflight.messages import check_messages
 from et_sim.trace.preflight.problem import REPAIR_FIRST, Problem, TemplateIndex, of_ranks
@@ -132,6 +131,8 @@ def _self_dependencies(trace: Trace) -> list[tuple[str, str, str]]:
 
 def _cycles(trace: Trace) -> list[tuple[str, str, str]]:
     """Return one finding per knot of nodes that wait for each other."""
+    from et_sim.trace.order import edges
+
     parent, child = edges(trace)
     from et_sim.trace.preflight.cycles import find_knots
 

@@ -27,7 +27,6 @@ from et_sim.trace.group_attributes import (
     read_process_groups,
     sizes_of_texts,
 )
-from et_sim.trace.order import in_program_order
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, not_spelled_out
 from et_sim.trace.preflight.streams import (
     FROM_ROOT,
@@ -167,6 +166,8 @@ def _sort_into_streams(
     sequences: _Sequences,
 ) -> dict[int, RowColumn]:
     """Add the collectives of templates to their streams; return those of each in starting order."""
+    from et_sim.trace.order import in_program_order
+
     trace, rows = stack.trace, in_program_order(stack, rows)
     of = np.searchsorted(stack.first, rows, side="right") - 1
     keys = [group_key(name) for name in trace.group_names]  # the canonical name of a group

@@ -27,13 +27,13 @@ from et_sim.tables.registry import (
     needed_files,
     table_named,
 )
-from et_sim.tables.summary import Manifest, Stall, Summary
 from et_sim.views.run.columns import Words, array_of, extent, integers, joined, words
 from et_sim.views.run.faults import fault_of
 from et_sim.views.run.names import stems_of
 
 if TYPE_CHECKING:
     from et_sim.tables.serving_summary import ServingSummary
+    from et_sim.tables.summary import Manifest, Stall, Summary
 
 AGAIN = "simulate again with et-sim run"
 SERVING = "serving"  # key of the manifest

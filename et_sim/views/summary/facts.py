@@ -4,12 +4,11 @@ notices."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.files import in_shell
 from et_sim.basics.units import exact_bytes, format_bytes, format_ns, memory_text, plural
 from et_sim.tables.declaration import OPAQUE_KINDS
-from et_sim.tables.summary import Notice, OutOfMemory, Summary
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection, recorded_part
 from et_sim.views.summary.failures import failed_text
@@ -41,6 +40,10 @@ from et_sim.views.summary.waiting import WaitingParts, waiting_parts, waiting_te
 from et_sim.views.summary.ways import routing_text
 from et_sim.views.text import FACT_INDENT, fact, not_shown, prose, share, shortened
 from et_sim.views.view import Forms
+
+if TYPE_CHECKING:
+    from et_sim.tables.summary import Notice, OutOfMemory, Summary
+
 
 RANK_ROWS, OPERATION_ROWS = 12, 8
 Entry = Mapping[str, Any]

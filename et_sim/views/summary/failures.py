@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from et_sim.basics.units import format_ns, plural
-from et_sim.tables.summary import FailedPart, Summary
+
+if TYPE_CHECKING:
+    from et_sim.tables.summary import FailedPart, Summary
+
 
 SHOWN = 8
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import format_ns, format_ranks, parse_ranks, plural, rank_mask
-from et_sim.tables.summary import Job
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.rank_table import rank_count, ranks_named
 from et_sim.views.text import shortened
+
+if TYPE_CHECKING:
+    from et_sim.tables.summary import Job
+
 
 _NPUS_WIDTH = 16
 _NONE, _SLOWER, _FASTER = "none", ">1.00x", "<1.00x"

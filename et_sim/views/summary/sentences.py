@@ -4,25 +4,28 @@ uncertainty."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from et_sim.basics.uncertainty import ASSUMED_SOFTWARE, SOFTWARE, UNMEASURED
 from et_sim.basics.units import format_bytes, format_joules, format_ns, format_watts, plural
-from et_sim.tables.summary import (
-    Bottleneck,
-    OtherProfile,
-    Scope,
-    Steady,
-    Summary,
-    Throughput,
-    TriedCorrection,
-    Uncertainty,
-)
 from et_sim.views.bands import SURE
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import share
+
+if TYPE_CHECKING:
+    from et_sim.tables.summary import (
+        Bottleneck,
+        OtherProfile,
+        Scope,
+        Steady,
+        Summary,
+        Throughput,
+        TriedCorrection,
+        Uncertainty,
+    )
+
 
 WORTH_NAMING = 0.05  # share of a time
 MANY_ACTORS = 128  # fewer cost little time

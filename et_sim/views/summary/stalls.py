@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.units import format_ns
-from et_sim.tables.summary import BlockedCollective, Deadlock, KnotHop, Stall, Summary, Wait
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 from et_sim.views.text import prose, shortened
 from et_sim.views.view import Forms
+
+if TYPE_CHECKING:
+    from et_sim.tables.summary import BlockedCollective, Deadlock, KnotHop, Stall, Summary, Wait
+
 
 SHOWN, LONGEST_NAME = 4, 40  # collectives, and letters
 

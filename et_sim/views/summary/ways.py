@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from et_sim.basics.units import plural
-from et_sim.tables.summary import Summary
 
 if TYPE_CHECKING:
+    from et_sim.tables.summary import Summary
     from et_sim.views.run.topology import TierUse
 
 WAYS = MappingProxyType(

@@ -17,8 +17,8 @@ from runs_to_show import congested, pipeline, written
 from training_jobs import transformer
 
 import et_sim
-from et_sim.api import execute
 from et_sim.basics.units import format_ns
+from et_sim.execution import execute
 from et_sim.run.options import RunOptions
 from et_sim.timeline import write_run
 from et_sim.views import open_run

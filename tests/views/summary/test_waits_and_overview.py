@@ -11,8 +11,8 @@ from machines import FIFO_RING, RING_2
 from runs_to_show import pipeline, side_by_side
 
 import et_sim
-from et_sim.api import execute
 from et_sim.basics.units import parse_ranks
+from et_sim.execution import execute
 from et_sim.run.options import RunOptions
 from et_sim.timeline import write_run
 from et_sim.views import open_run
