@@ -127,7 +127,7 @@ class KeptStart:
     def __init__(self, former: KeptStart | None = None, *, is_due: bool = False) -> None:
         self._is_due = is_due  # the first run is worth keeping
         self.goes_ahead = True  # no run has had events whose order may differ then
-        self.scale = 1 if former is None else former.scale  # of the rows that pools have at first
+        self.scale: int = 1 if former is None else former.scale  # of the rows that pools have at first
         self._rules: Any = None
         self._start: Start | None = None
         self._saved: _Saved | None = None  # what follows from the plan
