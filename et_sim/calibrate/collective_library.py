@@ -28,6 +28,7 @@ LARGE = 64 * MIB  # sizes from this one on determine bandwidth
 MOST_FACTOR = 30.0  # beyond this factor from its start, the model does not describe the rows
 AT_BOUND = 0.98  # of its logarithm
 PRIOR = 0.05  # pull to the start, for factors that the rows hardly determine
+DIGITS = 4  # of fitted factors; errors are those of the rounded ones, which a machine's file has
 RIDGE_LOSS = 0.1  # |ln| beyond which a row has less weight
 WITHIN_WIRE = 1.02  # tolerance of the line rate, for rounding in logs
 
@@ -289,7 +290,7 @@ def _free(
 def _nearest(
     library: Library, way: AlgorithmClass, free: Sequence[str], rows: Sequence[MeasuredCollective]
 ) -> Calibration:
-    """Return the least squares of |ln|, with each factor drawn towards its start."""
+    """Return the least squares of |ln|, with each factor drawn towards its start, and rounded."""
     from et_sim.calibrate.fitting import least_squares
 
     predict = [_predictor(library, row) for row in rows]
@@ -315,16 +316,16 @@ def _nearest(
         if best is None or minimum.cost < best[0]:
             best = minimum.cost, made(minimum.x)
     assert best is not None
-    for name in free:
+    rounded = {name: float(f"{getattr(best[1], name):.{DIGITS}g}") for name in free}
+    for name, value in rounded.items():
         first = way.starts[0].get(name) or getattr(library.calibration, name) or 1.0
-        value = getattr(best[1], name)
         if abs(math.log(value / first)) > AT_BOUND * math.log(MOST_FACTOR):
             raise InputError(
                 f"{way.name}: {name.replace('_', '-')} would be {value:.3g}, which no library has",
                 place=rows[0].place,
                 remedy="check that all rows were measured on the named machine, and leave out others",
             )
-    return best[1]
+    return replace(best[1], **rounded)
 
 
 def _predictor(library: Library, row: MeasuredCollective) -> Callable[[Calibration], float]:

@@ -54,7 +54,7 @@ def run(options: Options) -> int:
     fitted = list(zip(rows, ratios(calibrated, rows), strict=True))
     held_out = as_taken(library, fitting, held_out)
     values = {
-        name.replace("_", "-"): float(f"{value:.4g}")
+        name.replace("_", "-"): value
         for name, value in asdict(fitting.calibration).items()
         if name in fitting.fitted
     }

@@ -1,6 +1,7 @@
 """Times of failures of many months, as functions of seed, month, kind of part and number of the failure.
 
 More months, a longer time or other parts change no draw, so that settings are compared on equal failures.
+Times are rounded to milliseconds: the last digits of logarithms differ between processors.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from et_sim.plan.splitmix import splitmix64, uniform
 
 ARRIVAL, DETECTION = 0, 1  # purposes of draws
 NEWTON_STEPS = 40
+DECIMALS = 3  # of times in seconds
 _MASK = (1 << 62) - 1
 
 
 class Arrivals(Struct, frozen=True):
-    """Events of each month (a row) in order; the last one of a row is never reached."""
+    """Events of each month (a row) in order, in seconds; the last one of a row is never reached."""
 
     time: Any  # infinite after the last one
     part: Any  # its number; that of planned maintenance is the number of parts
@@ -58,11 +60,11 @@ def arrivals(setting: Setting, months: Any, horizon: float, seed: int) -> Arriva
         parts.append(np.full(shape, len(setting.parts), np.int32))
         since.append(np.full(shape, -1.0))
     end = np.full((len(months), 1), np.inf)
-    time = np.concatenate([*times, end], axis=1)
+    time = np.round(np.concatenate([*times, end], axis=1), DECIMALS)
     order = np.argsort(time, axis=1, kind="stable")
     columns = (
         np.concatenate([*parts, np.zeros(end.shape, np.int32)], axis=1),
-        np.concatenate([*since, np.full(end.shape, -1.0)], axis=1),
+        np.round(np.concatenate([*since, np.full(end.shape, -1.0)], axis=1), DECIMALS),
     )
     return Arrivals(np.take_along_axis(time, order, 1), *(np.take_along_axis(c, order, 1) for c in columns))
 

@@ -207,6 +207,21 @@ def test_a_slow_node_slows_steps_within_a_cycle_until_it_is_replaced() -> None:
     assert months.lost[0, Loss.CHECKPOINT] == pytest.approx(10 + 10 + 3 + 50)
 
 
+@pytest.mark.parametrize("way", [-inf, inf])
+def test_the_last_digits_of_logarithms_and_exponentials_change_no_event(
+    monkeypatch: pytest.MonkeyPatch, way: float
+) -> None:
+    parts = Part("node", 1e-4), Part("wrong", 1e-5, corrupts=True, detection=500.0)
+    setting = Setting(10.0, parts, Cycle(1), every=3e4, early_factor=3.0, early_decay=1e4)
+    exact = arrivals(setting, np.arange(20), 1e5, 7)
+    for name in ("log1p", "exp"):
+        of = getattr(np, name)
+        monkeypatch.setattr(np, name, lambda value, of=of: np.nextafter(of(value), way))
+    found = arrivals(setting, np.arange(20), 1e5, 7)
+    for name in ("time", "part", "since"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(exact, name))
+
+
 def test_planned_maintenance_loses_no_steps() -> None:
     setting = Setting(1.0, (), Cycle(100), Recovery(write=4.0, start=6.0), every=300.0, maintenance=50.0)
     months = follow(setting, arrivals(setting, np.arange(1), 1000.0, 0), 1000.0)
