@@ -159,6 +159,14 @@ def test_copies_over_cards_alone_take_longer_and_without_cards_pass_the_links() 
     assert alone[0] == alone[1]
 
 
+@pytest.mark.parametrize("kernels", EXPERT_EXCHANGES)
+def test_ranks_alone_on_their_nodes_exchange_over_cards_where_links_join_pairs(kernels: str) -> None:
+    call = Call("all_to_all", 2, 2, 256 * MIB)
+    found = library("mi300x-node", 16, expert_exchange=kernels)
+    switched = replace(found, wires=replace(found.wires, is_mesh=False))
+    assert found.choice(call).time_us == switched.choice(call).time_us
+
+
 def test_few_processors_carry_in_proportion_less_and_low_latency_kernels_are_not_limited() -> None:
     call, times = Call("all_to_all", 8, 1, 256 * MIB), {}
     for kernels in EXPERT_EXCHANGES:

@@ -345,7 +345,7 @@ class Library(Struct, frozen=True):
     ) -> LibraryChoice:
         """Return the all-to-all by the kernels that exchange tokens with experts."""
         own, wires = EXPERTS[self.expert_exchange], self.wires
-        link = wires.line_rate * (group.ppn - 1 if wires.is_mesh else 1)
+        link = wires.line_rate * (max(group.ppn - 1, 1) if wires.is_mesh else 1)
         within = size * (group.ppn - 1) / group.ranks
         between = size * (group.ranks - group.fewest) / group.ranks if group.nodes > 1 else 0.0
         limit, card = self.most_processors, self._of_cards(self.wires.card, group) if self.wires.card else 0.0
