@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from et_sim import TraceBuilder, Workload, simulate
+from et_sim import TraceBuilder, Workload
 from et_sim.basics.terminal import Estimate
 from et_sim.cli import progress
 from et_sim.cli.progress import Progress
 from et_sim.engine import driver
-from et_sim.run.simulation import NoWatcher, announced
+from et_sim.execution import execute
+from et_sim.run.options import RunOptions
+from et_sim.run.simulation import announced
 from et_sim.serving.serve import Reached
 
 
@@ -83,7 +85,8 @@ def test_serving_is_estimated_by_output_tokens(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_a_run_of_packets_counts_them(keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     results: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(NoWatcher, "report", lambda _, *how_far: results.append(how_far))
+    shown = Progress()
+    monkeypatch.setattr(shown, "report", lambda *how_far: results.append(how_far))
     monkeypatch.setattr(driver, "FEWEST_EVENTS", 1)
     monkeypatch.setattr(driver, "SECONDS_BETWEEN_REPORTS", 0)
     builders = [TraceBuilder(), TraceBuilder()]
@@ -91,7 +94,7 @@ def test_a_run_of_packets_counts_them(keys: dict[str, Any], monkeypatch: pytest.
     builders[1].receive(0, 200_000)
     network = {"graph": {"generator": "star", "npus": 2, "bandwidth": "1Gbps", "latency": "1us"}, **keys}
     workload = Workload.of([builder.build() for builder in builders])
-    simulate(workload, system={}, network=network, model="packet")
+    execute(workload, RunOptions(system={}, network=network, model="packet"), watch=shown)
     assert {(expected, what) for _, _, expected, _, _, what in results} == {(200, "packets")}
     sent = [count for _, count, *_ in results]
     assert sent == sorted(sent)
