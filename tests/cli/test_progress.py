@@ -60,7 +60,9 @@ def test_long_work_names_its_stage_and_estimates_the_rest(
 @pytest.mark.parametrize(
     ("counts", "percent"), [((0, 0, 0, 0), "0%"), ((1, 1, 0, 0), "100%"), ((2, 3, 1, 3), "50%")]
 )
-def test_messages_and_nodes_are_shares_of_all_of_both(counts: tuple[int, ...], percent: str) -> None:
+def test_messages_and_nodes_are_shares_of_all_of_both(
+    counts: tuple[int, int, int, int], percent: str
+) -> None:
     shown = Progress()
     shown.report(0, *counts)
     assert f" {percent} · simulated 0 ns" in shown._status(1.0).plain
