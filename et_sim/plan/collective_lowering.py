@@ -357,7 +357,7 @@ class CollectiveTables:
         again = copy.copy(self)
         again._library, again._of_library = library, LibraryRows()
         for row, one in self._of_library:
-            made = library.again(one, self._library)
+            made = library.again(one.made, one.wanted, one.parts, self._library)
             if made is one.made:
                 again._of_library.add(row, one)
                 paces += [(program, None) for programs in one.programs for program in programs]

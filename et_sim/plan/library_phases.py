@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import chain
 from math import ceil, log2, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,9 +43,6 @@ from et_sim.plan.groups import GroupShape
 from et_sim.plan.kernel_table import THOUSANDTHS
 from et_sim.plan.layout import EqualLines, Layout
 from et_sim.plan.library_bytes import BY_SWITCH, FROM_OR_TO_ROOT, UnlikeMessages, WireBytes
-
-if TYPE_CHECKING:
-    from et_sim.plan.library_rows import LibraryRow
 
 AROUND = Algorithm("ring")
 WITHIN = 0
@@ -164,22 +161,27 @@ class LibraryPhases:
         parts = self._with_buffers(within, choice, within=True), self._with_buffers(between, choice)
         return self._timed(call, choice, parts)
 
-    def again(self, row: LibraryRow, former: LibraryPhases) -> LibraryCollective | None:
-        """Return what `lower` returns for what is wanted in a row of another machine, whose phases are given.
+    def again(
+        self,
+        made: LibraryCollective,
+        wanted: tuple[Any, ...],
+        known: dict[tuple[Any, ...], _Parts],
+        former: LibraryPhases,
+    ) -> LibraryCollective | None:
+        """Return what `lower` returns for what is wanted, which was made by the phases of another machine.
 
-        Steps that are kept by choice are taken from the row; others are added to it.
+        Steps are taken from those that are known by choice; others are added to them.
         """
-        made = row.made
         if made.is_within and self._within_by == former._within_by:
             return made
         is_same = self._library == former._library
         choice = made.choice if is_same else self._library.choice(made.call, self._candidates)
         key = choice.algorithm, choice.protocol, choice.channels, *self._steps_by
-        if (parts := row.parts.get(key)) is not None:
+        if (parts := known.get(key)) is not None:
             return self._timed(made.call, choice, parts)
-        other = self.lower(*row.wanted)
+        other = self.lower(*wanted)
         if other is not None:
-            row.parts[key] = other.parts
+            known[key] = other.parts
         return other
 
     def _timed(self, call: Call, choice: LibraryChoice, parts: _Parts) -> LibraryCollective:

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from et_sim import TraceBuilder, Workload, simulate
+from et_sim import TraceBuilder, Workload
 from et_sim.basics.terminal import Estimate
 from et_sim.cli import progress
 from et_sim.cli.progress import Progress
 from et_sim.engine import driver
-from et_sim.run.simulation import NoWatcher, announced
+from et_sim.execution import execute
+from et_sim.run.options import RunOptions
+from et_sim.run.simulation import announced
 from et_sim.serving.serve import Reached
 
 
@@ -58,7 +60,9 @@ def test_long_work_names_its_stage_and_estimates_the_rest(
 @pytest.mark.parametrize(
     ("counts", "percent"), [((0, 0, 0, 0), "0%"), ((1, 1, 0, 0), "100%"), ((2, 3, 1, 3), "50%")]
 )
-def test_messages_and_nodes_are_shares_of_all_of_both(counts: tuple[int, ...], percent: str) -> None:
+def test_messages_and_nodes_are_shares_of_all_of_both(
+    counts: tuple[int, int, int, int], percent: str
+) -> None:
     shown = Progress()
     shown.report(0, *counts)
     assert f" {percent} · simulated 0 ns" in shown._status(1.0).plain
@@ -83,7 +87,8 @@ def test_serving_is_estimated_by_output_tokens(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_a_run_of_packets_counts_them(keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     results: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(NoWatcher, "report", lambda _, *how_far: results.append(how_far))
+    shown = Progress()
+    monkeypatch.setattr(shown, "report", lambda *how_far: results.append(how_far))
     monkeypatch.setattr(driver, "FEWEST_EVENTS", 1)
     monkeypatch.setattr(driver, "SECONDS_BETWEEN_REPORTS", 0)
     builders = [TraceBuilder(), TraceBuilder()]
@@ -91,7 +96,7 @@ def test_a_run_of_packets_counts_them(keys: dict[str, Any], monkeypatch: pytest.
     builders[1].receive(0, 200_000)
     network = {"graph": {"generator": "star", "npus": 2, "bandwidth": "1Gbps", "latency": "1us"}, **keys}
     workload = Workload.of([builder.build() for builder in builders])
-    simulate(workload, system={}, network=network, model="packet")
+    execute(workload, RunOptions(system={}, network=network, model="packet"), watch=shown)
     assert {(expected, what) for _, _, expected, _, _, what in results} == {(200, "packets")}
     sent = [count for _, count, *_ in results]
     assert sent == sorted(sent)
