@@ -24,6 +24,7 @@ TIMES_NOISE = 2.0  # of variances: of a level, over the part that the level belo
 FEWEST_PAIRS = 30
 LEAST_CORRELATION, MOST_CORRELATION = 0.05, 0.95
 LEAST_SPREAD = 1e-4
+DECIMALS = 9  # of logarithms that are ranked; recorded times have fewer digits
 _DRAWN = 200_000
 
 
@@ -178,11 +179,12 @@ def _correlation(level: VariationLevel, values: list[Any], steps: Any, *, is_cen
 
 
 def scores_of(values: Any) -> Any:
-    """Return normal scores of values."""
+    """Return normal scores of logarithms; those of equal times are equal, whatever their last digits are."""
     from scipy.special import ndtri
     from scipy.stats import rankdata
 
-    return ndtri((rankdata(values).reshape(values.shape) - 0.5) / values.size)
+    ranks = rankdata(np.round(values, DECIMALS)).reshape(values.shape)
+    return ndtri((ranks - 0.5) / values.size)
 
 
 def compared(

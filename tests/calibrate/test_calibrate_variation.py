@@ -13,7 +13,7 @@ from msgspec import structs
 
 from et_sim.basics.errors import EtSimError
 from et_sim.calibrate.variation_families import chosen, distance, empirical, log_normal, mixture, quantiles_of
-from et_sim.calibrate.variation_fit import Comparison, FittedWork, compared, entry_of, fit_all
+from et_sim.calibrate.variation_fit import Comparison, FittedWork, compared, entry_of, fit_all, scores_of
 from et_sim.calibrate.variation_sharing import with_sharing
 from et_sim.calibrate.variation_steps import StepTimes, step_times
 from et_sim.calibrate.varied_times import Recorded, Series, read_recorded
@@ -73,6 +73,12 @@ def test_the_correlation_of_events_that_follow_each_other_is_found(correlation: 
         scores[:, :, number] = correlation * scores[:, :, number - 1] + fresh
     found = levels_of(1e6 * np.exp(0.02 * scores))
     assert found["event"]["correlation"] == pytest.approx(correlation, abs=0.06)
+
+
+def test_last_digits_of_logarithms_do_not_order_equal_times() -> None:
+    logs = np.log(np.array([[1.25, 3.0, 1.25], [3.0, 1.25, 1.5]]))
+    for digits in (logs, np.nextafter(logs, [np.inf, -np.inf, -np.inf]), np.nextafter(logs, -np.inf)):
+        np.testing.assert_array_equal(scores_of(digits), scores_of(np.round(logs, 3)))
 
 
 def test_steps_are_correlated_only_where_they_follow_each_other() -> None:
