@@ -50,6 +50,7 @@ OPTIONS = (
 )
 CPU_SECONDS, SECONDS = 240, 900  # of a mutant; beyond this processor time it is in an endless loop
 MEMORY = 8 << 30
+NO_RUNS = "none"  # of an unchanged package: its kept runs have tests of their own
 ONE_IN = 1  # cases of a test: all of them; the short suite runs one in twenty
 
 
@@ -79,7 +80,7 @@ def trial(mutant: Mutant | None, tests: Sequence[str]) -> tuple[str, str]:
         log = folder / "log"
         child = os.fork()
         if not child:
-            os.environ["ET_SIM_TESTS_RUNS"] = runs_for(mutant) if mutant else ""
+            os.environ["ET_SIM_TESTS_RUNS"] = runs_for(mutant) if mutant else NO_RUNS
             options = OPTIONS
             if mutant and mutant.module.startswith(COMPILES):
                 os.environ.update(ET_SIM_COMPILE="now", ET_SIM_CACHE_DIR=str(folder / "cache"))
