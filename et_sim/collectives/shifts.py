@@ -121,7 +121,7 @@ def paced(
     time[: longer if rows > 1 else 0] += 1
     if pauses_last and rows > 1:
         time[-1], time[:-1] = time.sum(), 0
-    if rows > 1 < at_once:
+    if rows > 1 and at_once > 1:
         time = np.repeat(time, at_once)
     nothing = np.zeros(len(time), np.bool_)
     return StepProgram(

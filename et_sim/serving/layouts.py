@@ -22,11 +22,13 @@ from et_sim.workloads.counting import CountingRank, ExchangeStep, KernelStep, No
 from et_sim.workloads.rank import Rank, make_workload
 from et_sim.workloads.training.plan import DATA, TENSOR
 
-Kept = Mapping[tuple[Any, ...], Sequence[tuple[int, bool]]]  # by all parts: those that run; is one marked?
+KeptParts = Mapping[
+    tuple[Any, ...], Sequence[tuple[int, bool]]
+]  # by all parts: those that run; is one marked?
 Cuts = tuple[tuple[str, tuple[str, ...]] | None, ...]  # kinds and axes of exchanges; None: a mark
 
 
-class Chain(NamedTuple):
+class GroupChain(NamedTuple):
     """The operations of a group's ranks: kernels before each cut and after the last one."""
 
     kernels: tuple[tuple[KernelStep, ...], ...]
@@ -41,16 +43,16 @@ class Chain(NamedTuple):
 class ChainRank(CountingRank):
     """A rank that lists the operations of some parts, and marks the ends of some."""
 
-    def __init__(self, axes: Axes, rank: int, kept: Kept) -> None:
+    def __init__(self, axes: Axes, rank: int, kept: KeptParts) -> None:
         super().__init__(axes, rank, {})
         self._kept = kept
         self._kernels: list[list[KernelStep]] = [[]]
         self._cuts: list[ExchangeStep | None] = []
 
     @property
-    def chain(self) -> Chain:
+    def chain(self) -> GroupChain:
         """Return the operations so far."""
-        return Chain(tuple(map(tuple, self._kernels)), tuple(self._cuts))
+        return GroupChain(tuple(map(tuple, self._kernels)), tuple(self._cuts))
 
     def each(self, parts: Iterable[Any]) -> Iterator[Any]:
         """Yield the parts that run."""
@@ -74,7 +76,7 @@ class ChainRank(CountingRank):
         raise NoChainError
 
 
-class Placed(NamedTuple):
+class PlacedChain(NamedTuple):
     """A group's chain in a layout."""
 
     times: Any  # of kernels, in nanoseconds
@@ -88,7 +90,7 @@ class GroupsInStep(NamedTuple):
     end_ns: int
 
 
-class Layout:
+class PassLayout:
     """The plan of all passes with the same exchanges."""
 
     def __init__(
@@ -130,7 +132,7 @@ class Layout:
                 nodes = rank.collective(kind, size << 10, axes, after=nodes)
             nodes = rank.compute("kernels", nanos=1, after=nodes)
 
-    def placed(self, chain: Chain, times: Callable[[KernelStep], int]) -> Placed | None:
+    def placed(self, chain: GroupChain, times: Callable[[KernelStep], int]) -> PlacedChain | None:
         """Return a chain in this layout; None if it has other exchanges."""
         sums, sizes, at = np.zeros(len(self.cuts) + 1, np.int64), list[int](), 0
         kinds = chain.kinds
@@ -145,9 +147,9 @@ class Layout:
         if at < len(kinds):
             return None
         sums[-1] = sum(map(times, chain.kernels[-1]))
-        return Placed(sums, tuple(sizes))
+        return PlacedChain(sums, tuple(sizes))
 
-    def run(self, groups: Sequence[Placed]) -> GroupsInStep:
+    def run(self, groups: Sequence[PlacedChain]) -> GroupsInStep:
         """Simulate a pass."""
         nodes = self._nodes.copy()
         nodes["duration_ns"][self._kernels] = [group.times for group in groups]

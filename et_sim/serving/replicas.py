@@ -28,7 +28,7 @@ from et_sim.serving.batcher import Policy
 from et_sim.serving.chains import Chains, KernelTimes, has_chains, trials
 from et_sim.serving.engines.description import EngineMemory
 from et_sim.serving.exchanges import ExchangeTimes, KnownExchanges
-from et_sim.serving.layouts import Cuts, Layout
+from et_sim.serving.layouts import Cuts, PassLayout
 from et_sim.serving.shortened import ShortenedPasses
 from et_sim.serving.speculation import Speculation
 from et_sim.tables.summary import Scope
@@ -427,10 +427,10 @@ class SimulatedTimes(Struct):
             return None
         model, ranks = task.network_model(), range(pool.first_rank, pool.first_rank + pool.ranks)
 
-        def layout(cuts: Cuts) -> Layout:
+        def layout(cuts: Cuts) -> PassLayout:
             may_fold = self.npus > MOST_UNALIKE and self.options.fold
             plan = partial(plan_of, machine=task.machine, model=model, may_fold=may_fold)
-            return Layout(made[0][0], ranks, cuts, plan, partial(self._run, model=model))
+            return PassLayout(made[0][0], ranks, cuts, plan, partial(self._run, model=model))
 
         kernels = self.shared.of_kernels(task, software)
         return ShortenedPasses(program, labels[pool.first_rank], ranks, kernels, layout)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.serving.chains import KernelTimes
-from et_sim.serving.layouts import Chain, ChainRank, Cuts, GroupsInStep, Layout, Placed
+from et_sim.serving.layouts import ChainRank, Cuts, GroupChain, GroupsInStep, PassLayout, PlacedChain
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.counting import NoChainError
 from et_sim.workloads.inference.batch import Batch
@@ -94,7 +94,7 @@ class ShortenedPasses:
         labels: Mapping[tuple[Any, ...], Sequence[int]],
         ranks: range,
         kernels: KernelTimes,
-        layout: Callable[[Cuts], Layout],
+        layout: Callable[[Cuts], PassLayout],
     ) -> None:
         """Find cycles among the labels of parts; `ranks` are those of the replica."""
         self._program, self._ranks, self._kernels, self._new_layout = program, ranks, kernels, layout
@@ -102,8 +102,8 @@ class ShortenedPasses:
         self._tried = [cycles for cycles in tried if any(cycles.values())]
         self._is_equal: bool | None = None  # to whole passes; None: there was none yet
         self._begin: dict[Structure, int] = {}  # the number of times that is tried first
-        self._chains: dict[GroupPass, Chain] = {}
-        self._layouts: list[tuple[Layout, dict[GroupPass, Placed | None]]] = []
+        self._chains: dict[GroupPass, GroupChain] = {}
+        self._layouts: list[tuple[PassLayout, dict[GroupPass, PlacedChain | None]]] = []
 
     def pass_ns(self, batches: Batches, simulate: Callable[[], int]) -> int:
         """Return the time of a pass."""
@@ -171,8 +171,8 @@ class ShortenedPasses:
         return self._layouts[-1][0].run(placed)
 
     def _placed(
-        self, layout: Layout, known: dict[GroupPass, Placed | None], passes: Sequence[GroupPass]
-    ) -> list[Placed] | None:
+        self, layout: PassLayout, known: dict[GroupPass, PlacedChain | None], passes: Sequence[GroupPass]
+    ) -> list[PlacedChain] | None:
         """Return the chains of all groups in a layout; None if it lacks an exchange."""
         for of_group in passes:
             if of_group not in known:

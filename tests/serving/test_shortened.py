@@ -13,7 +13,7 @@ from test_chains import CountedTimes, random_batch, random_machine
 from training_jobs import with_experts
 
 from et_sim.run.options import RunOptions
-from et_sim.serving.layouts import Chain, Layout
+from et_sim.serving.layouts import GroupChain, PassLayout
 from et_sim.serving.replicas import BOTH, CachePool, SimulatedTimes
 from et_sim.serving.shortened import Cycle, cycles_of
 from et_sim.workloads import Batch, Model, Plan, Segment
@@ -113,31 +113,31 @@ def sum_step(size: int) -> ExchangeStep:
 
 
 def test_a_group_with_fewer_exchanges_has_none_in_their_place() -> None:
-    layout = Layout.__new__(Layout)
+    layout = PassLayout.__new__(PassLayout)
     layout.cuts = (("all_reduce", ("tensor",)), ("all_to_all", ("data",)), None, ("all_reduce", ("tensor",)))
     pairs = ExchangeStep("all_to_all", 7, ("data",))
-    few = Chain(((kernel(5), kernel(6)), (), (kernel(3),)), (pairs, None))
+    few = GroupChain(((kernel(5), kernel(6)), (), (kernel(3),)), (pairs, None))
     times = {kernel(size): size for size in range(9)}.__getitem__
     placed = layout.placed(few, times)
     assert placed is not None
     assert (placed.times.tolist(), placed.sizes) == ([0, 11, 0, 0, 3], (0, 7, 0))
-    every = Chain(((), (kernel(1),), (), (), ()), (sum_step(4), pairs, None, sum_step(8)))
+    every = GroupChain(((), (kernel(1),), (), (), ()), (sum_step(4), pairs, None, sum_step(8)))
     placed = layout.placed(every, times)
     assert placed is not None
     assert (placed.times.tolist(), placed.sizes) == ([0, 1, 0, 0, 0], (4, 7, 8))
-    assert layout.placed(Chain(((), (), ()), (pairs, pairs)), times) is None
+    assert layout.placed(GroupChain(((), (), ()), (pairs, pairs)), times) is None
 
 
 @pytest.mark.deep
 def test_passes_of_groups_are_few_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    chance, plan, layouts = random.Random(4), Plan(tensor=2, data=4, expert=8), list[Layout]()
-    begin = Layout.__init__
+    chance, plan, layouts = random.Random(4), Plan(tensor=2, data=4, expert=8), list[PassLayout]()
+    begin = PassLayout.__init__
 
-    def counted(layout: Layout, *given: Any) -> None:
+    def counted(layout: PassLayout, *given: Any) -> None:
         layouts.append(layout)
         begin(layout, *given)
 
-    monkeypatch.setattr(Layout, "__init__", counted)
+    monkeypatch.setattr(PassLayout, "__init__", counted)
     times = SimulatedTimes(LONG, RunOptions(machine="h100-dgx:8"), 8)
     pool = CachePool(BOTH, plan, 1, 0, 10**6, 1)
     for _ in range(12):

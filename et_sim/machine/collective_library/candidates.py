@@ -114,7 +114,7 @@ class Candidate(Struct, frozen=True):
         return self.latency_us + size / (1000 * self.bandwidth)
 
 
-class Ways:
+class AllowedCandidates:
     """The candidates that are allowed on one machine; those that hold for all sizes are made once."""
 
     def __init__(

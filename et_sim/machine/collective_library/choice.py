@@ -26,11 +26,11 @@ from et_sim.machine.collective_library.between import Between
 from et_sim.machine.collective_library.buffers import ConnectionSlots
 from et_sim.machine.collective_library.candidates import (
     ALL_REDUCE,
+    AllowedCandidates,
     Candidate,
     Crossing,
     LibraryGroup,
     LibraryMachine,
-    Ways,
 )
 from et_sim.machine.collective_library.channels import CARD_EFFICIENCY, Channels, LibraryWires, rings_of
 from et_sim.machine.collective_library.constants import (
@@ -310,7 +310,7 @@ class Library(Struct, frozen=True):
         Logged, ...
     ] = ()  # observed choices, which override its constants between the observed sizes
 
-    def choice(self, call: Call, ways: Ways | None = None) -> LibraryChoice:
+    def choice(self, call: Call, ways: AllowedCandidates | None = None) -> LibraryChoice:
         """Return the best allowed choice by the library's own estimates; `ways` are its own."""
         if call.kind == ALL_TO_ALL:
             return self.choices(call)[0]
@@ -352,7 +352,7 @@ class Library(Struct, frozen=True):
         time = own.time_us(within, between, message[LibraryProtocol.SIMPLE], link, card, limit)
         return LibraryChoice(PAIRS, LibraryProtocol.SIMPLE, self.rings(group).count, time, time)
 
-    def _curve(self, call: Call, ways: Ways) -> ChoiceCurve:
+    def _curve(self, call: Call, ways: AllowedCandidates) -> ChoiceCurve:
         """Return the choices for other sizes of the collective."""
         kind, group = self._counted(call)[0], call.group
 
@@ -416,7 +416,7 @@ class Library(Struct, frozen=True):
         """Return its choice as a candidate of its cost model."""
         return self._chosen_of(call, self.ways())[0]
 
-    def _chosen_of(self, call: Call, ways: Ways) -> tuple[Candidate, Sequence[Candidate]]:
+    def _chosen_of(self, call: Call, ways: AllowedCandidates) -> tuple[Candidate, Sequence[Candidate]]:
         """Return its choice and all candidates."""
         seen, (kind, size) = self._seen(call), self._counted(call)
         known = ways.of(kind, call.group, size, call.datatype)
@@ -450,9 +450,9 @@ class Library(Struct, frozen=True):
         """Return the kind and bytes that the library counts: a barrier is a small all-reduce."""
         return (ALL_REDUCE, BARRIER_BYTES) if call.kind == BARRIER else (call.kind, call.size)
 
-    def ways(self) -> Ways:
+    def ways(self) -> AllowedCandidates:
         """Return its candidates for further choices."""
-        return Ways(self._machine(), self.rings, self._is_allowed)
+        return AllowedCandidates(self._machine(), self.rings, self._is_allowed)
 
     def rings(self, group: LibraryGroup) -> Channels:
         """Return the rings of a group of ranks."""

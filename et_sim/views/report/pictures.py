@@ -163,7 +163,7 @@ def memory_section(run: RunDirectory) -> str:
         return ""
     chosen = sorted(peaks, key=lambda actor: (-peaks[actor], actor))[:MOST_LINES]
     changes = _changes(run, chosen)
-    most = max(peaks.values())
+    most = max(peaks.values()) or 1  # a window may hold the last release alone
     shapes, legend = [], []
     for at, actor in enumerate(chosen):
         shapes.append(_path(levels(*changes[actor], makespan), most))

@@ -217,6 +217,20 @@ def test_memory_is_drawn_where_it_was_tracked(tmp_path: Path) -> None:
     assert '<path class="line line-0"' in content
 
 
+def test_memory_is_drawn_of_a_window_after_its_last_release(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    first = build.compute("first", micros=5, outputs={"x": 64})
+    second = build.compute("second", micros=5, inputs={"x": 64}, after=[first])
+    build.compute("third", micros=50, inputs={}, outputs={}, after=[second])
+    options: dict[str, Any] = {"system": {"track-local-mem": 1}}
+    late = OutputFilter(window=(20_000, 50_000))
+    content = _page(
+        written(et_sim.Workload.of([build.build()] * 2), tmp_path / "run", output_filter=late, **options)
+    )
+    assert "peak memory" in content
+    assert '<path class="line line-0"' in content
+
+
 def test_dimensions_are_as_busy_as_their_phases(tmp_path: Path) -> None:
     run = open_run(pipeline(tmp_path / "run", detail="phases"))
     heat = dimensions(run)
