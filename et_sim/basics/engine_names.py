@@ -18,5 +18,5 @@ CASTS, TENSOR_CASTS, RESIDUALS, ROTARY, CACHE = OF_LAYERS = (
     "cache",
 )
 LATENT_NORMS, LATENT_ROTARY, KEYS = OF_LATENT = ("latent-norms", "latent-rotary", "keys")
-SUMS, JOINED_SHARED = OF_EXPERTS = ("sums", "joined-shared")
+SUMS, JOINED_SHARED, PADDED_EXPERTS = OF_EXPERTS = ("sums", "joined-shared", "padded-experts")
 SEPARATE = (*OF_LAYERS, *OF_LATENT, *OF_EXPERTS)

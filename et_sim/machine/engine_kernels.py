@@ -71,9 +71,9 @@ _LATENT = {LATENT_ATTENTION: _kind(6.20, 5.92, 1.28, 0.916)}
 _VLLM = {DECODE_ATTENTION: _kind(8.39, 2.94, 0.353, 0.895), FP8: _kind(9.47, 3.09, 0.335, 0.569)}
 _NARROW = {GROUPED_NARROW: _grouped(51.6, 11.5, 0.334, 0.735, exposed=0.0)}
 _TRTLLM = {DECODE_ATTENTION: _kind(4.90, 4.09, 0.718, 0.868), FP8: _kind(6.19, 0.964, 0.827, 0.905)}
-# Engines that multiply tokens which DeepEP brought, in numbers with scales of blocks, by DeepGEMM, whose
-# constants devices have (sgl-project/sglang, moe/ep_moe/layer.py: DeepEPMoE; vllm-project/vllm,
-# fused_moe/deep_gemm_moe.py).
+# Engines that multiply tokens which DeepEP brought, or rows of padded experts, in numbers with scales of
+# blocks, by DeepGEMM, whose constants devices have (sgl-project/sglang, moe/ep_moe/layer.py: DeepEPMoE;
+# vllm-project/vllm, fused_moe/deep_gemm_moe.py).
 WITH_DEEPGEMM = (SGLANG, VLLM)
 ENGINE_KERNELS: Mapping[str, Mapping[str, KernelKind]] = MappingProxyType(
     {
@@ -84,17 +84,17 @@ ENGINE_KERNELS: Mapping[str, Mapping[str, KernelKind]] = MappingProxyType(
 )
 
 
-def with_engine_kernels(system: System, engine: str, expert_exchange: str = "") -> System:
+def with_engine_kernels(system: System, engine: str, *, deepgemm: bool = False) -> System:
     """Return the system with the kernels of an engine on devices that have processors.
 
-    `expert_exchange`: the kernels by which tokens reach their experts.
+    `deepgemm`: experts have rows as DeepGEMM takes them.
     """
     rules = []
     for rule in system.compute:
         device = rule.settings
         if isinstance(device, RooflineDevice) and device.processors:
             own = ENGINE_KERNELS[engine]
-            if expert_exchange and engine in WITH_DEEPGEMM and _has(device, GROUPED_BLOCKS):
+            if deepgemm and engine in WITH_DEEPGEMM and _has(device, GROUPED_BLOCKS):
                 own = {name: kind for name, kind in own.items() if name != GROUPED_BLOCKS}
             kinds = MappingProxyType({**device.kinds, **own})
             rule = replace(rule, settings=replace(device, kinds=kinds))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from et_sim.basics.engine_names import PADDED_EXPERTS
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import is_file
 from et_sim.documents.recognise import FileKind, kind_of
@@ -213,7 +214,9 @@ def _with_engine(machine: Machine, workload: Workload) -> Machine:
 
     library = machine.system.library
     exchange = library.expert_exchange if library else software.expert_exchange
-    return replace(machine, system=with_engine_kernels(machine.system, software.engine, exchange))
+    own_products = bool(exchange) or PADDED_EXPERTS in software.separate
+    system = with_engine_kernels(machine.system, software.engine, deepgemm=own_products)
+    return replace(machine, system=system)
 
 
 def _with_reserved(machine: Machine, workload: Workload) -> Machine:

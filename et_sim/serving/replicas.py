@@ -45,6 +45,7 @@ from et_sim.workloads.inference.memory import (
     weight_bytes_of_experts,
     weight_bytes_of_stage,
 )
+from et_sim.workloads.inference.separate import words_of
 from et_sim.workloads.inference.transfers import (
     ReplicaPlace,
     Sent,
@@ -367,7 +368,8 @@ class SimulatedTimes(Struct):
         groups = (batch,) if isinstance(batch, Batch) else batch
         engine = None
         if self.exchanges:
-            engine = run_by(self.exchanges, eager=have_prompts(groups), separate=self.separate)
+            words = words_of(self.separate, pool.plan)
+            engine = run_by(self.exchanges, eager=have_prompts(groups), separate=words)
         return reserving(pool.plan, (batch,), engine)
 
     def _simulated_pass(self, pool: CachePool, batch: GroupBatches) -> int:

@@ -24,7 +24,7 @@ PART, PROLOGUE, BANDWIDTH = 0.727, 5.856, 0.689
 
 def machine(name: str, engine: str = "", exchange: str = "") -> System:
     system = at_full_clock(read_system_alone(preset(name).system))
-    return with_engine_kernels(system, engine, exchange) if engine else system
+    return with_engine_kernels(system, engine, deepgemm=bool(exchange)) if engine else system
 
 
 def ns(shape: str, system: System, size: int | None = None, dtype: str = "fp8") -> int:
@@ -99,6 +99,20 @@ def test_deepep_is_that_of_the_machine_or_of_the_workload() -> None:
         return et_sim.simulate(made, system=system, network=known.network).makespan_ns
 
     assert took("deepep") == took(**{"expert-exchange": "deepep"}) != took()
+
+
+def test_padded_experts_have_the_constants_of_deepgemm() -> None:
+    trace = TraceBuilder()
+    shape = shapes.grouped_gemm(1536, 4096, [128], count=128, kernel=BLOCK_SCALES)
+    trace.compute("experts", layer_shape=shape, dtype="fp8", tensor_bytes=1)
+    known = preset("h200-dgx:1")
+
+    def took(engine: str, *words: str) -> int:
+        made = replace(Workload.of([trace.build()]), software=MadeFor(engine, engine=engine, separate=words))
+        return et_sim.simulate(made, system=known.system, network=known.network).makespan_ns
+
+    assert took("vllm", "padded-experts") == ns(shape, machine("h200-dgx"), 1) != took("vllm")
+    assert took("trtllm", "padded-experts") == took("trtllm")
 
 
 def test_other_experts_and_engines_keep_the_constants_of_the_engine() -> None:

@@ -16,6 +16,7 @@ from et_sim.serving.engines.reading import read_engine
 from et_sim.trace.workload import MadeFor
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference
 from et_sim.workloads.inference.forward import run_by
+from et_sim.workloads.inference.separate import words_of
 from et_sim.workloads.models.model import Experts
 
 TOKENS, PROMPTS = Batch.of([Segment(1, 30)] * 6), Batch.of([Segment(40), Segment(24)])
@@ -178,9 +179,29 @@ def test_a_shared_expert_of_two_widths_or_in_other_numbers_does_not_join() -> No
         assert kernels(model, TOKENS, (), plan) == kernels(model, TOKENS, ("joined-shared",), plan)
 
 
+@pytest.mark.parametrize("batch", [TOKENS, PROMPTS])
+def test_padded_experts_have_blocks_for_any_choices_of_the_tokens(batch: Batch) -> None:
+    plan, model = replace(BLOCKS, tensor=2), with_experts()
+    count, chosen, inner = model.experts.count, model.experts.chosen, model.experts.expert.width // 2
+    blocks = -(-(batch.tokens * chosen + count * 127) // 128)
+    rows = 128 * count * round(blocks / count)
+    every = kernels(model, batch, ("padded-experts",), plan)
+    down = [operations for name, operations, _ in every if name.endswith(" experts down")]
+    assert down == [2 * rows * HIDDEN * inner] * 3
+    values = kernels(model, batch, ("padded-experts",), Plan(tensor=2))
+    assert values == kernels(model, batch, (), Plan(tensor=2))
+
+
+def test_experts_are_padded_on_few_ranks_and_where_deepep_does_not_count_their_rows() -> None:
+    words = ("casts", "padded-experts")
+    assert words_of(words, Plan(tensor=4)) == words_of(words, Plan(tensor=8, expert=2)) == words
+    deepep = Plan(data=2, expert=2, expert_exchange="deepep")
+    assert words_of(words, Plan(tensor=8)) == words_of(words, deepep) == ("casts",)
+
+
 @given(words=st.sets(st.sampled_from(SEPARATE)), is_prompt=st.booleans())
 def test_words_do_not_depend_on_each_other(words: set[str], is_prompt: bool) -> None:
-    words -= {"joined-shared", "residuals"}  # these change kernels, the others add some
+    words -= {"joined-shared", "residuals", "padded-experts"}  # these change kernels, the others add some
     batch = PROMPTS if is_prompt else TOKENS
     model, plan = LATENT, BLOCKS
     none = Counter(kernels(model, batch, (), plan))

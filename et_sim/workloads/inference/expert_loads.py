@@ -20,6 +20,7 @@ from et_sim.workloads.training.expert_loads import loads_of
 from et_sim.workloads.training.plan import Plan
 
 Places = tuple[tuple[float, ...], ...]
+BLOCK_ROWS = 128  # of grouped products in blocks (vllm-project/vllm, fused_moe/deep_gemm_utils.py)
 SURE = 1e-9  # least chance that an expert is not chosen, for finite odds
 
 
@@ -42,6 +43,15 @@ def busiest_rank(experts: Experts, plan: Plan, tokens: int) -> BusiestRank:
     in_use = max(round(sum(1 - (1 - chance) ** tokens for chance in chances)), 1)
     mean = experts.chosen / plan.expert
     return BusiestRank(in_use, max(round(tokens * sum(chances) / in_use), 1), sum(chances) / mean)
+
+
+def padded_rows(chosen: int, experts: int) -> int:
+    """Return the rows of each expert of a rank, in whole blocks; `chosen`: those of tokens.
+
+    The host does not wait for the choices, so it has blocks for the worst ones.
+    """
+    blocks = -(-(chosen + experts * (BLOCK_ROWS - 1)) // BLOCK_ROWS)
+    return round(blocks / experts) * BLOCK_ROWS
 
 
 def chances_of_places(experts: Experts, plan: Plan) -> Places:

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from et_sim.basics.engine_names import JOINED_SHARED, RESIDUALS
+from et_sim.basics.engine_names import JOINED_SHARED, PADDED_EXPERTS, RESIDUALS
 from et_sim.basics.errors import UsageError
 from et_sim.trace.workload import MadeFor, Workload
 from et_sim.workloads.axes import Axes
@@ -45,7 +45,7 @@ from et_sim.workloads.inference.batch import (
     have_prompts,
 )
 from et_sim.workloads.inference.expert_exchange import ExpertExchange, SentCopies
-from et_sim.workloads.inference.expert_loads import busiest_rank
+from et_sim.workloads.inference.expert_loads import busiest_rank, padded_rows
 from et_sim.workloads.inference.halves import reserving, take_exchanges, take_stages
 from et_sim.workloads.inference.memory import dense_matrices
 from et_sim.workloads.inference.mixers import OF_TOKENS, mixer_kernels
@@ -449,6 +449,9 @@ class _Pass:
             yield from self._exchange(exchange.there())
         if self.is_expert_rank or not plan.experts_apart:
             own = self.batch.tokens if joins else 0
+            if self._pads_experts(layer):
+                local, _ = experts_on_rank(experts, plan)
+                rows = padded_rows(self.loads.total * experts.chosen, local)
             self._dense(layer, experts.expert, "experts", rows, local, sharers, own)
         if is_one_group:
             self._all_reduce("experts")
@@ -468,6 +471,11 @@ class _Pass:
         if experts.shared and not self.is_expert_rank:
             self._all_reduce("shared expert")
             self._all(self.separate.sums(self.batch.tokens, hidden))
+
+    def _pads_experts(self, layer: int) -> bool:
+        """Return whether every expert has whole blocks of rows, those that no token chooses, too."""
+        of = LayerNumbers.of(self.model, self.plan, layer)
+        return PADDED_EXPERTS in self.separate.words and of.has_block_scales("experts up")
 
     def _joins_shared_expert(self, layer: int, experts: Experts) -> bool:
         """Return whether the shared expert is one more expert of the grouped products."""

@@ -62,7 +62,7 @@ class LayerNumbers(Struct, frozen=True):
         form, word = self.formats.of(name), ""
         if form is not None and not form.computes:
             word = NARROW_WEIGHTS
-        elif self._has_block_scales(name):
+        elif self.has_block_scales(name):
             word = BLOCK_SCALES
         kernel = self.product(name, rows, columns, inner, experts)
         shape = shapes.grouped_gemm(columns, inner, [rows], count=experts, kernel=word)
@@ -78,7 +78,7 @@ class LayerNumbers(Struct, frozen=True):
     ) -> Kernel:
         """Return a product with weights in the largest memory; `like` names the product whose they are."""
         form = self.formats.of(like or name)
-        word = BLOCK_SCALES if copies == 1 and self._has_block_scales(like or name) else ""
+        word = BLOCK_SCALES if copies == 1 and self.has_block_scales(like or name) else ""
         kernel = product(name, rows, columns, inner, self.value_bytes, copies, word).cold()
         if form is None:
             return kernel
@@ -87,7 +87,7 @@ class LayerNumbers(Struct, frozen=True):
         size = inputs + form.bytes(columns, inner) + rows * columns * self.value_bytes
         return replace(kernel, bytes=copies * size, dtype=form.computes if is_computed else "")
 
-    def _has_block_scales(self, name: str) -> bool:
+    def has_block_scales(self, name: str) -> bool:
         """Return whether a product multiplies numbers with scales of blocks, in their own datatype."""
         form = self.formats.of(name)
         return form is not None and bool(form.block[1]) and form.is_computed(self.types)

@@ -11,6 +11,7 @@
 | latent-rotary | a kernel rotates queries and keys, if keys and values are compressed |
 | keys | copies put the keys of prompts together, if they are compressed, and the rotated parts into queries |
 | sums | a kernel adds the outputs of routed experts, which came back, to those of the shared one |
+| padded-experts | in fp8 with scales of blocks, each expert has whole blocks of rows, chosen or not |
 
 Memory moves what a kernel reads and writes, each once. Measured experts of engines include their casts. Where
 DeepEP brings the tokens of prompts, they are cast before they are sent in fp8, or else before experts' first
@@ -25,20 +26,35 @@ from collections.abc import Collection, Iterable, Iterator
 from et_sim.basics.engine_names import (
     CACHE,
     CASTS,
+    EXPERT_EXCHANGES,
     KEYS,
     LATENT_NORMS,
     LATENT_ROTARY,
+    PADDED_EXPERTS,
     ROTARY,
     SUMS,
     TENSOR_CASTS,
 )
 from et_sim.basics.kernel_names import BLOCK_SCALES
 from et_sim.workloads.inference.batch import BatchLoad
+from et_sim.workloads.inference.ranks import expert_sharers
 from et_sim.workloads.kernels import RMS_NORM, Kernel, cast, element_wise, passing, strided
 from et_sim.workloads.models.model import Attention, Latent
+from et_sim.workloads.training.plan import Plan
 
+# vLLM has DeepGEMM's products of experts on fewer ranks than these, unless DeepEP counts the rows of each:
+# its default since 0.11.1 for any number of tokens on Hopper (vllm-project/vllm, pull requests 26197, 29346;
+# fused_moe/deep_gemm_utils.py: compute_aligned_M). Blocks without tokens are read, and not multiplied
+# (deepseek-ai/DeepGEMM, sm90_fp8_gemm_1d2d.cuh).
+UNPADDED_SHARERS = 8
 FP8, GROUPED, TIMES = "fp8", "grouped_gemm", "x"  # words of shapes
 ROTATE = 3  # operations of a rotated number: two products, and a sum
+
+
+def words_of(separate: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
+    """Return the words of an engine which hold under a plan."""
+    is_padded = expert_sharers(plan) < UNPADDED_SHARERS and plan.expert_exchange not in EXPERT_EXCHANGES
+    return tuple(word for word in separate if is_padded or word != PADDED_EXPERTS)
 
 
 class SeparateKernels:
