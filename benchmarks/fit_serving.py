@@ -259,7 +259,7 @@ def line_of(row: ServedRow, tpot: float, ttft: float) -> str:
 def folds_of(
     courses: Sequence[Course], held: Sequence[Course], figures: Figures, names: Sequence[str]
 ) -> dict[str, Any]:
-    """Return errors of cells that figures are not fitted to, and the bands that hold 80 % of their rows.
+    """Return errors of cells that figures are not fitted to.
 
     No figure is fitted to `held` rows.
     """
@@ -279,13 +279,7 @@ def folds_of(
     if held:
         order += held
         tables.append(errors_of(held, figures))
-    table = np.concatenate(tables)
-    is_closed = [course.row.campaign == CLOSED_CAMPAIGN for course in order]
-    bands = {
-        name: np.exp(np.quantile(-errors, [0.1, 0.9])).round(3).tolist()
-        for name, errors in (("tpot", table[:, 0]), ("ttft", table[is_closed, 1]))
-    }
-    return {"folds": folds, "left out": summary(order, table), "80 %, measured by predicted": bands}
+    return {"folds": folds, "left out": summary(order, np.concatenate(tables))}
 
 
 def table_of(kept: Mapping[str, Any]) -> list[str]:

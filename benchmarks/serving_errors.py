@@ -1,4 +1,4 @@
-"""Errors of measured servings, their bands and the floor of factors, from results of `et-sim validate --json`.
+"""Errors of measured servings, bands and the floor of factors, from results of `et-sim validate --json`.
 
     et-sim validate serving.csv --json > found.json
     python benchmarks/serving_errors.py found.json
@@ -111,9 +111,8 @@ def floor(cells: Cells, name: str, numbers: int) -> float:
 def main() -> None:
     """Print tables by engine and campaign and by cell, bands and floors."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("found", type=Path, nargs="+")
-    rows = [row for path in parser.parse_args().found for row in json.loads(path.read_text())["rows"]]
-    rows = [row for row in rows if not row["why"]]
+    parser.add_argument("found", type=Path)
+    rows = [row for row in json.loads(parser.parse_args().found.read_text())["rows"] if not row["why"]]
     for key in (lambda row: cell_of(row)[:2], cell_of):
         for names, each in grouped(rows, key).items():
             print(line(names, each))
