@@ -80,14 +80,14 @@ def bands(cells: Cells, name: str) -> str:
     """Return the band of an engine, and the share of rows in that of the other cells."""
     low, high = band(cells.values(), name)
     text = f"[{low:.3f}, {high:.3f}] of {len(cells)} cells"
-    inside, shares = 0, []
+    inside, shares = 0, list[float]()
     for left_out, rows in cells.items():
         others = [rows for key, rows in cells.items() if key != left_out]
         if not others:
             return text
         low, high = band(others, name)
         within = [low <= ratio <= high for ratio in ratios(rows, name)]
-        inside, shares = inside + sum(within), [*shares, np.mean(within)]
+        inside, shares = inside + sum(within), [*shares, float(np.mean(within))]
     count = sum(map(len, cells.values()))
     return f"{text}; left out: {100 * inside / count:.0f} % of rows, {100 * np.mean(shares):.0f} % by cells"
 
