@@ -1,4 +1,4 @@
-"""The bands of engines, made by `benchmarks/serving_errors.py`."""
+"""`benchmarks/serving_errors.py`: bands of engines, and the floor of factors."""
 
 from __future__ import annotations
 
