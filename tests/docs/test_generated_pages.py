@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import dgx_1_page
+import options_page
 import profiles_page
 import pytest
 import timeline_page
@@ -21,6 +22,7 @@ WITHIN = 0.065  # of the link model, where the library runs the simulated algori
     [
         ("profiles.md", profiles_page.profiles_page, "tests/docs/profiles_page.py docs/profiles.md"),
         ("timeline.md", timeline_page.timeline_page, "tests/docs/timeline_page.py docs/timeline.md"),
+        ("options.md", options_page.options_page, "tests/docs/options_page.py docs/options.md"),
         ("glossary.md", glossary.page, "-m et_sim.glossary docs/glossary.md"),
         pytest.param("dgx-1.md", dgx_1_page.page, "tests/docs/dgx_1_page.py", marks=pytest.mark.deep),
     ],
