@@ -101,7 +101,7 @@ def test_a_job_taken_out_keeps_its_traces_and_all_other_npus_are_idle(
 def test_equal_traces_in_groups_of_a_rule_are_apart_and_named_by_the_rule(
     groups: dict[str, list[int]] | None,
 ) -> None:
-    """A listed group whose number no trace names does not take the name of one of the rule."""
+    """List a group, too, whose number no trace names: it does not take the name of one of the rule."""
     build = TraceBuilder()
     build.send(1, 64)
     build.receive(-1, 64)
