@@ -12,13 +12,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 from msgspec import Struct
 
 from et_sim import reference_texts as texts
 from et_sim.basics.lazy_names import loaded
-from et_sim.documents.keys import Key, keys_of, show
+from et_sim.documents.keys import LARGEST_INTEGER, Key, keys_of, show
 from et_sim.documents.keys_without_effect import UNUSED_KEYS
+from et_sim.documents.kinds import TEXT
 from et_sim.goodput.job_file import (
     CheckpointSpec,
     EarlySpec,
@@ -53,8 +55,9 @@ from et_sim.machine.transports import Credits, LogGops, Marking
 from et_sim.machine.variation import MixturePart, Variation
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 from et_sim.recipes.recipe import recipe_keys
+from et_sim.serving.engines.description import Activations, Engine, EngineErrors, EngineHost, EngineMemory
 from et_sim.sweeps.axes import Range
-from et_sim.sweeps.spec import AxisSpec, BaseSpec, SampleSpec, SearchSpec, SweepSpec
+from et_sim.sweeps.spec import AxisSpec, BaseSpec, MonthsSpec, SampleSpec, SearchSpec, SweepSpec
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.manifest import Made, Manifest, Template
 from et_sim.trace.workload import MadeFor, Step
@@ -79,8 +82,8 @@ PAGES = {  # titles of further pages, and their sections
     "configuration-network.md": ("Keys of network files", ("Network file",)),
     "configuration-system.md": ("Keys of system files", ("System file",)),
     "configuration-workload.md": (
-        "Keys of manifests, software and job files",
-        ("Workload manifest", "Software", "Job file"),
+        "Keys of manifests, software, engines and job files",
+        ("Workload manifest", "Software", "Engine", "Job file"),
     ),
     "configuration-goodput.md": ("Keys of long jobs", ("Long job",)),
     "configuration-sweep.md": ("Keys of sweeps and searches", ("Sweep",)),
@@ -149,9 +152,13 @@ def _cells(key: Key, *, is_entry: bool) -> dict[str, str]:
     needs = f" Only with `{key.needs}`." if key.needs else ""
     if key.correction:
         needs = f" Only with the correction `{key.correction}`."
-    default = "none" if key.default is None else f"`{show(key.default)}`"
+    value = _default(key)
+    default = "none" if value is None else f"`{show(value)}`"
     # The unit has its own column, and the names of algorithms are above the table.
     allowed = key.allowed.replace(f", in {key.unit}", "") if key.unit else key.allowed
+    most = f"{int(key.maximum):,}" if 1 <= key.maximum < 1 << 64 else f"{key.maximum:g}"
+    if key.maximum != LARGEST_INTEGER and not re.search(rf"\b{re.escape(most)}$", allowed):
+        allowed += f"; at most {most}"
     known = DEFAULTS.get(key.name)
     return {
         "unit": key.unit or "-",
@@ -164,6 +171,17 @@ def _cells(key: Key, *, is_entry: bool) -> dict[str, str]:
         "random": f"{known.random:g}" if known else "-",
         "common": f"{known.common:g}" if known else "-",
     }
+
+
+def _default(key: Key) -> Any:
+    """Return the value of a key that is not given; None: it is unset, or a value that no file may state."""
+    value = key.usual
+    if key.default is not None or key.becomes is not None:
+        return key.default
+    if isinstance(value, bool | str):
+        return value if isinstance(value, bool) or value in key.words else None
+    is_allowed = isinstance(value, int | float) and key.kind is not TEXT and key.minimum <= value
+    return value if is_allowed else None
 
 
 def _accuracy() -> str:
@@ -207,9 +225,9 @@ def _generators() -> Iterator[KeyTable]:
             yield KeyTable(f"generator {names.replace('`', '')}{_IN_NETWORK}", text, keys)
 
 
-def _software_parts() -> Iterator[KeyTable]:
-    """Yield the tables of objects in a description of software."""
-    objects = {
+def _parts() -> Iterator[KeyTable]:
+    """Yield the tables of objects in descriptions of software and of an engine."""
+    of_software = {
         "plan": PlanDefaults,
         "element-wise": ElementWise,
         "a part of element-wise": BothWays,
@@ -220,10 +238,23 @@ def _software_parts() -> Iterator[KeyTable]:
         "optimizer": Optimizer,
         "host": Host,
     }
+    of_engine = {
+        "memory": EngineMemory,
+        "an entry of activations, in memory": Activations,
+        "host": EngineHost,
+        "errors": EngineErrors,
+    }
+    yield from _described("software", texts.SOFTWARE, {"": Software, **of_software})
+    yield from _described("engine", texts.ENGINE, {"": Engine, **of_engine})
+
+
+def _described(file: str, text: str, objects: dict[str, type]) -> Iterator[KeyTable]:
+    """Yield the tables of a description and of objects in it."""
     for name, of in objects.items():
         keys = keys_of(of)
         columns = DEFAULTED if any(key.default is not None for key in keys) else ENTRY
-        yield KeyTable(f"{name}, in the software", texts.SOFTWARE_PARTS.format(name=name), keys, columns)
+        part = f"{name}, in the {file}" if name else file
+        yield KeyTable(part, texts.PARTS_OF_DESCRIPTION.format(name=name) if name else text, keys, columns)
 
 
 SYSTEM, NETWORK, MEMORY = "system file", "network file", "memory file"
@@ -280,8 +311,7 @@ TABLES = (
     KeyTable("step, in the manifest", texts.STEP, keys_of(Step)),
     KeyTable("software, in the manifest", texts.MADE_FOR, keys_of(MadeFor)),
     KeyTable("made, in the manifest", texts.MADE_BY, keys_of(Made)),
-    KeyTable("software", texts.SOFTWARE, keys_of(Software), DEFAULTED),
-    *_software_parts(),
+    *_parts(),
     KeyTable("entry of jobs, in the job file", texts.JOBS, keys_of(JobEntry)),
     KeyTable("long job", texts.GOODPUT, keys_of(JobSpec), DEFAULTED),
     KeyTable("failures of a long job", texts.FAILURES_OF_JOB, keys_of(FailuresSpec), DEFAULTED),
@@ -294,6 +324,7 @@ TABLES = (
     KeyTable("maintenance of a long job", texts.MAINTENANCE, keys_of(MaintenanceSpec)),
     KeyTable("sweep", texts.SWEEP, keys_of(SweepSpec)),
     KeyTable("base of a sweep", texts.BASE, keys_of(BaseSpec)),
+    KeyTable("goodput of a sweep", texts.MONTHS, keys_of(MonthsSpec), DEFAULTED),
     KeyTable("axis of a sweep", texts.AXES, keys_of(AxisSpec)),
     KeyTable("range of a sweep", texts.RANGE, keys_of(Range)),
     KeyTable("sample of a sweep", texts.SAMPLE, keys_of(SampleSpec)),

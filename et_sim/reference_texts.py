@@ -327,8 +327,15 @@ The keys of a [description of software](software.md), besides `like`, which name
 changes:
 """
 
-SOFTWARE_PARTS = """
+PARTS_OF_DESCRIPTION = """
 The keys of `{name}`:
+"""
+
+ENGINE = """
+## Engine
+
+The keys of a [description of an engine](engines.md), besides `like`, which names the description that it
+changes:
 """
 
 GOODPUT = """
@@ -377,6 +384,10 @@ The keys of a [sweep](sweeps.md):
 
 BASE = """
 The keys of `base`; each file may be an object with its keys instead:
+"""
+
+MONTHS = """
+The keys of `goodput`, in `base`:
 """
 
 AXES = """

@@ -125,6 +125,7 @@ ALLOWED: dict[str, set[str]] = {
         "machine",
         "recipes",
         "reference_texts",
+        "serving.engines.description",
         "sweeps",
         "trace",
         "workloads",

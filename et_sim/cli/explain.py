@@ -33,7 +33,7 @@ def run(options: Options) -> int:
 
     from et_sim.explain import all_meanings, find
 
-    meanings = all_meanings(_options())
+    meanings = all_meanings(all_options())
     if options.key:
         meanings = find(" ".join(options.key), meanings)
     if options.json:
@@ -77,7 +77,7 @@ def _indented(text: str, begin: str = "") -> str:
     )
 
 
-def _options() -> list[CommandOption]:
+def all_options() -> list[CommandOption]:
     """Return every option of every command; an option with one meaning in several commands is listed once."""
     from et_sim.cli import COMMANDS, parser_of
     from et_sim.explain import CommandOption

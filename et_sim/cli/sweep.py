@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from et_sim.basics.declared_options import Command
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import in_shell
+from et_sim.basics.units import plural
 from et_sim.cli.progress import printing
 from et_sim.network.registry import as_named, model_named
 from et_sim.run.options import HELP
@@ -154,4 +155,4 @@ def _report(report: SweepReport, folder: Path) -> None:
         print(f"et-sim: warning: {text} (at {count:,} of {len(table):,} points)", file=sys.stderr)
     if len(counted) > WARNINGS_SHOWN:
         more = len(counted) - WARNINGS_SHOWN
-        print(f"et-sim: warning: and {more:,} others: column warnings of the table", file=sys.stderr)
+        print(f"et-sim: warning: and {plural(more, 'other')}: column warnings of the table", file=sys.stderr)

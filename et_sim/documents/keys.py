@@ -158,6 +158,7 @@ class Key(Struct, frozen=True):
     meaning: str
     reference: str = ""  # use of the key by the reference, if relevant
     default: Any = None  # recorded when it is taken; None: the key stays unset
+    usual: Any = None  # the value of the field without the key, in the program's type
     default_reason: str = ""
     unit: str = ""
     form: str = ""  # the allowed values as one phrase, instead of the kind's
@@ -251,7 +252,12 @@ def key(kind: ValueKind, meaning: str, default: Any = NODEFAULT, *, stated: Any 
     if more.get("required") and default is NODEFAULT:
         default = None  # readers refuse a file without it
     described = Key(
-        more.pop("name", ""), kind, meaning, default=default if stated is True else stated, **more
+        more.pop("name", ""),
+        kind,
+        meaning,
+        default=default if stated is True else stated,
+        usual=None if default is NODEFAULT else default,
+        **more,
     )
     make = _refuse if default is NODEFAULT else lambda: default
     return field(default_factory=FieldDefault(make, described))

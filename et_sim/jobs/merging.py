@@ -252,7 +252,7 @@ class _Merger:
     def add(self, job: Job, part: _Part) -> None:
         """Add a job; each of its ranks gets a template that names NPUs, or their distances."""
         workload, expansion = part.workload, Expansion(part.workload)
-        labels = _labels(expansion, part.groups)
+        labels = {number: f"{name}[{index}]" for number, (name, index) in expansion.rule_of_group.items()}
         renaming = Renaming(job, self._npus, labels)
         listed = {**part.groups, **expansion.groups, "": range(workload.ranks)}
         named = {renaming.group(name): renaming.members(of) for name, of in listed.items()}
@@ -283,9 +283,3 @@ class _Merger:
             "template_of_rank": self._of_rank,
             "relative_peers": tuple(self._relative),
         }
-
-
-def _labels(expansion: Expansion, listed: Mapping[str, Any]) -> dict[str, str]:
-    """Return names of groups that follow a rule, in place of numbers."""
-    labels = {number: f"{name}[{index}]" for number, (name, index) in expansion.rule_of_group.items()}
-    return {number: label for number, label in labels.items() if label not in listed}

@@ -6,13 +6,22 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from et_sim.basics.errors import UsageError
 from et_sim.cli import main
+from et_sim.cli.check_model import Options
+from et_sim.doctor import models
 from et_sim.doctor.models import examine_model
 from et_sim.network.registry import MODELS
+from et_sim.trace.columns import NodeKind
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
 PATHS = "from et_sim.network.custom import Paths"
@@ -164,3 +173,115 @@ def test_an_exception_in_a_model_is_one_sentence_with_its_line(
     machine = ["--machine", "h100-dgx:4", "--network-model", str(path), "--out", str(tmp_path / "run")]
     assert main(["run", str(tmp_path / "w"), *machine]) == 2
     assert output in capsys.readouterr().err
+
+
+class Simulated:
+    """Runs by rules in place of simulations: times of lone messages, and ends of ranks of programs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.messages: list[tuple[int, int, int]] = []
+        self.programs: list[dict[str, Any]] = []
+        self.takes = lambda *message: message[-1]
+        self.finish = lambda _: [0] * 4
+        self.codes: Any = lambda *ends: ends[0] * 0
+        self.differ_along_axes = False
+        keys = {"path_keys": lambda *_, **__: self.codes and self}
+        monkeypatch.setattr(models, "model_named", lambda _: SimpleNamespace(**keys))
+        monkeypatch.setattr(models, "simulate", self.simulate)
+
+    def simulate(self, workload: Any, *, system: dict[str, Any], fold: bool, **_: Any) -> Any:
+        if len(workload.templates) == 1:
+            [trace] = workload.templates
+            nodes = [
+                (trace.describe(row), int(trace.comm_bytes[row]), int(trace.duration_us[row]))
+                for row in range(len(trace))
+            ]
+            run = {"nodes": nodes, "fold": fold, "late": system.get("stragglers")}
+            self.programs.append(run)
+            return SimpleNamespace(finish_ns=np.array(self.finish(len(self.programs))))
+        found = {}
+        for rank, trace in enumerate(workload.templates):
+            for row in np.flatnonzero(trace.kind == NodeKind.RECV).tolist():
+                message = int(trace.comm_src[row]), rank, int(trace.comm_bytes[row])
+                found[int(trace.node_name(row))] = message
+        self.messages += [found[at] for at in range(len(found))]
+        ends = accumulate(self.takes(*found[at]) for at in range(len(found)))
+        return SimpleNamespace(
+            timeline=pa.table({"name": [str(at) for at in sorted(found)], "end_ns": [*ends]})
+        )
+
+    def verdict(self, ranks: int, **options: Any) -> models.Verdict:
+        network: Any = {"topology": ["Ring"], "npus_count": [ranks], "bandwidth": [50.0], "latency": [500.0]}
+        [verdict] = examine_model("rules", network, **options)
+        return verdict
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> Simulated:
+    return Simulated(monkeypatch)
+
+
+def test_lone_messages_of_some_sizes_cross_every_path_once(simulated: Simulated) -> None:
+    assert simulated.verdict(5, programs=1) == models.Verdict("5", 5 * 4, 1, "")
+    paths = {(source, target) for source in range(5) for target in range(5) if source != target}
+    sizes = {size for _, _, size in simulated.messages}
+    assert len(sizes) > 1
+    expected = sorted((*path, size) for path in paths for size in sizes)
+    assert sorted(simulated.messages) == expected
+
+
+def test_paths_of_one_number_that_take_two_times_are_named_with_both(simulated: Simulated) -> None:
+    simulated.takes = lambda *message: 70 if message[:2] == (3, 1) else 40
+    problem = simulated.verdict(4).problem
+    both = "and 3 to 1, but 1 bytes take 40 ns on the one way, 70 on the other"
+    assert re.fullmatch(rf"path_keys has one number for \d to \d {both}", problem)
+    assert simulated.programs == []
+    simulated.codes = lambda source, target: (source == 3) & (target == 1)
+    assert "alike by distance, but has different numbers" in simulated.verdict(4).problem
+    simulated.differ_along_axes = True
+    assert simulated.verdict(4, programs=2).problem == ""
+
+
+def test_a_model_without_path_keys_is_tried_by_programs_alone(simulated: Simulated) -> None:
+    simulated.codes = None
+    assert simulated.verdict(4, programs=2) == models.Verdict("4", 0, 2, "")
+    assert simulated.messages == []
+
+
+def test_each_program_runs_folded_and_twice_unfolded_and_follows_from_the_seed(simulated: Simulated) -> None:
+    simulated.codes = None
+    for seed in (1, 1, 2):
+        simulated.verdict(3, programs=20, seed=seed)
+    first, again, other = (simulated.programs[at : at + 60] for at in (0, 60, 120))
+    assert first == again != other
+    assert [run["fold"] for run in first] == [True, False, False] * 20
+    for run, *same in zip(first[::3], first[1::3], first[2::3], strict=True):
+        assert all({**run, "fold": False} == each for each in same)
+    late = [run["late"][0]["ranks"] for run in first if run["late"]]
+    assert {*late} == {"0", "1", "2"}
+    assert {len(run["nodes"]) for run in first} == {1, 2, 3, 4, 5}
+    assert all(size > 0 or micros > 0 for run in first for _, size, micros in run["nodes"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [(7, "7 ns folded, at 5 unfolded"), (9, "7 ns unfolded again, at 5 unfolded")],
+)
+def test_a_run_with_other_ends_is_named_with_the_first_rank_that_differs(
+    simulated: Simulated, wrong: int, text: str
+) -> None:
+    simulated.codes = None
+    simulated.finish = lambda run: [5, 5, 7, 8] if run == wrong else [5] * 4
+    verdict = simulated.verdict(4, programs=9)
+    assert verdict.problem.endswith(f": rank 2 ends at {text}")
+    assert verdict.programs == 3
+
+
+def test_networks_are_tried_up_to_the_limit_that_the_option_states(simulated: Simulated) -> None:
+    simulated.codes = None
+    [limit] = re.findall(r"at most (\d+) NPUs", Options.__annotations__["network"])
+    assert simulated.verdict(int(limit), programs=1).programs == 1
+    with pytest.raises(UsageError, match=f"has {int(limit) + 1} ranks, more than the limit of {limit}"):
+        simulated.verdict(int(limit) + 1)
+    with pytest.raises(UsageError, match="--programs is 0"):
+        simulated.verdict(4, programs=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,11 +122,31 @@ WRONG = {
 }
 
 
+WHOLE_NUMBERS = (INTEGER, COUNT, SIZE)
+NUMERIC = (*WHOLE_NUMBERS, NUMBER, TIME, PICOSECONDS, RATE, BANDWIDTH)
+
+
+def next_number(key: Key, number: float, towards: float) -> float:
+    """Return the next number of the key's kind in a direction."""
+    step = 1 if towards > number else -1
+    return int(number) + step if key.kind in WHOLE_NUMBERS else math.nextafter(number, towards)
+
+
 def out_of_range(key: Key) -> list[Any]:
-    if key.kind not in (INTEGER, COUNT, NUMBER, SIZE, TIME, PICOSECONDS, RATE, BANDWIDTH):
+    """Return numbers just beyond the limits."""
+    if key.kind not in NUMERIC:
         return []
-    lowest = [key.minimum] if key.above_minimum else []
-    return [*lowest, key.minimum - 1, 2 * key.maximum + 2, *([] if key.below is None else [key.below])]
+    least = key.minimum if key.above_minimum else next_number(key, key.minimum, -math.inf)
+    return [least, next_number(key, key.maximum, math.inf), *([] if key.below is None else [key.below])]
+
+
+def at_limits(key: Key) -> list[Any]:
+    """Return the least and the greatest number that are allowed."""
+    least = next_number(key, key.minimum, math.inf) if key.above_minimum else key.minimum
+    if key.kind is PICOSECONDS and key.above_minimum:
+        least = 0.001
+    most = key.maximum if key.below is None else min(key.maximum, next_number(key, key.below, -math.inf))
+    return [least, most]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -155,6 +176,12 @@ def test_invalid_values_are_refused_with_the_allowed_ones(key: Key) -> None:
 def test_every_default_is_an_allowed_value(key: Key) -> None:
     if key.default is not None:
         Slot(key, Section("<file>", {}), Remarks()).value(key.default)
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key.kind in NUMERIC], ids=lambda key: key.name)
+def test_numbers_at_the_limits_are_allowed(key: Key) -> None:
+    for value in at_limits(key):
+        assert Slot(key, Section("<file>", {}), Remarks()).kind_value(value) == value
 
 
 class Inner(Struct, frozen=True):

@@ -90,6 +90,38 @@ def test_a_wrong_job_is_refused_with_a_remedy(change: dict[str, Any], words: lis
         assert word in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        ({}, {"days": 3660, "runs": 1}, ""),
+        ({}, {"days": 3660.5}, "--days is 3660.5 (give a number of days > 0, at most 3660)"),
+        ({}, {"days": 0}, "--days is 0 "),
+        ({}, {"days": 1, "runs": 1_000_000}, ""),
+        ({}, {"days": 1, "runs": 1_000_001}, "--runs is 1000001 (give a number from 1 to 1,000,000)"),
+        ({}, {"days": 124, "runs": 1_000_000}, ""),  # 198 million failures
+        ({}, {"days": 126, "runs": 1_000_000}, "about 201,600,000 failures (the limit is 200,000,000: "),
+        ({"maintenance": {"every": 80}}, {}, "planned interruptions every 80 s leave no time"),
+        ({"maintenance": {"every": 80.5}}, {}, ""),
+        ({"failures": {}, "maintenance": {"every": 0}}, {}, "every"),
+        ({}, {"seed": 0}, ""),
+        ({}, {"seed": -1}, "--seed is -1 "),
+    ],
+)
+def test_months_are_drawn_up_to_the_limits_that_refusals_state(
+    change: dict[str, Any], options: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr("et_sim.goodput.goodput.evaluate", lambda *given: drawn.append(given[2:]))
+    if not words:
+        months_of(JOB | change, **options)
+        taken = {"days": 10, "runs": 20, "seed": 1} | options
+        assert drawn == [(*taken.values(), 0.0)]
+        return
+    with pytest.raises(EtSimError) as refused:
+        months_of(JOB | change, **options)
+    assert words in str(refused.value)
+
+
 @pytest.mark.parametrize("key", ["tokens-of-step", "gpus"])
 def test_the_length_of_a_step_requires_its_tokens_and_gpus(key: str) -> None:
     with pytest.raises(EtSimError, match='"step" without "tokens-of-step" or "gpus"'):

@@ -18,6 +18,7 @@ from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.columns import BIT, NodeKind, Trace
 from et_sim.trace.expansion import Expansion
 from et_sim.trace.group_attributes import process_group_text
+from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.workload import FEW, Job, MadeFor
 
 NPUS = 9
@@ -94,6 +95,26 @@ def test_a_job_taken_out_keeps_its_traces_and_all_other_npus_are_idle(
             assert alone.has_relative_peers(now) == merged.has_relative_peers(then)
         else:
             assert not len(alone.templates[now])
+
+
+@pytest.mark.parametrize("groups", [None, {"1": [0, 3]}])
+def test_equal_traces_in_groups_of_a_rule_are_apart_and_named_by_the_rule(
+    groups: dict[str, list[int]] | None,
+) -> None:
+    """List a group, too, whose number no trace names: it does not take the name of one of the rule."""
+    build = TraceBuilder()
+    build.send(1, 64)
+    build.receive(-1, 64)
+    build.collective("all_reduce", 64, group="tp")
+    rule = {"tp": GroupRule(2)}
+    work = Workload((build.build(),), np.zeros(4, np.int32), relative_peers=(True,), group_rules=rule)
+    merged = read_jobs(
+        {"jobs": [{"name": "a", "workload": work, "groups": groups}]}, 4, profile_is_open=False
+    )
+    named = [merged.templates[number].group_names for number in merged.template_of_rank.tolist()]
+    assert named == [("", "a/tp[0]")] * 2 + [("", "a/tp[1]")] * 2
+    assert len(merged.templates) == 2
+    assert merged.job_groups == {"a/tp[0]": (0, 1), "a/tp[1]": (2, 3)}
 
 
 LAUNCHES = MadeFor("x", launch_ns=3.0)

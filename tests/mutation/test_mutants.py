@@ -229,11 +229,12 @@ def test_the_row_of_a_table_with_one_row_is_not_changed_to_the_last() -> None:
     assert found[-1].start == len("a = run.clock[0].now + rows[")
 
 
-def test_sizes_of_blocks_and_fetches_into_caches_are_not_changed() -> None:
+def test_sizes_of_blocks_and_of_what_is_kept_and_fetches_into_caches_are_not_changed() -> None:
     sources = {
         "ROWS_AT_ONCE = 1 << 16\n": 0,
         "AT_A_TIME = 3\n": 0,
         "MANY_ROWS = 9\n": 0,
+        "MOST_KEPT = 64 << 20\n": 0,
         "ISSUE_AT_ONCE = 3\n": 2,
     }
     assert {source: len(changes_of("rule.py", source)) for source in sources} == sources

@@ -87,6 +87,25 @@ def test_a_pass_of_tokens_uses_the_smallest_graph_that_holds_it() -> None:
     assert engine.padded(with_prompt) == with_prompt
 
 
+def test_unused_places_of_a_graph_have_as_many_drafts_as_those_of_sequences() -> None:
+    engine, sequence = Engine("an engine", graphs=(4, 9, 12)), Segment(3, 50, drafts=2)
+    for count, unused in ((1, 1), (2, 1), (3, 0), (4, 0), (5, 0)):
+        padded = engine.padded([sequence] * count)
+        assert [(of.tokens, of.drafts) for of in padded] == [(3, 2)] * (count + unused)
+        assert sum(of.is_sampled for of in padded) == count
+    assert [of.tokens for of in engine.padded([])] == [1] * 4
+
+
+def test_a_request_waits_before_its_first_pass_for_each_layer_and_more_for_those_with_experts() -> None:
+    host = EngineHost(before_ns=10.25, before_layer_ns=2, before_expert_layer_ns=3.5)
+    assert Engine("an engine", host=host).before_ns(7, 5) == round(10.25 + 7 * 2 + 5 * 3.5)
+
+
+def test_prompts_of_a_model_that_unpacks_weights_take_both_factors_once() -> None:
+    engine = Engine("an engine", prompt_factor=1.5, unpacking_factor=3.0).unpacking()
+    assert (engine.prompt_factor, engine.unpacking().prompt_factor) == (4.5, 4.5)
+
+
 def test_the_host_launches_prompts_layer_by_layer() -> None:
     prompt, token = Batch.of([Segment(100), TOKEN]), Batch.of([TOKEN])
     host = EngineHost(eager_layer_ns=100, pass_ns=7, prompt_pass_ns=3)
@@ -112,6 +131,7 @@ def test_layers_take_time_beside_their_kernels_and_those_with_experts_more() -> 
 def test_the_cache_gets_a_share_of_all_memory_or_of_the_rest() -> None:
     assert EngineMemory(0.9).cache_bytes(1000, 300, 50) == 550
     assert EngineMemory(0.9, FREE).cache_bytes(1000, 300, 50) == 585
+    assert EngineMemory(0.5, FREE, kept_bytes=100).cache_bytes(1000, 300, 50) == 275
     assert EngineMemory(1.0, kept_bytes=100).cache_bytes(1000, 300, 0) == 600
     activations = (Activations(1, 10, 20), Activations(4, 5, 8))
     rule, model = EngineMemory(activations=activations), read_model("llama3-8b")

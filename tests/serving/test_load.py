@@ -88,3 +88,9 @@ def test_a_service_reports_its_load_and_the_cost_of_tokens() -> None:
     hourly = preset("h100-dgx:1").system["costs"]["price-per-hour"]
     price = hourly / 3600 / summary["output_tokens_per_s"] * 1e6
     assert summary["costs"]["price_per_million_output_tokens"] == pytest.approx(price, rel=1e-6)
+
+
+def test_the_load_is_stated_from_twenty_requests_of_the_later_half_on() -> None:
+    arrival = np.arange(41) * SECOND
+    assert served(arrival[:40], SECOND // 2).keeps_up is None
+    assert served(arrival, SECOND // 2) == ServedLoad(1.0, 10.0, 1.0, 10.0, keeps_up=True)

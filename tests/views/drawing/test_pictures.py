@@ -378,6 +378,24 @@ def test_text_shows_the_longest_part_of_a_column(tmp_path: Path, capsys: pytest.
     assert "█ compute" in out
 
 
+def dots(ratios: list[float]) -> list[float]:
+    """Return how far below the upper edge of its panel each dot is, for predicted by measured times."""
+    kind = MeasuredKind("kind", 5.0, [(10.0, 10.0 * ratio) for ratio in ratios])
+    root = ElementTree.fromstring(measured_picture([kind]))
+    [panel] = [one for one in root.findall(".//{*}rect") if one.get("fill") == "none"]
+    return [float(one.get("cy", "")) - float(panel.get("y", "")) for one in root.findall(".//{*}circle")]
+
+
+def test_factors_are_drawn_by_their_logarithm_and_at_the_edge_from_two_and_a_half_on() -> None:
+    places = dots([2.5, 3.0, 1.0, 0.4, 0.3, 2.5**0.5])
+    assert places == pytest.approx([0, 0, PANEL / 2, PANEL, PANEL, PANEL / 4], abs=0.1)
+
+
+@pytest.mark.parametrize(("rows", "drawn"), [(400, 400), (401, 201), (801, 267)])
+def test_of_more_than_400_rows_of_a_kind_every_second_or_third_is_drawn(rows: int, drawn: int) -> None:
+    assert len(dots([1.0] * rows)) == drawn
+
+
 def test_panels_of_measured_kinds_stand_in_rows_side_by_side_within_the_picture() -> None:
     for count in (1, ACROSS, ACROSS + 1, 2 * ACROSS + 1):
         kinds = [MeasuredKind(f"kind {number}", 5.0, [(10.0, 11.0)]) for number in range(count)]
