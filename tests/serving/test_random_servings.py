@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from random_shown import check
+from random_shown import IN_TURN, check
 
 
 def test_random_servings_have_the_kept_results() -> None:
@@ -11,7 +10,7 @@ def test_random_servings_have_the_kept_results() -> None:
     check("commands", "serves", 3)
 
 
-@pytest.mark.deep
-def test_many_random_servings_have_the_kept_results() -> None:
-    check("services", "servings")
-    check("commands", "serves")
+@IN_TURN
+def test_many_random_servings_have_the_kept_results(day: int) -> None:
+    check("services", "servings", day=day)
+    check("commands", "serves", day=day)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from random_keys import KEYED
 from random_runs import RANDOM
-from random_shown import FILES, check
+from random_shown import FILES, IN_TURN, check
 from random_special import SPECIAL
 from random_values import KEYS
 
@@ -30,10 +30,10 @@ def test_tables_of_random_runs_are_as_kept() -> None:
         check(name, kind, 1)
 
 
-@pytest.mark.deep
+@IN_TURN
 @pytest.mark.parametrize(("name", "kind"), OF_TABLES)
-def test_tables_of_many_random_runs_are_as_kept(name: str, kind: str) -> None:
-    check(name, kind)
+def test_tables_of_many_random_runs_are_as_kept(name: str, kind: str, day: int) -> None:
+    check(name, kind, day=day)
 
 
 class ReadError(Exception):
