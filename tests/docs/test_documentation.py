@@ -67,6 +67,7 @@ def test_every_block_of_a_page_is_closed(page: Path) -> None:
     assert not is_open
 
 
+@pytest.mark.in_turn(days=2)
 @pytest.mark.usefixtures("warm_engine")
 @pytest.mark.parametrize(
     "page",

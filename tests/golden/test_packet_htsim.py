@@ -100,6 +100,7 @@ def is_free(case: dict[str, Any]) -> bool:
     return case["rto_events"] == ours["timeouts"] == ours["lost"] == 0
 
 
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize(
     "case",
     [
