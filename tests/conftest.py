@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from in_turn import of_other_days, test_of
 
-EXAMPLES = {"default": 4, "deep": 40, "exhaustive": 2000}
+EXAMPLES = {"default": 4, "deep": 20, "exhaustive": 2000}
 FIRST_SEED = 1_000_000  # of the random cases that `--deep` adds
 # of a test with more than 2 cases, the short suite runs the first case and one in twenty
 FEW_CASES, ONE_IN = 2, int(os.environ.get("ET_SIM_TESTS_ONE_IN", "20"))
