@@ -119,12 +119,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.option.exhaustive:
         deselect(config, items, lambda item: not item.get_closest_marker("exhaustive"))
+    short = _short_suite(items)
     if config.option.deep and not config.option.exhaustive:
-        left_out = of_other_days(items, int(config.option.hypothesis_seed or 0))
+        left_out = of_other_days(items, short, int(config.option.hypothesis_seed or 0))
         deselect(config, items, lambda item: id(item) not in left_out)
     order = {name: number for number, name in enumerate(WITHOUT_ENGINE)}
     items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
-    short = _short_suite(items)
     if config.option.deep_only:
         deselect(config, items, lambda item: id(item) not in short or _grows(item))
     elif not config.option.deep:

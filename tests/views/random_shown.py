@@ -59,8 +59,8 @@ WIDTH, NARROW = 100, 56
 # Rules are changed one at a time: cases that run the changed module, or all of a kind, are tried.
 IS_CHANGED = "ET_SIM_TESTS_ONE_IN" in os.environ
 CHOSEN = "ET_SIM_TESTS_RUNS"  # names of the runs of a changed module, with spaces between
-DAYS = 2  # which together check all lines
-# Of lines, every second pair runs on a day: of a pair, one run has small tables.
+DAYS = 3  # which together check all lines
+# Of lines, every third pair runs on a day: of a pair, one run has small tables.
 IN_TURN = pytest.mark.parametrize(
     "day",
     [
