@@ -47,7 +47,16 @@ LONG = (
     *("network-features.md", "network-files.md"),
     *("packet-ns3.md", "packet-tcp.md", "training-step.md", "training-experts.md", "programs.md"),
     *("output.md", "packet.md", "pictures.md", "profiles.md", "pytorch.md", "running.md", "search.md"),
-    *("software.md", "streams.md", "sweeps.md", "tools.md", "training.md", "uneven-machines.md"),
+    *(
+        "failures.md",
+        "software.md",
+        "stragglers.md",
+        "streams.md",
+        "sweeps.md",
+        "tools.md",
+        "training.md",
+        "uneven-machines.md",
+    ),
     "what-if.md",
 )
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from random_keys import KEYED
 from random_runs import RANDOM
-from random_shown import FILES, IN_TURN, check
+from random_shown import FILES, IN_TURN, IS_CHANGED, check
 from random_special import SPECIAL
 from random_values import KEYS
 
@@ -26,7 +26,7 @@ NEVER_GIVEN = {"entry of in-network of a graph: dimension"}
 
 
 def test_tables_of_random_runs_are_as_kept() -> None:
-    for name, kind in OF_TABLES:
+    for name, kind in OF_TABLES if IS_CHANGED else OF_TABLES[::4]:
         check(name, kind, 1)
 
 

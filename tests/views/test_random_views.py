@@ -11,7 +11,7 @@ from random_shown import IN_TURN, IS_CHANGED, OF_TEXTS, check, steady
 
 from et_sim.views.drawing import bars
 
-KINDS = [*RANDOM] if IS_CHANGED else ["late", "incasts"]
+KINDS = [*RANDOM] if IS_CHANGED else ["late"]
 
 
 def test_views_of_random_runs_are_as_kept() -> None:
