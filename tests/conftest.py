@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "deep: runs only with --deep, because it takes long",
         "exhaustive: runs only with --exhaustive: a release is worth it",
         "seeds(deep, exhaustive, at_a_time): the test gets ranges of so many `seeds` in all, with --deep",
-        "in_turn(days, day): a deep case runs with one seed in so many; by default cases in turn",
+        "in_turn(days, day): a case that only --deep runs has one seed in so many; by default cases in turn",
     )
     for line in lines:
         config.addinivalue_line("markers", line)

@@ -60,7 +60,7 @@ WIDTH, NARROW = 100, 56
 IS_CHANGED = "ET_SIM_TESTS_ONE_IN" in os.environ
 CHOSEN = "ET_SIM_TESTS_RUNS"  # names of the runs of a changed module, with spaces between
 DAYS = 3  # which together check all lines
-# Of lines, every third pair runs on a day: of a pair, one run has small tables.
+# Every third pair of lines runs on a day; one run of a pair has small tables.
 IN_TURN = pytest.mark.parametrize(
     "day",
     [
