@@ -84,7 +84,6 @@ def test_makespans_are_those_of_loggopsim(
 
 
 @pytest.mark.deep
-@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize(
     ("pattern", "ranks", "size", "nanoseconds", "older_nanoseconds"),
     [
