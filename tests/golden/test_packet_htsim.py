@@ -100,15 +100,13 @@ def is_free(case: dict[str, Any]) -> bool:
     return case["rto_events"] == ours["timeouts"] == ours["lost"] == 0
 
 
-def marks(case: dict[str, Any]) -> list[pytest.MarkDecorator]:
-    """Return the marks of a case: those that equal htsim, or are small, run always."""
-    if case["data_packets"] <= SMALL:
-        return []
-    is_exact = SECTION.measured[case["name"]]["completion_ns"] == case["completion_ns"]
-    return [pytest.mark.deep] if is_exact else [pytest.mark.deep, pytest.mark.in_turn(days=2)]
-
-
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"], marks=marks(case)) for case in CASES])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case["name"], marks=pytest.mark.deep if case["data_packets"] > SMALL else ())
+        for case in CASES
+    ],
+)
 def test_packets_are_sent_as_those_of_htsim(case: dict[str, Any]) -> None:
     assert figures(simulated(case)) == SECTION.measured[case["name"]]
 
