@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from in_turn import of_other_days, test_of
 
-EXAMPLES = {"default": 4, "deep": 40, "exhaustive": 2000}
+EXAMPLES = {"default": 4, "deep": 20, "exhaustive": 2000}
 FIRST_SEED = 1_000_000  # of the random cases that `--deep` adds
 # of a test with more than 2 cases, the short suite runs the first case and one in twenty
 FEW_CASES, ONE_IN = 2, int(os.environ.get("ET_SIM_TESTS_ONE_IN", "20"))
@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "deep: runs only with --deep, because it takes long",
         "exhaustive: runs only with --exhaustive: a release is worth it",
         "seeds(deep, exhaustive, at_a_time): the test gets ranges of so many `seeds` in all, with --deep",
-        "in_turn(days, day): a deep case runs with one seed in so many; by default cases in turn",
+        "in_turn(days, day): a case that only --deep runs has one seed in so many; by default cases in turn",
     )
     for line in lines:
         config.addinivalue_line("markers", line)
@@ -119,12 +119,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.option.exhaustive:
         deselect(config, items, lambda item: not item.get_closest_marker("exhaustive"))
+    short = _short_suite(items)
     if config.option.deep and not config.option.exhaustive:
-        left_out = of_other_days(items, int(config.option.hypothesis_seed or 0))
+        left_out = of_other_days(items, short, int(config.option.hypothesis_seed or 0))
         deselect(config, items, lambda item: id(item) not in left_out)
     order = {name: number for number, name in enumerate(WITHOUT_ENGINE)}
     items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
-    short = _short_suite(items)
     if config.option.deep_only:
         deselect(config, items, lambda item: id(item) not in short or _grows(item))
     elif not config.option.deep:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 
-def of_other_days(items: list[pytest.Item], seed: int) -> set[int]:
-    """Return the ids of deep cases that run with other seeds than this one."""
+def of_other_days(items: list[pytest.Item], short: set[int], seed: int) -> set[int]:
+    """Return the ids of cases beyond the short suite that run with other seeds than this one."""
     found, cases = set(), Counter[tuple[Path, str]]()
     for item in items:
-        if (mark := item.get_closest_marker("in_turn")) and item.get_closest_marker("deep"):
+        if (mark := item.get_closest_marker("in_turn")) and id(item) not in short:
             day = mark.kwargs.get("day")
             if day is None:
                 day = cases[test_of(item)]

@@ -191,6 +191,7 @@ def test_all_workloads_of_the_suite_grow(suite: ModuleType, growth: ModuleType) 
 
 
 @pytest.mark.deep
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize(
     "name",
     [

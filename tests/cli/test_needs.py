@@ -241,6 +241,7 @@ def test_every_option_has_a_case_with_an_effect_and_each_need_one_without() -> N
     assert set(REFUSALS) == {name for need in OF_SERVING for name in need.options}
 
 
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.deep) for name in EFFECTS])
 def test_an_option_changes_the_output(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     without, words = EFFECTS[name]

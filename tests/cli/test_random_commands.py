@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from random_shown import check
+from random_shown import IN_TURN, check
 
 
 def test_random_commands_have_the_kept_results() -> None:
@@ -14,10 +13,10 @@ def test_random_commands_have_the_kept_results() -> None:
     check("commands", "mistakes", 12)
 
 
-@pytest.mark.deep
-def test_many_random_commands_have_the_kept_results() -> None:
-    check("commands", "uses")
-    check("commands", "looks")
-    check("commands", "tools")
-    check("commands", "topologies")
-    check("commands", "mistakes")
+@IN_TURN
+def test_many_random_commands_have_the_kept_results(day: int) -> None:
+    check("commands", "uses", day=day)
+    check("commands", "looks", day=day)
+    check("commands", "tools", day=day)
+    check("commands", "topologies", day=day)
+    check("commands", "mistakes", day=day)

@@ -58,6 +58,7 @@ def traffic(ranks: int, seed: int, count: int = 40) -> list[Any]:
     return exchange(ranks, {pair: chance.randint(1, 10**6) for pair in pairs})  # type: ignore[misc]
 
 
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
     ("shape", "generator"), [("Ring", "ring"), ("Switch", "switch"), ("FullyConnected", "fully-connected")]
@@ -207,6 +208,7 @@ def most_over_capacity(rows: list[dict[str, Any]], rate: float) -> float:
     return worst
 
 
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("seed", [1, 2, 3, *(pytest.param(n, marks=pytest.mark.deep) for n in range(4, 12))])
 def test_links_carry_every_byte_on_its_way_and_never_more_than_their_capacity(model: str, seed: int) -> None:

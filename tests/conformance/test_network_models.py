@@ -126,6 +126,7 @@ def test_all_bytes_that_are_sent_arrive_once(model: str, rendezvous: bool) -> No
     assert all(time is not None for time in table["arrived_ns"])
 
 
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize("model", ALL)
 @pytest.mark.parametrize(("kind", "rendezvous"), eager_and_some_with_rendezvous(KINDS + ROOTED))
 def test_every_collective_completes_and_folding_changes_nothing(

@@ -68,11 +68,9 @@ def test_a_window_of_time_fits_together(recorded: str) -> None:
 
 @pytest.mark.deep
 def test_json_lines_come_back_byte_for_byte(recorded: str) -> None:
-    assert main(["unjson", recorded, "-o", f"{recorded}-lines"]) == 0
-    lines = [f"{recorded}-lines.{rank}.jsonl" for rank in range(2)]
-    assert main(["json", *lines, "-o", f"{recorded}-back"]) == 0
-    for rank in range(2):
-        assert Path(f"{recorded}-back.{rank}.et").read_bytes() == Path(f"{recorded}.{rank}.et").read_bytes()
+    assert main(["unjson", f"{recorded}.0.et", "-o", f"{recorded}-lines"]) == 0
+    assert main(["json", f"{recorded}-lines.0.jsonl", "-o", f"{recorded}-back"]) == 0
+    assert Path(f"{recorded}-back.0.et").read_bytes() == Path(f"{recorded}.0.et").read_bytes()
 
 
 @pytest.mark.deep

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from random_shown import check
+from random_shown import IN_TURN, check
 
 
 def test_random_conversions_have_the_kept_results() -> None:
     check("commands", "conversions", 5)
 
 
-@pytest.mark.deep
-def test_many_random_conversions_have_the_kept_results() -> None:
-    check("commands", "conversions")
+@IN_TURN
+def test_many_random_conversions_have_the_kept_results(day: int) -> None:
+    check("commands", "conversions", day=day)

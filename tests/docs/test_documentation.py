@@ -47,7 +47,16 @@ LONG = (
     *("network-features.md", "network-files.md"),
     *("packet-ns3.md", "packet-tcp.md", "training-step.md", "training-experts.md", "programs.md"),
     *("output.md", "packet.md", "pictures.md", "profiles.md", "pytorch.md", "running.md", "search.md"),
-    *("software.md", "streams.md", "sweeps.md", "tools.md", "training.md", "uneven-machines.md"),
+    *(
+        "failures.md",
+        "software.md",
+        "stragglers.md",
+        "streams.md",
+        "sweeps.md",
+        "tools.md",
+        "training.md",
+        "uneven-machines.md",
+    ),
     "what-if.md",
 )
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
@@ -67,6 +76,7 @@ def test_every_block_of_a_page_is_closed(page: Path) -> None:
     assert not is_open
 
 
+@pytest.mark.in_turn(days=2)
 @pytest.mark.usefixtures("warm_engine")
 @pytest.mark.parametrize(
     "page",

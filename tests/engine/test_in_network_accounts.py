@@ -141,6 +141,7 @@ FORETOLD = [  # (kind, model, which network)
 
 
 @pytest.mark.deep
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize(("kind", "model", "number"), FORETOLD)
 def test_the_makespan_changes_as_predicted(kind: str, model: str, number: int, tmp_path: Path) -> None:
     late = {3: 900} if number == 2 else None

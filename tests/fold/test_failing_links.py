@@ -110,8 +110,9 @@ def test_random_failures_fold_exactly_and_often() -> None:
         assert is_folded or seed == 9
 
 
-@pytest.mark.parametrize("model", ["link", "flow"])
 @pytest.mark.deep
+@pytest.mark.in_turn(days=2)
+@pytest.mark.parametrize("model", ["link", "flow"])
 def test_more_random_failures_fold_exactly_and_often(model: str) -> None:
     folded = 0
     for seed in range(A_FEW, 4 * A_FEW):
@@ -121,7 +122,7 @@ def test_more_random_failures_fold_exactly_and_often(model: str) -> None:
     assert folded >= A_FEW // 2
 
 
-@pytest.mark.seeds(deep=40, exhaustive=2000, at_a_time=20)
+@pytest.mark.seeds(deep=20, exhaustive=2000, at_a_time=20)
 def test_many_random_failures_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         first, second = results_of(seed, "link")[0]

@@ -68,7 +68,7 @@ def test_messages_of_old_and_new_routes_begin_at_the_same_fraction_of_a_nanoseco
     assert_same(81_045_496_450)
 
 
-@pytest.mark.seeds(deep=80, exhaustive=4000, at_a_time=80)
+@pytest.mark.seeds(deep=40, exhaustive=4000, at_a_time=40)
 def test_many_random_cases_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         assert_same(seed)
@@ -101,7 +101,7 @@ def test_chunks_on_random_tori_fold_exactly_and_often(monkeypatch: pytest.Monkey
     assert folded >= A_FEW // 6
 
 
-@pytest.mark.seeds(deep=80, exhaustive=2000, at_a_time=80)
+@pytest.mark.seeds(deep=40, exhaustive=2000, at_a_time=40)
 def test_chunks_on_many_random_tori_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         assert_same_on_torus(seed)

@@ -42,7 +42,7 @@ def test_random_cases_with_streams_fold_exactly() -> None:
     assert folded >= A_FEW // 5
 
 
-@pytest.mark.seeds(deep=200, exhaustive=10_000, at_a_time=200)
+@pytest.mark.seeds(deep=100, exhaustive=10_000, at_a_time=100)
 def test_many_random_cases_with_streams_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         assert outcome(with_streams(seed), fold=True) == outcome(with_streams(seed), fold=False), seed

@@ -76,7 +76,7 @@ def test_samples_of_random_cases_fold_exactly() -> None:
     assert sum(check(seed) for seed in range(A_FEW)) >= 2
 
 
-@pytest.mark.seeds(deep=30, exhaustive=2000, at_a_time=30)
+@pytest.mark.seeds(deep=15, exhaustive=2000, at_a_time=15)
 def test_samples_of_many_random_cases_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         check(seed)

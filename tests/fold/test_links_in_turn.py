@@ -206,13 +206,13 @@ def test_equal_groups_whose_messages_meet_on_a_link_are_distinguished() -> None:
     assert_same(738)
 
 
-@pytest.mark.seeds(deep=80, exhaustive=4000, at_a_time=40)
+@pytest.mark.seeds(deep=40, exhaustive=4000, at_a_time=40)
 def test_random_chunks_on_leaves_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         assert_same(seed, chunks_on_leaves)
 
 
-@pytest.mark.seeds(deep=80, exhaustive=4000, at_a_time=40)
+@pytest.mark.seeds(deep=40, exhaustive=4000, at_a_time=40)
 def test_many_random_cases_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         assert_same(seed)

@@ -67,7 +67,7 @@ def test_random_jobs_on_partly_filled_nodes_fold_exactly(seed: int, monkeypatch:
     assert outcome(case, fold=True) == outcome(case, fold=False)
 
 
-@pytest.mark.seeds(deep=60, exhaustive=2000, at_a_time=20)
+@pytest.mark.seeds(deep=20, exhaustive=2000, at_a_time=20)
 def test_many_random_jobs_on_partly_filled_nodes_fold_exactly(seeds: range) -> None:
     folded, refused = 0, 0
     for seed in seeds:

@@ -32,14 +32,14 @@ def test_random_cases_of_groups_on_parts_of_machines_fold_exactly() -> None:
     assert folded >= 2
 
 
-@pytest.mark.seeds(deep=200, exhaustive=5000, at_a_time=100)
+@pytest.mark.seeds(deep=100, exhaustive=5000, at_a_time=100)
 def test_many_random_cases_of_groups_on_parts_of_machines_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         case = random_case(seed, in_parts=True)
         assert outcome(case, fold=True) == outcome(case, fold=False), seed
 
 
-@pytest.mark.seeds(deep=250, exhaustive=20_000, at_a_time=250)
+@pytest.mark.seeds(deep=100, exhaustive=20_000, at_a_time=100)
 def test_many_random_cases_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         assert outcome(random_case(seed), fold=True) == outcome(random_case(seed), fold=False), seed
@@ -54,7 +54,7 @@ def test_random_cases_with_late_ranks_and_finite_buffers_fold_exactly() -> None:
     assert folded >= 2
 
 
-@pytest.mark.seeds(deep=100, exhaustive=2000, at_a_time=50)
+@pytest.mark.seeds(deep=50, exhaustive=2000, at_a_time=50)
 def test_many_random_cases_with_late_ranks_and_finite_buffers_fold_exactly(seeds: range) -> None:
     for seed in seeds:
         case = buffered_case(seed)

@@ -210,6 +210,7 @@ def assert_alike(folded: RunDirectory, unfolded: RunDirectory) -> None:
     assert exposed_by_group(folded) == exposed_by_group(unfolded)
 
 
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize(("case", "model"), FOLDED)
 def test_every_view_of_a_folded_run_is_that_of_the_unfolded_one(
     case: str, model: str, tmp_path: Path

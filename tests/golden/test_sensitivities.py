@@ -51,6 +51,7 @@ def _sample() -> list[Case]:
     return [case for cases in results.values() for case in cases[:: max(len(cases) // PER_CATEGORY, 1)]]
 
 
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize("case", some(_sample(), 12, deep_step=3))
 def test_the_makespan_changes_as_predicted(case: Case, tmp_path: Path) -> None:
     result = run(case.workload(), **case.machine, model=case.model, detail="path")

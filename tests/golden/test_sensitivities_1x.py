@@ -47,6 +47,7 @@ def _sample() -> list[Case]:
 
 
 @pytest.mark.deep
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize("case", some(_sample(), 10, deep_step=2))
 def test_the_makespan_of_1_0_changes_as_predicted(case: Case, tmp_path: Path) -> None:
     result = simulate(case, tmp_path, fold=True, detail="path")

@@ -160,6 +160,7 @@ WITH_SHARED_CARDS = (
 
 
 @pytest.mark.deep
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize("name", sorted(name for name in names() if "library" in preset(name).system))
 def test_a_lone_collective_takes_the_time_of_the_library_on_every_machine(name: str) -> None:
     known = preset(name)

@@ -98,6 +98,7 @@ def limit(kind: str, nodes: int) -> float:
     return MOST_FALL[kind][nodes > 1] * (1 + ROUNDING)
 
 
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize("groups", [few_groups, pytest.param(many_groups, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", WITH_LIBRARY)
 def test_no_fall_of_a_machine_by_name_is_larger_than_those_of_its_class(name: str, groups: Groups) -> None:
@@ -111,6 +112,7 @@ def test_no_fall_of_a_machine_by_name_is_larger_than_those_of_its_class(name: st
             assert nodes == 1 or max(limited, default=1.0) <= BETWEEN_LIMITED, (kind, ranks, nodes)
 
 
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize("groups", [few_groups, pytest.param(many_groups, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", WITH_LIBRARY)
 def test_each_way_takes_longer_with_every_byte(name: str, groups: Groups) -> None:

@@ -397,6 +397,7 @@ def test_a_switch_above_many_leaves_finds_the_last_links_without_looking_at_all(
 
 
 @pytest.mark.deep
+@pytest.mark.in_turn(days=3)
 @pytest.mark.parametrize(
     "graph",
     [

@@ -215,6 +215,7 @@ CASES = [
 ]
 
 
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize("members", GROUPS.values(), ids=GROUPS)
 @pytest.mark.parametrize(("kind", "algorithm", "protocol"), CASES)
 def test_ports_carry_the_bytes_of_the_algorithm(
@@ -259,6 +260,7 @@ def several(draw: st.DrawFn, ranks: int) -> list[tuple[str, list[int], int, int]
     return calls
 
 
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize("model", ["analytical", "link", "flow"])
 @pytest.mark.parametrize("name", MACHINES)
 @settings(max_examples=2)

@@ -233,6 +233,7 @@ def test_many_random_failures_end_or_stall_with_their_cause() -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.in_turn(days=2, day=1)
 def test_machine_code_and_interpreted_code_agree_on_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds = range(8)
     interpreted = [outcome_of(seed) for seed in seeds]

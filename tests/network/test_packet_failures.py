@@ -169,6 +169,7 @@ def test_failures_after_the_run_change_nothing() -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.in_turn(days=2, day=0)
 def test_random_failures_end_or_stall_with_their_cause_in_machine_code_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -53,7 +53,7 @@ def test_random_jobs_are_the_same_evaluated_at_once(monkeypatch: pytest.MonkeyPa
     assert 6 <= assert_same(range(12), monkeypatch) < 12
 
 
-@pytest.mark.seeds(deep=150, exhaustive=3000, at_a_time=50)
+@pytest.mark.seeds(deep=50, exhaustive=3000, at_a_time=25)
 def test_many_random_jobs_are_the_same_evaluated_at_once(
     seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,7 +82,7 @@ def test_times_of_random_jobs_do_not_depend_on_how_links_are_described(
     assert assert_alike(range(40, 46), monkeypatch) > 0
 
 
-@pytest.mark.seeds(deep=60, exhaustive=1500, at_a_time=30)
+@pytest.mark.seeds(deep=30, exhaustive=1500, at_a_time=30)
 def test_times_of_many_random_jobs_do_not_depend_on_how_links_are_described(
     seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,7 @@ def test_what_cannot_be_skipped_is_refused(
 
 
 @pytest.mark.deep
+@pytest.mark.in_turn(days=4)
 @pytest.mark.parametrize("seeds", [range(begin, begin + 40) for begin in range(0, 160, 40)])
 def test_every_node_of_random_runs_ends_within_the_tolerance(seeds: range) -> None:
     skipped = 0

@@ -190,7 +190,7 @@ def test_no_torus_stands_still() -> None:
         check_torus(seed)
 
 
-@pytest.mark.seeds(deep=100, exhaustive=10000, at_a_time=100)
+@pytest.mark.seeds(deep=30, exhaustive=10000, at_a_time=30)
 def test_no_torus_stands_still_in_many_cases(seeds: range) -> None:
     for seed in seeds:
         check_torus(seed)

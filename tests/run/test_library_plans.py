@@ -157,7 +157,7 @@ def with_rails(bandwidth: str) -> dict[str, Any]:
     return {**machine, "network": {**machine["network"], "bandwidth": ["450GB/s", bandwidth]}}
 
 
-@pytest.mark.seeds(deep=40, exhaustive=2_000, at_a_time=10)
+@pytest.mark.seeds(deep=20, exhaustive=2_000, at_a_time=10)
 def test_many_runs_with_kept_plans_of_a_library_are_those_alone(seeds: range) -> None:
     for seed in seeds:
         assert_as_alone(seed, TAKES_MEMORY if seed % 2 else None)

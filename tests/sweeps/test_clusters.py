@@ -199,6 +199,7 @@ def test_a_worker_killed_in_the_middle_changes_no_byte(
 
 
 @pytest.mark.deep
+@pytest.mark.in_turn(days=2)
 @pytest.mark.parametrize("goal", ["minimise: [price]", "minimise: [makespan_ns, peak_memory_bytes]"])
 def test_a_search_on_two_dask_workers_gives_the_same_bytes_when_one_is_killed(
     goal: str, scheduler: tuple[Path, list[subprocess.Popen[bytes]]], tmp_path: Path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from random_shown import check
+from random_shown import IN_TURN, check
 
 
 def test_random_sweeps_have_the_kept_results() -> None:
@@ -12,8 +12,8 @@ def test_random_sweeps_have_the_kept_results() -> None:
     check("commands", "searches", 1)
 
 
-@pytest.mark.deep
-def test_many_random_sweeps_have_the_kept_results() -> None:
+@IN_TURN
+def test_many_random_sweeps_have_the_kept_results(day: int) -> None:
     pytest.importorskip("optuna")
-    check("commands", "sweeps")
-    check("commands", "searches")
+    check("commands", "sweeps", day=day)
+    check("commands", "searches", day=day)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from random_shown import check
+from random_shown import IN_TURN, check
 
 
 def test_random_rows_have_the_kept_results() -> None:
-    check("commands", "checks", 3)
+    check("commands", "checks", 2)
 
 
-@pytest.mark.deep
-def test_many_random_rows_have_the_kept_results() -> None:
-    check("commands", "checks")
+@IN_TURN
+def test_many_random_rows_have_the_kept_results(day: int) -> None:
+    check("commands", "checks", day=day)

@@ -59,6 +59,15 @@ WIDTH, NARROW = 100, 56
 # Rules are changed one at a time: cases that run the changed module, or all of a kind, are tried.
 IS_CHANGED = "ET_SIM_TESTS_ONE_IN" in os.environ
 CHOSEN = "ET_SIM_TESTS_RUNS"  # names of the runs of a changed module, with spaces between
+DAYS = 3  # which together check all lines
+# Every third pair of lines runs on a day; one run of a pair has small tables.
+IN_TURN = pytest.mark.parametrize(
+    "day",
+    [
+        pytest.param(day, marks=[pytest.mark.deep, pytest.mark.in_turn(days=DAYS, day=day)])
+        for day in range(DAYS)
+    ],
+)
 COMMANDS_OF_RUNS = {
     "page": "report run --html page.html",
     "chrome": "export run --chrome trace.json",
@@ -319,10 +328,12 @@ def run_name(name: str, kind: str, seed: int) -> str:
     return f"{f'{name}/' if name in OF_OTHERS else ''}{kind}:{seed}"
 
 
-def check(name: str, kind: str, count: int = sys.maxsize) -> None:
+def check(name: str, kind: str, count: int = sys.maxsize, *, day: int | None = None) -> None:
     """Check that the first lines of a kind are as kept; all or the chosen ones if rules are changed."""
     shown, chosen = FILES[name], os.environ.get(CHOSEN, "").split()
     for seed in range(shown.counts[kind] if IS_CHANGED else min(count, shown.counts[kind])):
+        if day is not None and seed // 2 % DAYS != day:
+            continue
         if chosen and run_name(name, kind, seed) not in chosen:
             continue
         found, known = line(kind, seed, shown.of).split(), kept(name)[kind, seed].split()

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from random_runs import RANDOM
-from random_shown import IS_CHANGED, OF_TEXTS, check, steady
+from random_shown import IN_TURN, IS_CHANGED, OF_TEXTS, check, steady
 
 from et_sim.views.drawing import bars
 
-KINDS = [*RANDOM] if IS_CHANGED else ["late", "incasts"]
+KINDS = [*RANDOM] if IS_CHANGED else ["late"]
 
 
 def test_views_of_random_runs_are_as_kept() -> None:
@@ -19,10 +19,10 @@ def test_views_of_random_runs_are_as_kept() -> None:
         check("views", kind, 1)
 
 
-@pytest.mark.deep
+@IN_TURN
 @pytest.mark.parametrize("kind", RANDOM)
-def test_views_of_more_random_runs_are_as_kept(kind: str) -> None:
-    check("views", kind)
+def test_views_of_more_random_runs_are_as_kept(kind: str, day: int) -> None:
+    check("views", kind, day=day)
 
 
 def test_texts_of_runs_of_every_key_are_as_kept() -> None:
@@ -30,10 +30,10 @@ def test_texts_of_runs_of_every_key_are_as_kept() -> None:
         check("texts", kind, 1)
 
 
-@pytest.mark.deep
+@IN_TURN
 @pytest.mark.parametrize("kind", OF_TEXTS)
-def test_texts_of_more_runs_of_every_key_are_as_kept(kind: str) -> None:
-    check("texts", kind)
+def test_texts_of_more_runs_of_every_key_are_as_kept(kind: str, day: int) -> None:
+    check("texts", kind, day=day)
 
 
 def test_digests_have_nothing_that_differs_between_computers(monkeypatch: pytest.MonkeyPatch) -> None:

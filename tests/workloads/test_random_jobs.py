@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from random_shown import check
+from random_shown import IN_TURN, check
 
 
 def test_random_jobs_have_the_kept_results() -> None:
@@ -12,7 +12,7 @@ def test_random_jobs_have_the_kept_results() -> None:
     check("commands", "configs", 15)
 
 
-@pytest.mark.deep
+@IN_TURN
 @pytest.mark.parametrize("kind", ["steps", "jobs", "configs"])
-def test_many_random_jobs_have_the_kept_results(kind: str) -> None:
-    check("commands", kind)
+def test_many_random_jobs_have_the_kept_results(kind: str, day: int) -> None:
+    check("commands", kind, day=day)
