@@ -222,6 +222,19 @@ def test_different_roots_are_an_error_and_a_root_that_one_leaves_out_a_warning()
     assert find_problems(workload(gathers(1), gathers(1))) == []
 
 
+@pytest.mark.parametrize("flag", [True, False])
+def test_other_dimensions_before_them_do_not_hide_different_roots(flag: bool) -> None:
+    def two_gathers(root: int, takes_part: bool) -> Fill:
+        def fill(build: TraceBuilder) -> None:
+            build.collective("gather", MIB, root=0, involved_dims=[takes_part])
+            build.collective("gather", MIB, root=root)
+
+        return fill
+
+    problem = only(find_problems(workload(two_gathers(0, flag), two_gathers(1, not flag))), "collective-root")
+    assert "the 2nd is on rank 0" in problem.text
+
+
 def test_sizes_of_barriers_and_names_of_reduce_scatters_do_not_matter() -> None:
     first = program(("barrier", 0, ""), ("reduce_scatter", MIB, ""))
     other = program(("barrier", 8, ""), ("reduce_scatter_block", MIB, ""))
