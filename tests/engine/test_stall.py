@@ -16,7 +16,9 @@ from et_sim.basics.units import ranks_text
 from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.stall import Stall, explain_stall
+from et_sim.engine.stall.report import MOST_HOPS, MOST_JOBS, MOST_NEAREST, MOST_REMEDIES, MOST_WAITS
 from et_sim.engine.stall.state import find_cycles
+from et_sim.engine.stall.waits import KnotHop, Wait
 from et_sim.machine.model import (
     AllReducePlan,
     Dimension,
@@ -593,6 +595,51 @@ def test_one_missing_member_of_many_is_explained(ranks: int) -> None:
     outcome, workload = run(traces, machine(ranks))
     stall = checked(explain_stall(outcome, workload))
     assert f"ranks 0-{ranks - 2} wait for rank {ranks - 1}" in stall.text
+
+
+def lists_of(length: int, **lists: int) -> Stall:
+    """Return a stall whose lists have a length, or one of their own."""
+
+    def texts(name: str) -> tuple[str, ...]:
+        return tuple(f"one {name} {number};" for number in range(lists.get(name, length)))
+
+    return Stall(
+        ranks=99,
+        alike="alike",
+        end_ns=5,
+        unfinished=(0,),
+        cause="cause",
+        remedies=texts("remedy"),
+        jobs=texts("job"),
+        waits=tuple(Wait(0, 0, "", "", "lane", text, (), 0) for text in texts("wait")),
+        knot=tuple(KnotHop(0, 1, text) for text in texts("hop")),
+        nearest=texts("mistake"),
+    )
+
+
+def test_a_report_of_long_lists_has_some_forty_lines() -> None:
+    """Count three lines, five titles, and five lists, of which each has one more line where it is cut."""
+    most = MOST_JOBS + MOST_WAITS + MOST_HOPS + MOST_NEAREST + MOST_REMEDIES
+    assert len(lists_of(50).text.splitlines()) == 3 + 5 + most + 5 == 44
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("job", MOST_JOBS),
+        ("wait", MOST_WAITS),
+        ("hop", MOST_HOPS),
+        ("mistake", MOST_NEAREST),
+        ("remedy", MOST_REMEDIES),
+    ],
+)
+def test_a_list_of_a_report_is_cut_above_its_limit_only(name: str, most: int) -> None:
+    full, cut = lists_of(1, **{name: most}).text, lists_of(1, **{name: most + 1}).text
+    assert "more" not in full
+    assert full.count(f"one {name} ") == most
+    assert "… 1 more …" in cut if name == "hop" else "… and 1 more" in cut
+    assert cut.count(f"one {name} ") == most
+    assert (f"one {name} {most};" in cut) == (name == "hop")  # a knot is cut in its middle
 
 
 def test_ranks_are_written_as_ranges() -> None:

@@ -87,7 +87,7 @@ def test_a_lone_message_takes_the_time_of_the_formula(
 
 @pytest.mark.parametrize(("rate", "cycle_ps"), [(32, 1000), (64, 1000), (64.1, 999), (900, 72)])
 def test_the_default_cycle_is_that_of_the_fastest_link_alone(rate: float, cycle_ps: int) -> None:
-    """Take the largest part of a flit's time that is at most a nanosecond, whatever slower links there are."""
+    """Take the largest part of a flit's time that is at most a nanosecond, whatever the slower links."""
     for rates in ([rate], [rate, 32.0], [1.0, rate]):
         assert filled_in(Credits(flit=64), rates, [50.0] * len(rates)).cycle_ps == cycle_ps
 
