@@ -468,6 +468,19 @@ def test_a_message_and_a_collective_can_be_one_knot() -> None:
     assert "receive" in stall.knot[1].reason
 
 
+def test_a_member_that_has_yet_to_issue_several_collectives_is_awaited_at_the_same_one() -> None:
+    build = TraceBuilder()
+    done = build.collective("all_reduce", MIB)
+    build.send(1, 10, 1, after=[done])
+    late = TraceBuilder()
+    got = late.receive(0, 10, 1)
+    for size in (3 * MIB, 2 * MIB, MIB, MIB):
+        late.collective("all_reduce", size, after=[got])
+    stall = stall_of([build.build(), late.build()], machine(2))
+    assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]
+    assert 'there all_reduce "all_reduce" (node 3) is not reached' in stall.knot[0].reason
+
+
 def test_rings_that_turn_different_ways_are_recognised() -> None:
     """Check an all-gather in a group, which moves the queue cursors of its members only."""
     groups = {"1": (0, 1), "2": (0, 1, 2, 3)}
@@ -485,8 +498,10 @@ def test_rings_that_turn_different_ways_are_recognised() -> None:
 # Queues
 
 
-def queue_deadlock(**system: object) -> tuple[Outcome, Workload]:
-    """Return the smallest known case of chunks that block each other's queues of a middle dimension."""
+def queue_deadlock(earlier: int = 0, **system: object) -> tuple[Outcome, Workload]:
+    """Return the smallest known case of chunks that block each other's queues of a middle dimension, after
+    some earlier collectives.
+    """
     latency = 5000.0
     dimensions = tuple(
         Dimension(DimensionShape.FULLY_CONNECTED, 2, bw, latency) for bw in (400.0, 50.0, 400.0)
@@ -496,15 +511,18 @@ def queue_deadlock(**system: object) -> tuple[Outcome, Workload]:
     on = Machine(Network.of_dimensions(dimensions), replace(described, **system))  # type: ignore[arg-type]
     traces = []
     for micros in (20, 20, 0, 100, 0, 20, 0, 0):
-        build = TraceBuilder()
-        before = build.compute("skew", micros=micros)
+        build, last = TraceBuilder(), list[int]()
+        for _ in range(earlier):
+            last = [build.collective("all_reduce", 8, after=last)]
+        before = build.compute("skew", micros=micros, after=last)
         build.collective("all_reduce", 10000, name="g", after=[before])
         traces.append(build.build())
     return run(traces, on)
 
 
-def test_chunks_that_block_a_middle_queue_are_a_knot_through_that_queue() -> None:
-    stall = checked(explain_stall(*queue_deadlock()))
+@pytest.mark.parametrize("earlier", [0, 3])
+def test_chunks_that_block_a_middle_queue_are_a_knot_through_that_queue(earlier: int) -> None:
+    stall = checked(explain_stall(*queue_deadlock(earlier)))
     assert stall.unfinished == tuple(range(8))
     assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(1, 3), (3, 1)]
     for hop in stall.knot:
