@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import networkx as nx
@@ -19,6 +20,7 @@ from et_sim.engine.stall import Stall, explain_stall
 from et_sim.engine.stall.report import MOST_HOPS, MOST_JOBS, MOST_NEAREST, MOST_REMEDIES, MOST_WAITS
 from et_sim.engine.stall.state import find_cycles
 from et_sim.engine.stall.waits import KnotHop, Wait
+from et_sim.machine.corrections import Behaviour, Correction, Profile
 from et_sim.machine.model import (
     AllReducePlan,
     Dimension,
@@ -545,6 +547,52 @@ def test_queues_that_may_run_nothing_are_named() -> None:
     stall = stall_of([reduce, reduce], machine(2, active_chunks=0))
     assert {wait.kind for wait in stall.waits} == {"queue-closed"}
     assert stall.remedies == ("set active-chunks-per-dimension to 1 or more",)
+
+
+# Matches by program
+
+
+def all_reduces(count: int, late: bool) -> Trace:
+    """Return all-reduces of one size, and a message after them that is late on the other rank, or before."""
+    build, last = TraceBuilder(), list[int]()
+    for number in range(count):
+        last = [build.collective("all_reduce", MIB, after=last)]
+        if late and number == 0:
+            last = [build.receive(0, 10, 1, after=last)]
+            build.collective("all_gather", MIB, after=last)
+    if not late:
+        build.send(1, 10, 1, after=last)
+    return build.build()
+
+
+def late_by_messages(**system: object) -> tuple[Outcome, Workload]:
+    return run([all_reduces(2, late=False), all_reduces(4, late=True)], machine(2, **system))
+
+
+def absent(**system: object) -> tuple[Outcome, Workload]:
+    return run([collectives(("all_reduce", MIB, "")), idle()], machine(2, **system))
+
+
+def unlike(**system: object) -> tuple[Outcome, Workload]:
+    traces = [collectives((kind, MIB, "")) for kind in ("all_reduce", "all_gather")]
+    return run(traces, machine(2, **system))
+
+
+def blocked(**system: object) -> tuple[Outcome, Workload]:
+    return queue_deadlock(3, **system)
+
+
+@pytest.mark.parametrize("stalled", [absent, unlike, late_by_messages, blocked])
+def test_collectives_in_one_order_are_explained_alike_if_matched_by_program(
+    stalled: Callable[..., tuple[Outcome, Workload]],
+) -> None:
+    by_order, by_program = (
+        checked(explain_stall(*stalled(behaviour=Behaviour(Profile.REFERENCE, frozenset(corrections)))))
+        for corrections in ((), (Correction.MATCH_BY_PROGRAM,))
+    )
+    assert by_program.waits == by_order.waits
+    assert by_program.knot == by_order.knot
+    assert bool(by_order.knot) == (stalled in (late_by_messages, blocked))
 
 
 # States that the engine cannot end in today are reported too
