@@ -595,6 +595,22 @@ def test_collectives_in_one_order_are_explained_alike_if_matched_by_program(
     assert bool(by_order.knot) == (stalled in (late_by_messages, blocked))
 
 
+def test_other_orders_are_no_difference_for_collectives_that_are_matched_by_program() -> None:
+    """Let rank 0 gather before it sends and reduces, and rank 1 reduce at once, and gather when it receives."""
+    early, late = TraceBuilder(), TraceBuilder()
+    gathered = early.collective("all_gather", MIB)
+    early.send(1, 10, 1, after=[gathered])
+    early.collective("all_reduce", MIB, after=[gathered])
+    late.collective("all_reduce", MIB)
+    late.collective("all_gather", MIB, after=[late.receive(0, 10, 1)])
+    kinds = []
+    for corrections in ((), (Correction.MATCH_BY_PROGRAM,)):
+        behaviour = Behaviour(Profile.REFERENCE, frozenset(corrections))
+        stall = stall_of([early.build(), late.build()], machine(2, behaviour=behaviour))
+        kinds.append({wait.kind for wait in stall.waits})
+    assert kinds == [{"member-mismatch", "send-pending"}, {"member-elsewhere", "send-pending"}]
+
+
 # States that the engine cannot end in today are reported too
 
 
