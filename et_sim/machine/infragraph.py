@@ -165,7 +165,7 @@ def _counts(reader: _Reader, device: dict[str, Any]) -> dict[str, int]:
     for name, entry in reader.named("components", device):
         count = entry.get("count", highest.get(name, 1))
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_DEVICES:
-            raise reader.fault(f'the count of component "{name}" is {count!r}', "give a number above 0")
+            raise reader.fault(f'the count of component "{name}" is {count!r}', "give 0 or a number above it")
         counts[name] = count
     return counts
 

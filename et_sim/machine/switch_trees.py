@@ -223,8 +223,8 @@ class _Reach:
         """Return the costs of all members of a regular tree, level by level; None: they differ."""
         kinds: list[Any] = [()] * len(switches)
         below: list[list[tuple[int, Any]]] = [[] for _ in switches]  # (device, the costs below it)
-        for place in range(len(switches) - 1, -1, -1):
-            switch, device = switches[place], self._fabric.reducers[order[place]][0]
+        for place, switch in reversed([*enumerate(switches)]):
+            device = self._fabric.reducers[order[place]][0]
             below[place] += [(int(self._graph.npus[rank]), ()) for rank in switch.ranks]
             ways = {
                 (self._figures[child, device], self._figures[device, child], lower)

@@ -6,6 +6,7 @@ delay. Links of a test are equal unless it states otherwise.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,12 @@ from causes import check
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import finish_times, network, simulate, system
+from msgspec.structs import replace
 
 from et_sim.basics.errors import InputError
+from et_sim.machine import read_network_alone
+from et_sim.machine.model import GraphFabric
+from et_sim.machine.switch_trees import SwitchTrees
 from et_sim.trace import TraceBuilder
 
 E, L, P, B = 10, 500, 100, 50
@@ -101,6 +106,23 @@ def test_a_chunk_goes_up_and_down_once(net: Net, kind: str, up: int, down: int) 
     assert makespan(net, kind, size, "flow") == pytest.approx(E + L + P + L + both + E, abs=1)
     streamed = ns(max(up, down) * piece)
     assert makespan(net, kind, size, "analytical") == E + L + streamed + P + L + E
+
+
+def test_the_costs_of_a_tree_are_those_of_each_member_and_differ_with_any_other_link() -> None:
+    described_network = read_network_alone(tree())
+    fabric, ranks = described_network.fabric, np.arange(8)
+    assert isinstance(fabric, GraphFabric)
+    link, no_limit = ((50.0, 500.0), (50.0, 500.0)), math.inf
+    found = SwitchTrees(described_network).over(ranks)
+    assert found is not None
+    assert found.figures == (no_limit, 100.0, 4, (*link, (no_limit, 100.0, 2, (*link, ()))))
+    for row in range(len(fabric.graph.bytes_per_ns)):
+        rates = fabric.graph.bytes_per_ns.copy()
+        rates[row] /= 2
+        graph = replace(fabric.graph, bytes_per_ns=rates)
+        found = SwitchTrees(replace(described_network, fabric=replace(fabric, graph=graph))).over(ranks)
+        assert found is not None
+        assert found.figures is None
 
 
 @pytest.mark.parametrize("model", MODELS)

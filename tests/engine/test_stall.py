@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import networkx as nx
@@ -16,7 +17,10 @@ from et_sim.basics.units import ranks_text
 from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.stall import Stall, explain_stall
+from et_sim.engine.stall.report import MOST_HOPS, MOST_JOBS, MOST_NEAREST, MOST_REMEDIES, MOST_WAITS
 from et_sim.engine.stall.state import find_cycles
+from et_sim.engine.stall.waits import KnotHop, Wait
+from et_sim.machine.corrections import Behaviour, Correction, Profile
 from et_sim.machine.model import (
     AllReducePlan,
     Dimension,
@@ -466,6 +470,19 @@ def test_a_message_and_a_collective_can_be_one_knot() -> None:
     assert "receive" in stall.knot[1].reason
 
 
+def test_a_member_that_has_yet_to_issue_several_collectives_is_awaited_at_the_same_one() -> None:
+    build = TraceBuilder()
+    done = build.collective("all_reduce", MIB)
+    build.send(1, 10, 1, after=[done])
+    late = TraceBuilder()
+    got = late.receive(0, 10, 1)
+    for size in (3 * MIB, 2 * MIB, MIB, MIB):
+        late.collective("all_reduce", size, after=[got])
+    stall = stall_of([build.build(), late.build()], machine(2))
+    assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]
+    assert 'there all_reduce "all_reduce" (node 3) is not reached' in stall.knot[0].reason
+
+
 def test_rings_that_turn_different_ways_are_recognised() -> None:
     """Check an all-gather in a group, which moves the queue cursors of its members only."""
     groups = {"1": (0, 1), "2": (0, 1, 2, 3)}
@@ -483,8 +500,10 @@ def test_rings_that_turn_different_ways_are_recognised() -> None:
 # Queues
 
 
-def queue_deadlock(**system: object) -> tuple[Outcome, Workload]:
-    """Return the smallest known case of chunks that block each other's queues of a middle dimension."""
+def queue_deadlock(earlier: int = 0, **system: object) -> tuple[Outcome, Workload]:
+    """Return the smallest known case of chunks that block each other's queues of a middle dimension, after
+    some earlier collectives.
+    """
     latency = 5000.0
     dimensions = tuple(
         Dimension(DimensionShape.FULLY_CONNECTED, 2, bw, latency) for bw in (400.0, 50.0, 400.0)
@@ -494,15 +513,18 @@ def queue_deadlock(**system: object) -> tuple[Outcome, Workload]:
     on = Machine(Network.of_dimensions(dimensions), replace(described, **system))  # type: ignore[arg-type]
     traces = []
     for micros in (20, 20, 0, 100, 0, 20, 0, 0):
-        build = TraceBuilder()
-        before = build.compute("skew", micros=micros)
+        build, last = TraceBuilder(), list[int]()
+        for _ in range(earlier):
+            last = [build.collective("all_reduce", 8, after=last)]
+        before = build.compute("skew", micros=micros, after=last)
         build.collective("all_reduce", 10000, name="g", after=[before])
         traces.append(build.build())
     return run(traces, on)
 
 
-def test_chunks_that_block_a_middle_queue_are_a_knot_through_that_queue() -> None:
-    stall = checked(explain_stall(*queue_deadlock()))
+@pytest.mark.parametrize("earlier", [0, 3])
+def test_chunks_that_block_a_middle_queue_are_a_knot_through_that_queue(earlier: int) -> None:
+    stall = checked(explain_stall(*queue_deadlock(earlier)))
     assert stall.unfinished == tuple(range(8))
     assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(1, 3), (3, 1)]
     for hop in stall.knot:
@@ -525,6 +547,68 @@ def test_queues_that_may_run_nothing_are_named() -> None:
     stall = stall_of([reduce, reduce], machine(2, active_chunks=0))
     assert {wait.kind for wait in stall.waits} == {"queue-closed"}
     assert stall.remedies == ("set active-chunks-per-dimension to 1 or more",)
+
+
+# Matches by program
+
+
+def all_reduces(count: int, late: bool) -> Trace:
+    """Return all-reduces of one size, and a message after them that is late on the other rank, or before."""
+    build, last = TraceBuilder(), list[int]()
+    for number in range(count):
+        last = [build.collective("all_reduce", MIB, after=last)]
+        if late and number == 0:
+            last = [build.receive(0, 10, 1, after=last)]
+            build.collective("all_gather", MIB, after=last)
+    if not late:
+        build.send(1, 10, 1, after=last)
+    return build.build()
+
+
+def late_by_messages(**system: object) -> tuple[Outcome, Workload]:
+    return run([all_reduces(2, late=False), all_reduces(4, late=True)], machine(2, **system))
+
+
+def absent(**system: object) -> tuple[Outcome, Workload]:
+    return run([collectives(("all_reduce", MIB, "")), idle()], machine(2, **system))
+
+
+def unlike(**system: object) -> tuple[Outcome, Workload]:
+    traces = [collectives((kind, MIB, "")) for kind in ("all_reduce", "all_gather")]
+    return run(traces, machine(2, **system))
+
+
+def blocked(**system: object) -> tuple[Outcome, Workload]:
+    return queue_deadlock(3, **system)
+
+
+@pytest.mark.parametrize("stalled", [absent, unlike, late_by_messages, blocked])
+def test_collectives_in_one_order_are_explained_alike_if_matched_by_program(
+    stalled: Callable[..., tuple[Outcome, Workload]],
+) -> None:
+    by_order, by_program = (
+        checked(explain_stall(*stalled(behaviour=Behaviour(Profile.REFERENCE, frozenset(corrections)))))
+        for corrections in ((), (Correction.MATCH_BY_PROGRAM,))
+    )
+    assert by_program.waits == by_order.waits
+    assert by_program.knot == by_order.knot
+    assert bool(by_order.knot) == (stalled in (late_by_messages, blocked))
+
+
+def test_other_orders_are_no_difference_for_collectives_that_are_matched_by_program() -> None:
+    """Let rank 0 gather before it sends and reduces, and rank 1 reduce at once, and gather when it receives."""
+    early, late = TraceBuilder(), TraceBuilder()
+    gathered = early.collective("all_gather", MIB)
+    early.send(1, 10, 1, after=[gathered])
+    early.collective("all_reduce", MIB, after=[gathered])
+    late.collective("all_reduce", MIB)
+    late.collective("all_gather", MIB, after=[late.receive(0, 10, 1)])
+    kinds = []
+    for corrections in ((), (Correction.MATCH_BY_PROGRAM,)):
+        behaviour = Behaviour(Profile.REFERENCE, frozenset(corrections))
+        stall = stall_of([early.build(), late.build()], machine(2, behaviour=behaviour))
+        kinds.append({wait.kind for wait in stall.waits})
+    assert kinds == [{"member-mismatch", "send-pending"}, {"member-elsewhere", "send-pending"}]
 
 
 # States that the engine cannot end in today are reported too
@@ -586,13 +670,58 @@ def test_thousands_of_ranks_are_explained_fast_and_briefly() -> None:
     assert "1017 more" in stall.text
 
 
-def test_one_missing_member_of_thousands_is_explained() -> None:
-    ranks = 2048
+@pytest.mark.parametrize("ranks", [16, pytest.param(2048, marks=pytest.mark.deep)])
+def test_one_missing_member_of_many_is_explained(ranks: int) -> None:
     reduce = collectives(("all_reduce", ranks, ""))
     traces = [reduce] * (ranks - 1) + [idle()]
     outcome, workload = run(traces, machine(ranks))
     stall = checked(explain_stall(outcome, workload))
-    assert "ranks 0-2046 wait for rank 2047" in stall.text
+    assert f"ranks 0-{ranks - 2} wait for rank {ranks - 1}" in stall.text
+
+
+def lists_of(length: int, **lists: int) -> Stall:
+    """Return a stall whose lists have a length, or one of their own."""
+
+    def texts(name: str) -> tuple[str, ...]:
+        return tuple(f"one {name} {number};" for number in range(lists.get(name, length)))
+
+    return Stall(
+        ranks=99,
+        alike="alike",
+        end_ns=5,
+        unfinished=(0,),
+        cause="cause",
+        remedies=texts("remedy"),
+        jobs=texts("job"),
+        waits=tuple(Wait(0, 0, "", "", "lane", text, (), 0) for text in texts("wait")),
+        knot=tuple(KnotHop(0, 1, text) for text in texts("hop")),
+        nearest=texts("mistake"),
+    )
+
+
+def test_a_report_of_long_lists_has_some_forty_lines() -> None:
+    """Count three lines, five titles, and five lists, of which each has one more line where it is cut."""
+    most = MOST_JOBS + MOST_WAITS + MOST_HOPS + MOST_NEAREST + MOST_REMEDIES
+    assert len(lists_of(50).text.splitlines()) == 3 + 5 + most + 5 == 44
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("job", MOST_JOBS),
+        ("wait", MOST_WAITS),
+        ("hop", MOST_HOPS),
+        ("mistake", MOST_NEAREST),
+        ("remedy", MOST_REMEDIES),
+    ],
+)
+def test_a_list_of_a_report_is_cut_above_its_limit_only(name: str, most: int) -> None:
+    full, cut = lists_of(1, **{name: most}).text, lists_of(1, **{name: most + 1}).text
+    assert "more" not in full
+    assert full.count(f"one {name} ") == most
+    assert "… 1 more …" in cut if name == "hop" else "… and 1 more" in cut
+    assert cut.count(f"one {name} ") == most
+    assert (f"one {name} {most};" in cut) == (name == "hop")  # a knot is cut in its middle
 
 
 def test_ranks_are_written_as_ranges() -> None:

@@ -13,6 +13,7 @@ from machines import sent
 import et_sim
 from et_sim.basics.errors import MachineError
 from et_sim.cli import main
+from et_sim.documents.reading import MOST_DEVICES
 from et_sim.machine import read_network_alone
 from et_sim.machine.graph import NIC, NPU
 from et_sim.machine.infragraph import from_infragraph
@@ -242,6 +243,27 @@ FAR = {"ep1": {"instance": "host[0:9]", "component": "nic"}, "ep2": {"instance":
 def test_an_infrastructure_that_cannot_be_built_is_refused(changes: dict[str, Any], cause: str) -> None:
     with pytest.raises(MachineError, match=re.escape(cause)):
         from_infragraph(infrastructure(**changes), "infra.yml")
+
+
+@pytest.mark.parametrize("count", [-1, MOST_DEVICES + 1, True, 1.0, "1"])
+def test_counts_of_components_and_instances_beyond_their_limits_are_refused(count: Any) -> None:
+    devices = infrastructure()["devices"]
+    devices[1]["components"].append({"name": "fan", "choice": "cpu", "count": count})
+    instances = [*infrastructure()["instances"], {"name": "more", "device": "switch", "count": count}]
+    for changes, entry in (({"devices": devices}, "component"), ({"instances": instances}, "instance")):
+        with pytest.raises(MachineError, match=f"the count of {entry}"):
+            from_infragraph(infrastructure(**changes), "infra.yml")
+
+
+def test_a_component_may_be_there_no_times_and_an_instance_once_at_least() -> None:
+    devices = infrastructure()["devices"]
+    devices[1]["components"].append({"name": "fan", "choice": "cpu", "count": 0})
+    content = from_infragraph(infrastructure(devices=devices), "infra.yml").content
+    assert content == from_infragraph(infrastructure(), "infra.yml").content
+    with pytest.raises(MachineError, match="the count of instance"):
+        from_infragraph(
+            infrastructure(instances=[{"name": "host", "device": "server", "count": 0}]), "infra.yml"
+        )
 
 
 def test_the_written_file_is_the_network_of_the_topology(

@@ -11,6 +11,7 @@ from machines import network, simulate, system
 
 from et_sim.basics.errors import EtSimError
 from et_sim.machine import read_network_alone
+from et_sim.machine.credits import filled_in
 from et_sim.machine.model import GraphFabric
 from et_sim.machine.transports import Credits
 from et_sim.trace import TraceBuilder
@@ -82,6 +83,23 @@ def test_a_lone_message_takes_the_time_of_the_formula(
     cycles = 1 + links * (3 + per_flit + wire) + (flits - 1) * per_flit + 3 + 1
     result = simulate(one_message(size, 16, target), given, system(dimensions=2), model="packet")
     assert result.finish_ns[target] == -(-cycles * cycle // 1)
+
+
+@pytest.mark.parametrize(("rate", "cycle_ps"), [(32, 1000), (64, 1000), (64.1, 999), (900, 72)])
+def test_the_default_cycle_is_that_of_the_fastest_link_alone(rate: float, cycle_ps: int) -> None:
+    """Take the largest part of a flit's time that is at most a nanosecond, whatever the slower links."""
+    for rates in ([rate], [rate, 32.0], [1.0, rate]):
+        assert filled_in(Credits(flit=64), rates, [50.0] * len(rates)).cycle_ps == cycle_ps
+
+
+def test_default_channels_are_those_of_the_longest_link_alone() -> None:
+    settings = Credits(flit=64, cycle_ps=1000)
+    far = filled_in(settings, [32.0], [500.0]).channels
+    near = filled_in(settings, [32.0], [5.0]).channels
+    assert far is not None
+    assert near is not None
+    assert near < far
+    assert filled_in(settings, [32.0, 32.0], [5.0, 500.0]).channels == far
 
 
 @pytest.mark.deep

@@ -51,11 +51,12 @@ ONE_ROW = re.compile(r"\b(clock|now|state|repeats|rules|reserve|stride)\[$")
 # The last of the three fields of an event, if its kind has none: no handler gets it.
 THIRD_FIELD = re.compile(r"\bschedule\w*\(.*, (\w+)[^,]*, [^,]+, [^,]+, $")
 KIND = re.compile(r"^([A-Z_]+) = \d+  # (.*)$", re.MULTILINE)
-# Cost alone depends on what is fetched early, on the rows of a block (random runs have blocks of three), and
-# on how much is kept.
+# Cost alone depends on what is fetched early, on how much is kept, and on the rows of a block: random runs
+# have blocks of three.
 FETCHES = "et_sim/engine/prefetching.py"
 BLOCK = re.compile(
-    r"^(ROWS_AT_ONCE|AT_A_TIME|MANY_ROWS|MOST_KEPT|MOST_MAPPED|MOST_COUNTED|LARGEST_IN_HEAP) = "
+    r"^(ROWS_AT_ONCE|AT_A_TIME|MANY_ROWS|MOST_MAPPED|MOST_COUNTED|LARGEST_IN_HEAP"
+    r"|(MOST|LARGEST)_(\w+_)?KEPT) = "
 )
 NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "any": "all", "all": "any"}
 

@@ -229,8 +229,13 @@ def test_the_row_of_a_table_with_one_row_is_not_changed_to_the_last() -> None:
     assert found[-1].start == len("a = run.clock[0].now + rows[")
 
 
-def test_sizes_of_blocks_and_of_what_is_kept_and_fetches_into_caches_are_not_changed() -> None:
+def test_sizes_of_blocks_and_of_all_that_is_kept_and_fetches_into_caches_are_not_changed() -> None:
     sources = {
+        "MOST_KEPT = 4\n": 0,
+        "LARGEST_KEPT = 64 << 20\n": 0,
+        "MOST_LINKS_KEPT = 1 << 14\n": 0,
+        "MOST_LINKS = 1 << 14\n": 5,
+        "is_large = links > MOST_KEPT\n": 1,
         "ROWS_AT_ONCE = 1 << 16\n": 0,
         "AT_A_TIME = 3\n": 0,
         "MANY_ROWS = 9\n": 0,

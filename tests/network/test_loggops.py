@@ -176,6 +176,8 @@ def test_before_atlahs_a_message_that_came_first_has_been_paid_for_when_its_rece
     few = {"L": 50, "o": 10, "g": 7, "G": 1, "S": 100}
     assert makespan(text, few) == 1000 + 7 + 10 + 500
     assert makespan(text, few | OLDER) == 1000 + 10 + 10 + 500  # taken in before the receive is posted
+    text = rank_texts(2, [["send 11b to 1 tag 0"], body[:2] + body[3:4]])
+    assert makespan(text, few | OLDER) == 1000 + 10 + 10  # posted while the message is taken in
     sender = ["send 11b to 1 tag 0", "c: calc 5000", "t: send 1b to 1 tag 1", "t requires c"]
     receiver = ["q: recv 1b from 0 tag 1", "r: recv 11b from 0 tag 0", "r requires q"]
     text = rank_texts(2, [sender, receiver])

@@ -393,3 +393,20 @@ def test_every_part_and_total_of_time_is_an_attribute_of_the_result() -> None:
     for name in (*(part.figure for part in PARTS), *totals):
         assert getattr(result, name).shape == (4,), name
         assert getattr(result, name)[0] == first[name], name
+
+
+@pytest.mark.parametrize("posts", [True, False])
+def test_with_rendezvous_a_send_waits_until_its_receive_is_posted_or_to_the_end(posts: bool) -> None:
+    """Let a collective be the first node of both ranks; the receive comes after 5 us, if it does."""
+    sender, receiver = TraceBuilder(), TraceBuilder()
+    for builder in (sender, receiver):
+        builder.collective("all_reduce", 8)
+    sender.send(1, 1000, 1)
+    late = receiver.compute("late", micros=5)
+    if posts:
+        receiver.receive(0, 1000, 1, after=[late])
+    on = machine(2, **{"rendezvous-protocol": True})
+    result = run(Workload.of([sender.build(), receiver.build()]), **on)
+    (send,) = (row for row in rows_of(result) if row["name"] == "send")
+    assert send["waiting_ns"] == (5000 if posts else result.outcome.end_ns)
+    assert send["waits_for"] == 1

@@ -83,6 +83,64 @@ def test_a_collective_in_the_wrong_group_is_pointed_at() -> None:
     assert 'rank 1 has one like it in group 1 (node 1 "all_gather")' in problems[0].text
 
 
+def test_a_hint_names_the_first_of_more_alike_in_another_group() -> None:
+    """Look for type and size at the difference, among those that the other side has more often there."""
+    elsewhere = [("all_gather", MIB, "1")]
+    groups = {"1": (0, 1)}
+
+    def hint(usual: list[tuple[str, int, str]], other: list[tuple[str, int, str]]) -> str:
+        return find_problems(workload(program(*usual), program(*other)), groups=groups)[0].text
+
+    strayed = hint([REDUCE, GATHER], [REDUCE, REDUCE, *elsewhere * 2])
+    assert strayed.endswith('; rank 1 has one like it in group 1 (node 2 "all_gather")')
+    both_have_it = [*elsewhere, ("all_reduce", 8, "1")]
+    assert "like it" not in hint([REDUCE, GATHER, *both_have_it], [REDUCE, REDUCE, *both_have_it])
+    assert "like it" in hint([REDUCE, GATHER, *elsewhere], [REDUCE, REDUCE, *elsewhere * 2])
+    fewer_alike = [("all_reduce", 8, "1"), ("all_gather", 8, "1"), ("all_reduce", MIB, "1")]
+    assert "like it" in hint([REDUCE, GATHER, *fewer_alike], [REDUCE, REDUCE, *elsewhere])
+    for unlike in (("all_gather", 8, "1"), ("all_reduce", MIB, "1")):
+        assert "like it" not in hint([REDUCE, GATHER], [REDUCE, REDUCE, unlike])
+    assert "like it" not in hint([REDUCE, GATHER], [REDUCE, REDUCE, GATHER, GATHER])  # in the same group
+
+
+@pytest.mark.parametrize(
+    ("usual", "other", "text"),
+    [
+        ((REDUCE, GATHER, GATHER), (REDUCE, REDUCE), "the 2nd is on rank 0 all_gather"),
+        ((REDUCE, GATHER, GATHER), (GATHER, GATHER, GATHER), "the 1st is on rank 0 all_reduce"),
+        ((REDUCE, GATHER, GATHER), (GATHER, REDUCE, REDUCE), "the 1st is on rank 0 all_reduce"),
+        ((REDUCE, GATHER, REDUCE), (REDUCE,), "rank 0 has 3; the 2nd is all_gather"),
+        ((REDUCE,), (REDUCE, GATHER, REDUCE), "rank 1 has 3; the 2nd is all_gather"),
+        ((REDUCE, REDUCE, ("all_reduce", 8, "")), (REDUCE, ("all_reduce", 8, ""), REDUCE), "the 2nd is on"),
+    ],
+)
+def test_the_first_difference_is_named(
+    usual: tuple[tuple[str, int, str], ...], other: tuple[tuple[str, int, str], ...], text: str
+) -> None:
+    assert text in find_problems(workload(program(*usual), program(*other)))[0].text
+
+
+def test_sizes_for_each_member_on_one_side_are_an_error_of_their_own() -> None:
+    def with_sizes(build: TraceBuilder) -> None:
+        build.collective("all_to_all", splits=[8, 24])
+
+    plain = program(("all_to_all", 32, ""))
+    for first, other in ((plain, with_sizes), (with_sizes, plain)):
+        problem = only(find_problems(workload(first, other)), "collective-splits")
+        assert "or none of them" in problem.remedy
+        assert "all_to_all with sizes for each member" in problem.text
+    only(find_problems(workload(plain, program(("all_to_all", 64, "")))), "collective-size")
+
+
+def test_ranks_with_equal_sequences_are_shown_by_the_node_of_the_first() -> None:
+    def renumbered(build: TraceBuilder) -> None:
+        build.compute("before")
+        build.collective("all_reduce", MIB, name="sum", node_id=70)
+
+    problems = find_problems(workload(renumbered, program(REDUCE), program(GATHER)))
+    assert 'on ranks 0-1 all_reduce of 1 MiB (node 70 "sum" in x.0.et)' in problems[0].text
+
+
 @pytest.mark.parametrize("chained", [True, False])
 def test_another_order_is_an_error_if_it_is_fixed(chained: bool) -> None:
     first, other = program(REDUCE, GATHER, chained=chained), program(GATHER, REDUCE, chained=chained)
@@ -153,11 +211,28 @@ def test_different_roots_are_an_error_and_a_root_that_one_leaves_out_a_warning()
     def gathers(root: int | None) -> Fill:
         return lambda build: build.collective("gather", MIB, root=root)
 
-    problem = only(find_problems(workload(gathers(1), gathers(0))), "collective-root")
-    assert problem.severity == "error"
-    assert "the first names rank 1, the other rank 0" in problem.text
-    assert only(find_problems(workload(gathers(0), gathers(None))), "collective-root").severity == "warning"
+    for first, other in ((1, 0), (0, 1)):
+        problem = only(find_problems(workload(gathers(first), gathers(other))), "collective-root")
+        assert problem.severity == "error"
+        assert f"the first names rank {first}, the other rank {other}" in problem.text
+    problem = only(find_problems(workload(gathers(0), gathers(None))), "collective-root")
+    assert problem.severity == "warning"
+    assert "names rank 0, the other no rank, so the first member" in problem.text
+    assert only(find_problems(workload(gathers(None), gathers(0))), "collective-root").severity == "warning"
     assert find_problems(workload(gathers(1), gathers(1))) == []
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_other_dimensions_before_them_do_not_hide_different_roots(flag: bool) -> None:
+    def two_gathers(root: int, takes_part: bool) -> Fill:
+        def fill(build: TraceBuilder) -> None:
+            build.collective("gather", MIB, root=0, involved_dims=[takes_part])
+            build.collective("gather", MIB, root=root)
+
+        return fill
+
+    problem = only(find_problems(workload(two_gathers(0, flag), two_gathers(1, not flag))), "collective-root")
+    assert "the 2nd is on rank 0" in problem.text
 
 
 def test_sizes_of_barriers_and_names_of_reduce_scatters_do_not_matter() -> None:

@@ -144,9 +144,10 @@ class Waits:
     def _posted(self) -> tuple[Any, Any]:
         """Return sends whose messages arrived, by state row, and when their receives were posted."""
         state = self._outcome.nodes
-        posted = [every.state_row for every in issued(self._outcome, (Action.RECEIVE,))]
-        receives = np.sort(np.concatenate(posted)) if posted else np.zeros(0, np.int64)
-        receives = receives[state["number"][receives] != NONE]
+        is_posted = np.zeros(len(state), np.bool_)
+        for every in issued(self._outcome, (Action.RECEIVE,)):
+            is_posted[every.state_row] = True
+        receives = np.flatnonzero(is_posted & (state["number"] != NONE))
         sender, row = state["partner"][receives], state["number"][receives]
         sends, first = np.unique(self._plan.actors["node_first"][sender] + row, return_index=True)
         return sends, state["start_ns"][receives[first]]

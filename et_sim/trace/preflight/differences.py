@@ -58,7 +58,7 @@ def explain_difference(
 ) -> Problem:
     """Return the finding about the first difference of two sequences, with the content of both sides."""
     usual_side, unusual_side = _side(index, stream, streams, usual), _side(index, stream, streams, unusual)
-    usual_plain, unusual_plain = usual_side.sequence.content[:, :2], unusual_side.sequence.content[:, :2]
+    usual_plain, unusual_plain = usual_side.sequence.plain, unusual_side.sequence.plain
     if np.array_equal(usual_plain, unusual_plain):
         if not np.array_equal(usual_side.sequence.content[:, 3], unusual_side.sequence.content[:, 3]):
             return _roots(index, stream, usual_side, unusual_side)
@@ -89,8 +89,8 @@ def _counts(content: Any) -> Counter[tuple[int, ...]]:
 
 def _first_difference(first: Any, second: Any) -> int:
     shorter = min(len(first), len(second))
-    differs = np.flatnonzero((first[:shorter] != second[:shorter]).any(axis=1))
-    return int(differs[0]) if len(differs) else shorter
+    differs = (first[:shorter] != second[:shorter]).any(axis=1)
+    return int(differs.argmax()) if differs.any() else shorter
 
 
 def _difference(first: Any, second: Any) -> tuple[str, str]:
@@ -103,9 +103,8 @@ def _difference(first: Any, second: Any) -> tuple[str, str]:
 
 
 def _roots(index: TemplateIndex, stream: ComparedStream, usual: _Side, unusual: _Side) -> Problem:
-    usual_roots, unusual_roots = usual.sequence.content[:, 3:], unusual.sequence.content[:, 3:]
-    at = _first_difference(usual_roots, unusual_roots)
-    here, there = int(usual_roots[at, 0]), int(unusual_roots[at, 0])
+    at = _first_difference(usual.sequence.content[:, 3:], unusual.sequence.content[:, 3:])
+    here, there = (int(side.sequence.content[at, 3]) for side in (usual, unusual))
     names = [f"rank {root}" if root >= 0 else "no rank, so the first member" for root in (here, there)]
     text = (
         f"{stream.noun}s of {stream.name} have different roots: {_both(index, usual, unusual, at)};"
@@ -132,7 +131,7 @@ def _another_order(index: TemplateIndex, stream: ComparedStream, usual: _Side, u
     usual, usual_is_certain = _as_started(index, usual)
     unusual, unusual_is_certain = _as_started(index, unusual)
     certain = usual_is_certain and unusual_is_certain and not stream.is_broadcast
-    at = _first_difference(usual.sequence.content[:, :2], unusual.sequence.content[:, :2])
+    at = _first_difference(usual.sequence.plain, unusual.sequence.plain)
     fate = "they would be matched by order and hang" if certain else "they hang if they start like this"
     count = len(usual.sequence.rows)
     text = (
@@ -157,8 +156,7 @@ def _another_count(
     index: TemplateIndex, stream: ComparedStream, usual: _Side, unusual: _Side, streams: Streams
 ) -> Problem:
     """Return the finding about one sequence that is the beginning of the other."""
-    is_usual_longer = len(usual.sequence.rows) > len(unusual.sequence.rows)
-    longer, shorter = (usual, unusual) if is_usual_longer else (unusual, usual)
+    shorter, longer = sorted((usual, unusual), key=lambda side: len(side.sequence.rows))
     at = len(shorter.sequence.rows)
     text = (
         f"{index.place(shorter.ranks)} {have(shorter.ranks)} {plural(at, stream.noun)} in {stream.name}, but"
@@ -174,21 +172,22 @@ def _elsewhere(
     index: TemplateIndex, stream: ComparedStream, first: _Side, second: _Side, at: int, streams: Streams
 ) -> str:
     """Return a hint at the same collective in another group, which `second` has more often than `first`."""
-    wanted = first.sequence.content[at, :2]
+    wanted = first.sequence.plain[at]
     for elsewhere in sorted(streams):
-        if elsewhere == stream or elsewhere.is_broadcast != stream.is_broadcast:
-            continue
-        having = streams[elsewhere]
-        theirs, ours = having.get(second.template), having.get(first.template)
-        if theirs is None:
-            continue
-        same = np.flatnonzero((theirs.content[:, :2] == wanted).all(axis=1))
-        known = 0 if ours is None else int((ours.content[:, :2] == wanted).all(axis=1).sum())
-        if len(same) > known:
-            node = index.workload.templates[second.template].describe(int(theirs.rows[same[0]]))
+        ours, theirs = (_rows_of(wanted, streams[elsewhere].get(side.template)) for side in (first, second))
+        if elsewhere != stream and len(theirs) > len(ours):
+            node = index.workload.templates[second.template].describe(theirs[0])
             holders = f"{of_ranks(second.ranks)} {have(second.ranks)}"
             return f"; {holders} one like it in {elsewhere.name} ({node})"
     return ""
+
+
+def _rows_of(wanted: Any, sequence: CollectiveSequence | None) -> list[int]:
+    """Return the rows of the collectives of a type and size in a sequence, if there is one."""
+    if sequence is None:
+        return []
+    rows: list[int] = sequence.rows[(sequence.plain == wanted).all(axis=1)].tolist()
+    return rows
 
 
 def _both(index: TemplateIndex, first: _Side, second: _Side, at: int) -> str:

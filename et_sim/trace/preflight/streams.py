@@ -43,6 +43,11 @@ class CollectiveSequence(NamedTuple):
     rows: Any
     content: Any
 
+    @property
+    def plain(self) -> Any:
+        """Return type and bytes of each collective."""
+        return self.content[:, :2]
+
 
 Streams = Mapping[ComparedStream, Mapping[int, CollectiveSequence]]
 
