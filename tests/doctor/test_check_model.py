@@ -181,8 +181,8 @@ class Simulated:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.messages: list[tuple[int, int, int]] = []
         self.programs: list[dict[str, Any]] = []
-        self.takes = lambda *message: message[-1]
-        self.finish = lambda _: [0] * 4
+        self.takes: Any = lambda *message: message[-1]
+        self.finish: Any = lambda _: [0] * 4
         self.codes: Any = lambda *ends: ends[0] * 0
         self.differ_along_axes = False
         keys = {"path_keys": lambda *_, **__: self.codes and self}

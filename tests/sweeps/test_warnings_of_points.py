@@ -18,9 +18,7 @@ def printed(warnings: list[str], capsys: pytest.CaptureFixture[str], known: int 
     return capsys.readouterr().err.splitlines()
 
 
-@pytest.mark.parametrize(
-    ("several", "others"), [(5, []), (6, ["and 1 other"]), (1005, ["and 1,000 others"])]
-)
+@pytest.mark.parametrize(("several", "others"), [(5, []), (6, ["and 1 other"]), (1005, ["and 1,000 others"])])
 def test_five_warnings_are_printed_the_most_frequent_first(
     several: int, others: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
