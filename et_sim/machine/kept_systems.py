@@ -1,11 +1,12 @@
 """Systems, networks and libraries that were read, kept for machines with the same content.
 
-Points of a sweep differ in few keys. A dict that describes a part of a machine must not change after it was
-read: the same dict is taken for the same content.
+Points of a sweep differ in few keys. A description is found by its values, so that a dict may change between
+points; the content of a source is a copy of the dict.
 """
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -51,15 +52,20 @@ class KeptSystems:
     def __init__(self) -> None:
         self._kept: list[_Read] = []
         self._latest: dict[str, _Result] = {}  # other parts
-        self._loaded: list[tuple[Given, Source]] = []  # the latest first
+        self._loaded: dict[MachineFile, list[tuple[bytes, Source]]] = {}  # by values, the latest first
 
-    def load(self, given: Given) -> Source:
-        """Return the source of a system; the same one for the same object."""
-        found = next((known for known in self._loaded if known[0] is given), None)
+    def load(self, given: Given, role: MachineFile) -> Source:
+        """Return the source of a description; the same one for a dict of the same values."""
+        values = _values_of(given)
+        if not values:
+            return load(given, role)
+        loaded = self._loaded.get(role, [])
+        found = next((known for known in loaded if known[0] == values), None)
         if found is None:
-            found = given, load(given, MachineFile.SYSTEM)
-        if isinstance(given, dict):
-            self._loaded = [found, *(known for known in self._loaded if known is not found)][:MOST_KEPT]
+            found = values, load(given, role)
+            if found[1].imported is not None or _values_of(found[1].content) != values:
+                return found[1]
+        self._loaded[role] = [found, *(known for known in loaded if known is not found)][:MOST_KEPT]
         return found[1]
 
     def read(self, source: Section, remarks: Remarks) -> tuple[System, LayerSettings]:
@@ -134,6 +140,16 @@ class KeptSystems:
                 return None
         self._kept = [found, *(known for known in self._kept if known is not found)][:MOST_KEPT]
         return found
+
+
+def _values_of(given: Given) -> bytes:
+    """Return bytes that differ between dicts of different values or types; empty for paths and others."""
+    if type(given) is not dict:
+        return b""
+    try:
+        return marshal.dumps(given, 2)  # later versions depend on which values are one object
+    except ValueError:  # it has other types, or is too deep
+        return b""
 
 
 def _is_plain(source: Section, factors: Any) -> bool:

@@ -183,8 +183,9 @@ def read_machine(
     has systems that were read before.
     """
     remarks = Remarks()
-    network_source = load(network, MachineFile.NETWORK)
-    system_source = load(system, MachineFile.SYSTEM) if systems is None else systems.load(system)
+    loaded = load if systems is None else systems.load
+    network_source = loaded(network, MachineFile.NETWORK)
+    system_source = loaded(system, MachineFile.SYSTEM)
     configuration = {"system": as_given(system_source), "network": as_given(network_source)}
     names_profile = profile is not None or _names_profile(system_source, network_source)
     profile = profile if names_profile else usual_profile

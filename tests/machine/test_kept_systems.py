@@ -55,3 +55,26 @@ def test_a_system_of_other_values_is_read_anew() -> None:
         system = {**given["system"], "endpoint-delay": delay}
         read = read_machine(system=system, network=given["network"], systems=kept)
         assert read.system.endpoint_delay_ns == delay
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "values"),
+    [("costs", "price-per-hour", (4, 4.0)), ("library", "name", ("nccl-2.30", "none"))],
+)
+def test_a_system_that_changes_in_place_is_read_with_its_new_values(
+    part: str, key: str, values: tuple[Any, ...]
+) -> None:
+    given, kept = files_of("h100-dgx:16"), KeptSystems()
+    for value in values:
+        given["system"][part][key] = value
+        read, alone = read_machine(**given, systems=kept), read_machine(**given)
+        assert repr(read.system) == repr(alone.system)
+        assert (read.configuration, read.inputs) == (alone.configuration, alone.inputs)
+
+
+def test_a_network_of_the_same_values_is_read_once_and_anew_after_a_change() -> None:
+    given, kept = files_of("h100-dgx:16"), KeptSystems()
+    first = read_machine(**given, systems=kept).network
+    assert read_machine(**copy.deepcopy(given), systems=kept).network is first
+    given["network"]["latency"][1] = "700ns"
+    assert read_machine(**given, systems=kept).network == read_machine(**given).network != first

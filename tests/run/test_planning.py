@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 from functools import partial
@@ -130,6 +131,19 @@ def test_programs_that_become_equal_by_a_factor_are_folded_again() -> None:
         actors.append(shared[1]["folded"]["actors"])
     assert actors == [2, 2, 1, 2]
     assert planner.made == 2
+
+
+@pytest.mark.deep
+def test_descriptions_that_change_in_place_between_runs_have_their_new_figures() -> None:
+    machine: dict[str, Any] = {"system": {**SYSTEM}, "network": copy.deepcopy(RING_4)}
+    workload, planner = make_microbenchmark("all_reduce", ranks=4, size=1 << 14), KeptPlans()
+    ends = []
+    for delay, latency in ((0, 500), (1000, 500), (1000, 900)):
+        machine["system"]["endpoint-delay"], machine["network"]["latency"][0] = delay, latency
+        shared = planner.guarded(partial(result_of, workload, machine))
+        assert shared == result_of(workload, machine, Planner())
+        ends.append(shared[0]["makespan_ns"])
+    assert ends[0] < ends[1] < ends[2]
 
 
 def test_algorithms_are_planned_for_each() -> None:

@@ -114,16 +114,23 @@ class Candidate(Struct, frozen=True):
         return self.latency_us + size / (1000 * self.bandwidth)
 
 
+TimeBySize = Callable[[int], float]  # us of a collective, given its bytes
+
+
 class AllowedCandidates:
-    """The candidates that are allowed on one machine; those that hold for all sizes are made once."""
+    """The candidates that are allowed on one machine, and their calibrated times; those that hold for all
+    sizes are made once.
+    """
 
     def __init__(
         self,
         machine: LibraryMachine,
         rings: Callable[[LibraryGroup], Channels],
         is_allowed: Callable[[Candidate], bool],
+        by_size: Callable[[Candidate, LibraryGroup], TimeBySize],
     ) -> None:
-        self._machine, self._rings_of, self._is_allowed = machine, rings, is_allowed
+        self._machine, self._rings_of, self._is_allowed, self._by_size = machine, rings, is_allowed, by_size
+        self._times: dict[int, TimeBySize] = {}  # by the identities of candidates for all sizes
         self._rings: dict[LibraryGroup, Channels] = {}
         self._for_all_sizes: dict[tuple[str, LibraryGroup], list[Candidate]] = {}
 
@@ -139,8 +146,13 @@ class AllowedCandidates:
             return self._made(kind, group, size, datatype)
         key = kind, group
         if key not in self._for_all_sizes:
-            self._for_all_sizes[key] = self._made(kind, group, size, datatype)
+            made = self._for_all_sizes[key] = self._made(kind, group, size, datatype)
+            self._times |= {id(way): self._by_size(way, group) for way in made}
         return self._for_all_sizes[key]
+
+    def time_us(self, way: Candidate, group: LibraryGroup, size: int) -> float:
+        """Return the calibrated time of a collective by one of the candidates."""
+        return (self._times.get(id(way)) or self._by_size(way, group))(size)
 
     def _made(self, kind: str, group: LibraryGroup, size: int, datatype: str) -> list[Candidate]:
         ways = list(candidates(self._machine, kind, group, size, datatype, self.rings(group)))

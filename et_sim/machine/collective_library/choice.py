@@ -31,6 +31,7 @@ from et_sim.machine.collective_library.candidates import (
     Crossing,
     LibraryGroup,
     LibraryMachine,
+    TimeBySize,
 )
 from et_sim.machine.collective_library.channels import CARD_EFFICIENCY, Channels, LibraryWires, rings_of
 from et_sim.machine.collective_library.constants import (
@@ -110,8 +111,12 @@ class Calibration(Struct, frozen=True):
         self, way: Candidate, group: LibraryGroup, size: int, between: Between | None = None
     ) -> float:
         """Return the time of a collective by a candidate; `between` is the network of its nodes."""
+        return self.by_size(way, group, between)(size)
+
+    def by_size(self, way: Candidate, group: LibraryGroup, between: Between | None = None) -> TimeBySize:
+        """Return the times of a collective by a candidate (`time_us`), given its size."""
         if way.crossing is not None and between is not None:
-            return self._between_us(way, way.crossing, between, size)
+            return self._between(way, way.crossing, between)
         is_simple, by_switches = way.protocol is LibraryProtocol.SIMPLE, way.algorithm in (NVLS, NVLS_TREE)
         copy = self.nvls_copy if by_switches else self.copy if is_simple else NO_COPY
         if group.nodes > 1:
@@ -124,11 +129,11 @@ class Calibration(Struct, frozen=True):
             step = (self.step_ll, self.step_ll128, self.step_simple)[way.protocol]
             bandwidth = (self.bandwidth_ll, self.bandwidth_ll128, self.bandwidth_simple)[way.protocol]
             latency = base * way.base_us + step * way.within_us + (self.start_simple if is_simple else 0.0)
-        carried = size / (1000 * bandwidth * way.bandwidth * way.evened)
-        return latency + carried + (size / group.ranks / 1000 / copy if copy else 0.0)
+        rate, ranks = 1000 * bandwidth * way.bandwidth * way.evened, group.ranks
+        return lambda size: latency + size / rate + (size / ranks / 1000 / copy if copy else 0.0)
 
-    def _between_us(self, way: Candidate, crossing: Crossing, between: Between, size: int) -> float:
-        """Return the time over a network of a known kind.
+    def _between(self, way: Candidate, crossing: Crossing, between: Between) -> TimeBySize:
+        """Return the times over a network of a known kind.
 
         Within nodes, LL128 has the factor of steps with LL, as both wait for flags. Its own factor was fitted
         to sizes of a node, where bandwidth hides it: with many ranks on many nodes, the protocol of larger
@@ -141,10 +146,9 @@ class Calibration(Struct, frozen=True):
         latency = base * way.base_us + step * way.within_us
         latency += self.between_latency * crossing.messages * between.latency_us(crossing.step_us)
         most = crossing.most * (self.nvls_bandwidth if by_switches else 1.0)
-        share = min(between.share * self.between_bandwidth, 1.0)
-        full = crossing.full * share / crossing.carried
-        filling = between.fill_us(size, crossing.full * share, crossing.node)
-        return latency + size / 1000 / min(most * self.between_bandwidth, full) + filling
+        full, node = crossing.full * min(between.share * self.between_bandwidth, 1.0), crossing.node
+        rate = min(most * self.between_bandwidth, full / crossing.carried)
+        return lambda size: latency + size / 1000 / rate + between.fill_us(size, full, node)
 
     def pairs_us(
         self,
@@ -318,10 +322,10 @@ class Library(Struct, frozen=True):
             return own
         (kind, size), group, ways = self._counted(call), call.group, ways or self.ways()
         way, known = self._chosen_of(call, ways)
-        chosen = self._chosen(way, group, size)
-        if all(self._time_us(other, group, size) >= chosen.time_us for other in known):
+        chosen = self._chosen(way, size, ways.time_us(way, group, size))
+        if all(ways.time_us(other, group, size) >= chosen.time_us for other in known):
             return chosen
-        larger = faster_above(self._curve(call, ways), size, chosen.time_us)
+        larger = faster_above(self._curve(call, ways), size, chosen.time_us, way, known)
         if not larger:
             return chosen
         time, most = chosen.time_us, limit_us(kind, group, larger)
@@ -364,7 +368,7 @@ class Library(Struct, frozen=True):
         factors = max(map(len, LIBRARIES[self.name].tree_factors))
         return ChoiceCurve(
             lambda size: self._chosen_of(at(size), ways),
-            lambda way, size: max(self._time_us(way, group, size), LEAST_US),
+            lambda way, size: max(ways.time_us(way, group, size), LEAST_US),
             bounds_of(group, ways.rings(group).count, [*seen, *beyond], factors),
         )
 
@@ -418,11 +422,10 @@ class Library(Struct, frozen=True):
 
     def _chosen_of(self, call: Call, ways: AllowedCandidates) -> tuple[Candidate, Sequence[Candidate]]:
         """Return its choice and all candidates."""
-        seen, (kind, size) = self._seen(call), self._counted(call)
-        known = ways.of(kind, call.group, size, call.datatype)
-        best = [
-            candidate for candidate in known if seen and (candidate.algorithm, candidate.protocol) == seen
-        ]
+        kind, size = self._counted(call)
+        known = best = ways.of(kind, call.group, size, call.datatype)
+        if self.logged and (seen := self._seen(call)):
+            best = [candidate for candidate in known if (candidate.algorithm, candidate.protocol) == seen]
         return min(best or known, key=lambda candidate: candidate.estimate_us(size)), known
 
     def choices(self, call: Call) -> tuple[LibraryChoice, ...]:
@@ -443,8 +446,9 @@ class Library(Struct, frozen=True):
             )
             return (LibraryChoice(PAIRS, LibraryProtocol.SIMPLE, rings.count, time, time),)
         kind, size = self._counted(call)
-        known = self.ways().of(kind, group, size, call.datatype)
-        return tuple(self._chosen(way, group, size) for way in known)
+        ways = self.ways()
+        known = ways.of(kind, group, size, call.datatype)
+        return tuple(self._chosen(way, size, ways.time_us(way, group, size)) for way in known)
 
     def _counted(self, call: Call) -> tuple[str, int]:
         """Return the kind and bytes that the library counts: a barrier is a small all-reduce."""
@@ -452,7 +456,7 @@ class Library(Struct, frozen=True):
 
     def ways(self) -> AllowedCandidates:
         """Return its candidates for further choices."""
-        return AllowedCandidates(self._machine(), self.rings, self._is_allowed)
+        return AllowedCandidates(self._machine(), self.rings, self._is_allowed, self._by_size)
 
     def rings(self, group: LibraryGroup) -> Channels:
         """Return the rings of a group of ranks."""
@@ -463,12 +467,12 @@ class Library(Struct, frozen=True):
         cards = max(self.wires.cards * group.fewest // self.node, 1)
         return rings_of(self.wires, speeds, nodes=group.nodes, ppn=group.ppn, cards=cards)
 
-    def _chosen(self, way: Candidate, group: LibraryGroup, size: int) -> LibraryChoice:
-        time = max(self._time_us(way, group, size), LEAST_US)
-        return LibraryChoice(way.algorithm, way.protocol, way.channels, time, way.estimate_us(size))
+    def _chosen(self, way: Candidate, size: int, time_us: float) -> LibraryChoice:
+        time, estimate = max(time_us, LEAST_US), way.estimate_us(size)
+        return LibraryChoice(way.algorithm, way.protocol, way.channels, time, estimate)
 
-    def _time_us(self, way: Candidate, group: LibraryGroup, size: int) -> float:
-        return self.calibration.time_us(way, group, size, self.between)
+    def _by_size(self, way: Candidate, group: LibraryGroup) -> TimeBySize:
+        return self.calibration.by_size(way, group, self.between)
 
     def _is_allowed(self, way: Candidate) -> bool:
         algorithms, protocols = self.algorithms, self.protocols

@@ -72,25 +72,25 @@ def bounds_of(group: LibraryGroup, channels: int, logged: Sequence[int], factors
     return tuple(sorted({*powers, PLATEAU * channels * group.ranks, *logged}))
 
 
-def faster_above(curve: ChoiceCurve, size: int, time_us: float) -> tuple[Larger, ...]:
-    """Return larger sizes that take less time: the first one, and the fastest one.
+def faster_above(
+    curve: ChoiceCurve, size: int, time_us: float, way: Candidate, ways: Sequence[Candidate]
+) -> tuple[Larger, ...]:
+    """Return larger sizes that take less time than a candidate, the first one and the fastest one.
 
     The search follows the library's choice from one change to the next, until all candidates take longer.
     Each candidate takes longer with every byte, so the least time is where a candidate begins to be chosen.
     """
     found: list[Larger] = []
-    at, least = size, time_us
-    while at <= LARGEST:
+    least, change = time_us, _next_change(ways, way, size, curve.bounds)
+    while change is not None and change <= LARGEST:
+        at = change
         way, ways = curve.ways(at)
         taken = curve.time_us(way, at)
-        if at > size and taken < least:
+        if taken < least:
             found, least = [*found[:1], Larger(at, way, taken)], taken
         if all(curve.time_us(other, at) >= least for other in ways):
             break
         change = _next_change(ways, way, at, curve.bounds)
-        if change is None:
-            break
-        at = change
     return tuple(found)
 
 
