@@ -20,6 +20,7 @@ from msgspec.structs import force_setattr
 
 from et_sim.basics.engine_names import ENGINES, EXPERT_EXCHANGES, SEPARATE
 from et_sim.basics.errors import TraceError
+from et_sim.basics.lazy_names import late_hints
 from et_sim.basics.units import ranks_text
 from et_sim.documents.keys import key, keys_of
 from et_sim.documents.kinds import INTEGER, choice, choices, count, flag, number, text, time
@@ -150,6 +151,7 @@ class Job(Struct, frozen=True, eq=False):
         return f"{self.name}: its rank {', '.join(pairs)}{more} here"
 
 
+@late_hints
 class Workload(Struct, frozen=True, eq=False):
     """A workload: `templates[template_of_rank[r]]` is the trace of rank r."""
 
