@@ -20,11 +20,14 @@ from et_sim.explain import Meaning, find
 from et_sim.machine.corrections import Correction
 from et_sim.memory.footprint import CLASSES
 from et_sim.reference_page import TABLES
+from et_sim.samples.blame import COMMUNICATION, NOT_VARIED, OTHER, WAY
 from et_sim.tables.registry import all_tables
 from et_sim.views.critical.path import CAUSES
 from et_sim.views.summary.idle import MEANINGS as IDLE_CAUSES
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.path_in_short import WORDS
+
+BLAMED = (COMMUNICATION, NOT_VARIED, OTHER, WAY)
 
 
 @pytest.fixture
@@ -78,7 +81,7 @@ def test_every_word_that_views_print_is_found(explained: Any) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("words", [Quantity, CAUSES, IDLE_CAUSES, WORDS.values(), CLASSES])
+@pytest.mark.parametrize("words", [Quantity, CAUSES, IDLE_CAUSES, WORDS.values(), CLASSES, BLAMED])
 def test_every_word_of_a_closed_list_that_views_print_is_found(explained: Any, words: Iterable[str]) -> None:
     meanings = [Meaning(**meaning) for meaning in explained()]
     for word in words:
