@@ -53,12 +53,17 @@ class _LateHints(dict[str, Any]):
         return iter(self.keys())
 
     def keys(self) -> KeysView[str]:  # type: ignore[override]
-        _import_type_names(self._module)
+        self._resolve()
         return super().keys()
 
     def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
-        _import_type_names(self._module)
+        self._resolve()
         return super().items()
+
+    def _resolve(self) -> None:
+        if self._module:
+            _import_type_names(self._module)
+        self._module = ""
 
 
 def _import_type_names(module: str) -> None:
