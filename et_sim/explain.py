@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -136,12 +137,18 @@ def find(word: str, meanings: Iterable[Meaning]) -> list[Meaning]:
             exact.append(meaning)
         for name in dict.fromkeys(map(_bare, (meaning.name, *meaning.also))):
             named.setdefault(name, []).append(meaning)
-    alike = named.get(_bare(word), [])
+    alike = named.get(_bare(word)) or _with_wildcard(_bare(word), named)
     differ_in_case = len({meaning.name for meaning in alike if meaning.name.lower() == word.lower()}) > 1
     if matches := exact if differ_in_case and exact else alike:
         return _merged(matches)
     remedy = did_you_mean(_bare(word), tuple(named)) or "et-sim explain without a word lists all words"
     raise UsageError(f"there is no entry {word!r}", remedy=remedy)
+
+
+def _with_wildcard(word: str, named: Mapping[str, list[Meaning]]) -> list[Meaning]:
+    """Return the meanings of the longest name whose "…" stands for a part of the word: "time of …"."""
+    fitting = [name for name in named if "…" in name and fnmatchcase(word, name.replace("…", "*"))]
+    return named[max(fitting, key=len)] if fitting else []
 
 
 def _merged(meanings: Iterable[Meaning]) -> list[Meaning]:

@@ -40,7 +40,6 @@ from et_sim.machine.failures import FailureKeys
 from et_sim.machine.gpu_failures import GpuFailure
 from et_sim.machine.kernel_kinds import KernelKind
 from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
-from et_sim.machine.networks import Recovery
 from et_sim.machine.protocol_presets import PROTOCOL_KEYS, packet_keys, tcp_keys
 from et_sim.machine.remote_memory import MEMORY_KEYS, PoolStage
 from et_sim.machine.roofline import AttentionKernel, MemoryLevel
@@ -51,7 +50,7 @@ from et_sim.machine.topology.generators import GENERATORS
 from et_sim.machine.topology.graph_file import GraphFile, Override, Reduction
 from et_sim.machine.topology.keys import Common
 from et_sim.machine.topology.listed import ListedLink
-from et_sim.machine.transports import Credits, LogGops, Marking
+from et_sim.machine.transports import Credits, LogGops, Marking, Recovery
 from et_sim.machine.variation import MixturePart, Variation
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 from et_sim.recipes.recipe import recipe_keys

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
+import re
+import typing
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -55,6 +61,35 @@ def test_the_public_names_are_exactly_these() -> None:
 def test_every_public_name_can_be_imported() -> None:
     for name in et_sim.__all__:
         assert getattr(et_sim, name) is not None
+
+
+def _documented_modules() -> list[ModuleType]:
+    """Return `et_sim` and the modules from which examples of the docs import names."""
+    pages = (path.read_text(encoding="utf-8") for path in (REPOSITORY / "docs").glob("*.md"))
+    imported = {name for page in pages for name in re.findall(r"^(?:> )?from (et_sim\S*) import", page, re.M)}
+    assert {"et_sim", "et_sim.trace", "et_sim.workloads"} <= imported
+    return [import_module(name) for name in sorted(imported)]
+
+
+def test_signature_and_type_hints_work_for_every_documented_name() -> None:
+    for module in _documented_modules():
+        own = [name for name, value in vars(module).items() if _is_public_part(module, name, value)]
+        for name in getattr(module, "__all__", own):
+            value = getattr(module, name)
+            if inspect.isclass(value) or inspect.isfunction(value):
+                assert typing.get_type_hints(value) is not None
+                assert inspect.signature(value) is not None
+
+
+def test_help_works_for_every_public_class() -> None:
+    for name in et_sim.__all__:
+        value = getattr(et_sim, name)
+        if inspect.isclass(value):
+            assert name in pydoc.render_doc(value)
+
+
+def _is_public_part(module: ModuleType, name: str, value: object) -> bool:
+    return getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
 
 
 def test_dir_lists_the_public_names_and_nothing_else_is_offered() -> None:

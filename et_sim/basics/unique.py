@@ -1,4 +1,4 @@
-"""Different values of an array, sorted; and groups of equal rows of columns, with their sums.
+"""Different values of an array, sorted; equal rows of tables; groups of equal rows, with the sums of columns.
 
 Columns of integers are packed into one integer for each row, so that rows are compared and sorted as
 numbers. Integers of a small range are counted and not sorted. Sums of integers are exact. Sums of fractions
@@ -132,3 +132,20 @@ def sums_of(of_row: Any, values: Any, count: int) -> Any:
     sums = np.zeros(count, np.int64)
     np.add.at(sums, of_row, values)
     return sums
+
+
+def equal_rows(first: Any, second: Any) -> Any:
+    """Return which rows of two record arrays of one length are equal, field by field.
+
+    NumPy's own comparison of whole records does not survive Ctrl-C: a segmentation fault, or another error.
+    """
+    return np.logical_and.reduce([first[name] == second[name] for name in first.dtype.names])
+
+
+def in_order_of_first(values: Any) -> tuple[Any, Any]:
+    """Return where each distinct value first occurs, ascending, and the number of every value there."""
+    _, first, number = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return first[order], place[number.reshape(-1)]

@@ -105,10 +105,15 @@ def _algorithm(options: Options) -> Algorithm:
         )
     if options.root is not None and name != TREE:
         raise UsageError(f"--root does not belong to {name}", remedy=f"use it with {TREE}")
+    if name in (*EXCHANGES, *OVER_A_TREE):
+        raise UsageError(
+            f"{name} is a type of collective, not an algorithm",
+            remedy=f"give the algorithm, then the type: et-sim collective ALGORITHM --type {name}",
+        )
     if (name == TREE) != (options.type in OVER_A_TREE):
         raise UsageError(
-            f"{name} does not do {options.type}",
-            remedy=f"{TREE} does {', '.join(OVER_A_TREE)}; the other algorithms do {', '.join(EXCHANGES)}",
+            f"{name} does not support the type {options.type}",
+            remedy=f"{TREE} supports {', '.join(OVER_A_TREE)}; other algorithms: {', '.join(EXCHANGES)}",
         )
     if options.window is not None:
         if name not in ("direct", "oneDirect"):

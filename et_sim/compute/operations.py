@@ -26,6 +26,7 @@ from et_sim.basics.kernel_names import (
     NARROW_WEIGHTS,
     STRIDED,
 )
+from et_sim.basics.units import plural
 
 LARGEST = 1 << 40  # limit of one number
 MOST_OPERATIONS = 1 << 62
@@ -322,7 +323,7 @@ def read_shape(text: str, place: str) -> Shape:
         has = f"{word} has {most if least == most else f'{least} to {most}'}: {word} {form.text}"
         if form.repeats:
             has = f"{word} has {least} or more: {word} {form.text}"
-        raise TraceError(f"layer_shape {text!r} has {len(sizes)} numbers", place=place, remedy=has)
+        raise TraceError(f"layer_shape {text!r} has {plural(len(sizes), 'number')}", place=place, remedy=has)
     shape = Shape(word, tuple(_size(size, text, place) for size in sizes), count, causal, kernel)
     operation = shape.operation
     if shape.kind == "conv":

@@ -11,7 +11,8 @@ import numpy as np
 from et_sim.basics.units import format_ns
 from et_sim.documents.keys import Remarks, Section
 from et_sim.machine.graph import SWITCH
-from et_sim.machine.networks import Failure, GraphFabric, Network, Recovery
+from et_sim.machine.networks import Failure, GraphFabric, Network
+from et_sim.machine.transports import Recovery
 
 LEAST_SHARE = 1e-6  # of a bandwidth; far below, the rates of several ways are lost in rounding
 ROUNDED = 1 - 1e-9  # of a product

@@ -38,8 +38,8 @@ from et_sim.machine.networks import (
     GridFabric,
     LinkOfGrid,
     Network,
-    Recovery,
 )
+from et_sim.machine.transports import Recovery
 
 LOSES_STATE = ("gpu", "node", "rack")
 PLACES = ("link", "port", "nic", "switch", *LOSES_STATE)

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import structs
 from msgspec.structs import replace
 
+from et_sim.basics.units import plural
 from et_sim.documents.keys import (
     Key,
     Remarks,
@@ -260,7 +261,7 @@ def _check_lengths(lists: dict[str, list[Any]], source: Section) -> None:
     for name, entries in lists.items():
         if len(entries) != dimensions:
             raise source.fault(
-                f'key "{name}" has {len(entries)} entries, "topology" has {dimensions}',
+                f'key "{name}" has {plural(len(entries), "entry", "entries")}, "topology" has {dimensions}',
                 "allowed: one entry per dimension in every list",
             )
 

@@ -12,9 +12,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from et_sim.documents.keys import Slot, ValueKind, key
-from et_sim.documents.kinds import bandwidth, choice, count, flag, number, text, time
+from et_sim.documents.kinds import bandwidth, choice, count, number, text, time
 from et_sim.machine.graph import Graph, LinkFigures
-from et_sim.machine.transports import Credits, LogGops, PacketProtocol
+from et_sim.machine.transports import Credits, LogGops, PacketProtocol, Recovery
 
 if TYPE_CHECKING:
     from et_sim.machine.trunks import Trunks
@@ -158,38 +158,6 @@ class Failure(Struct, frozen=True):
     def text(self) -> str:
         """Return what fails, in words."""
         return self.name if self.name.startswith("dimension") else f"{self.what} {self.name}"
-
-
-class Recovery(Struct, frozen=True):
-    """The time-outs of senders whose path is dead, and their fail-over."""
-
-    detection_ns: float = time(
-        "Time of a try: after it, a sender sends again what was lost. Default: 4.096 us x 2^20, NCCL's "
-        "`IB_TIMEOUT`.",
-        float(1 << 32),
-        name="detection",
-    )
-    retries: int = count("Further tries before the sender gives up; NCCL's `IB_RETRY_CNT`.", 7)
-    fail_over: bool = flag(
-        "A sender that gives up takes another port; NCCL's `IB_RESILIENCY_PORT_FAILOVER`.",
-        False,
-        name="fail-over",
-    )
-    probe_ns: float = time("Time from giving up to the other port.", 10e6, name="probe")
-    fail_back_ns: float = time("Time from the repair of a port to its use.", 200e6, name="fail-back")
-    watchdog_ns: float = time(
-        "Longest wait of a message for a path; PyTorch's watchdog.", 600e9, name="watchdog"
-    )
-
-    @property
-    def given_up_ns(self) -> int:
-        """Return the time from the loss of bytes to the error of the transport."""
-        return (self.retries + 1) * int(self.detection_ns)
-
-    @property
-    def last_try_ns(self) -> int:
-        """Return the time from the loss of bytes to the last try, on another port with fail-over."""
-        return self.given_up_ns + (int(self.probe_ns) if self.fail_over else 0)
 
 
 class Reducer(Struct, frozen=True):

@@ -1,8 +1,8 @@
 """Transports of messages over links: packets of a protocol, flits with credits, or the constants of LogGOPS.
 
-Each field is the key of the network file that sets it (`protocol`, `credits`, `loggops`). A new constant of
-the packet model is one field here, and the code that uses it: the tables of compiled code follow from these
-classes (`et_sim.network.settings`).
+Each field is the key of the network file that sets it (`protocol`, `credits`, `loggops`, `recovery`). A new
+constant of the packet model is one field here, and the code that uses it: the tables of compiled code follow
+from these classes (`et_sim.network.settings`).
 """
 
 from __future__ import annotations
@@ -386,3 +386,35 @@ class Credits(Struct, frozen=True):
                 "make packets longer, or flits shorter",
                 key="flit" if "flit" in given else "packet",
             )
+
+
+class Recovery(Struct, frozen=True):
+    """The time-outs of senders whose path is dead, and their fail-over."""
+
+    detection_ns: float = time(
+        "Time of a try: after it, a sender sends again what was lost. Default: 4.096 us x 2^20, NCCL's "
+        "`IB_TIMEOUT`.",
+        float(1 << 32),
+        name="detection",
+    )
+    retries: int = count("Further tries before the sender gives up; NCCL's `IB_RETRY_CNT`.", 7)
+    fail_over: bool = flag(
+        "A sender that gives up takes another port; NCCL's `IB_RESILIENCY_PORT_FAILOVER`.",
+        False,
+        name="fail-over",
+    )
+    probe_ns: float = time("Time from giving up to the other port.", 10e6, name="probe")
+    fail_back_ns: float = time("Time from the repair of a port to its use.", 200e6, name="fail-back")
+    watchdog_ns: float = time(
+        "Longest wait of a message for a path; PyTorch's watchdog.", 600e9, name="watchdog"
+    )
+
+    @property
+    def given_up_ns(self) -> int:
+        """Return the time from the loss of bytes to the error of the transport."""
+        return (self.retries + 1) * int(self.detection_ns)
+
+    @property
+    def last_try_ns(self) -> int:
+        """Return the time from the loss of bytes to the last try, on another port with fail-over."""
+        return self.given_up_ns + (int(self.probe_ns) if self.fail_over else 0)

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import equal_rows, unique
 from et_sim.machine.corrections import Correction
-from et_sim.plan.records import Action, Lane, LoweredPlan, equal_rows, most_of_a_template
+from et_sim.plan.records import Action, Lane, LoweredPlan, most_of_a_template
 
 NOT_COMPARED = ("corrections", "limits", "notices", "compute", "tensors", "pool_units", "kept")
 SCHEDULED = (Action.DELAY, Action.MEMORY)  # these never end while their rank issues other nodes

@@ -21,7 +21,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
-from et_sim.basics.unique import groups_of, unique
+from et_sim.basics.unique import groups_of, in_order_of_first, unique
 from et_sim.plan import records
 from et_sim.plan.members import Actors
 from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
@@ -114,7 +114,7 @@ def _endpoints(stack: Stack, relative: Any, ranks: int) -> tuple[Any, ...]:
     is_send = trace.kind[rows] == NodeKind.SEND
     peer = np.where(is_send, trace.comm_dst[rows], trace.comm_src[rows]).astype(np.int64)
     peer = np.where(relative[of], peer % ranks, peer)
-    first, slot = records.in_order_of_first((of << _PEER_BITS) + peer)
+    first, slot = in_order_of_first((of << _PEER_BITS) + peer)
     bounds = np.searchsorted(of, np.arange(len(stack) + 1))
     slots = np.searchsorted(first, bounds)
     return (

@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import in_order_of_first
 from et_sim.plan import records
 from et_sim.plan.groups import WHOLE_SYSTEM, GroupTable
 from et_sim.trace.workload import Workload
@@ -44,7 +45,7 @@ class Actors(Struct, frozen=True, eq=False):
     @staticmethod
     def of_classes(classes: Any, link_classes: Any = None) -> Actors:
         """Return one actor per distinct value of `classes`, numbered by lowest rank."""
-        first, of_rank = records.in_order_of_first(classes)
+        first, of_rank = in_order_of_first(classes)
         return Actors(of_rank.astype(np.int32), first.astype(np.int64), link_classes)
 
 

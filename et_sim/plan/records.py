@@ -487,20 +487,3 @@ def filled(dtype: np.dtype[Any], rows: Sequence[tuple[Any, ...]]) -> Any:
     for row, values in enumerate(rows):
         made[row] = values
     return made
-
-
-def equal_rows(first: Any, second: Any) -> Any:
-    """Return which rows of two record arrays of one length are equal, field by field.
-
-    NumPy's own comparison of whole records does not survive Ctrl-C: a segmentation fault, or another error.
-    """
-    return np.logical_and.reduce([first[name] == second[name] for name in first.dtype.names])
-
-
-def in_order_of_first(values: Any) -> tuple[Any, Any]:
-    """Return where each distinct value first occurs, ascending, and the number of every value there."""
-    _, first, number = np.unique(values, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return first[order], place[number.reshape(-1)]

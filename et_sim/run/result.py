@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import OutOfMemoryError, UsageError
+from et_sim.basics.lazy_names import late_hints
 from et_sim.basics.units import format_ns
 from et_sim.tables.registry import table_named
 from et_sim.timeline.recorded import RecordedRun
@@ -52,6 +53,7 @@ class PerRank:
         return self if result is None else result._of_ranks(getattr(result.statistics, self._name))
 
 
+@late_hints
 class Result(RecordedRun, eq=False):
     """The result of `et_sim.simulate`; all times are integer nanoseconds."""
 

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.errors import InputError, did_you_mean
+from et_sim.basics.units import plural
 from et_sim.documents.keys import Key
 from et_sim.documents.kinds import OBJECT
 from et_sim.machine.network_file import NETWORK_KEYS
@@ -93,7 +94,8 @@ def _check_place(field: InputField, at: Any, step: int, here: str) -> None:
     if step >= len(at):
         places = f"[0] to [{len(at) - 1}]" if at else "none"
         raise InputError(
-            f"{field} names no field: {here} has {len(at)} entries", remedy=f"there are {places}"
+            f"{field} names no field: {here} has {plural(len(at), 'entry', 'entries')}",
+            remedy=f"there are {places}",
         )
 
 

@@ -211,7 +211,9 @@ def _sweep(content: dict[str, Any], place: str, folder: Path, instead: dict[str,
     section = Section(place, content, error_type=InputError).lined
     spec = read(SweepSpec, section, Remarks())
     if not spec.axes:
-        raise section.fault("has no axes", "name a field and its values", key="axes")
+        raise section.fault(
+            "the sweep has no axes", 'name at least one field and its values under "axes"', key="axes"
+        )
     axes = tuple(_axis(name, given, section) for name, given in spec.axes.items())
     base = spec.base
     for root, value in instead.items():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.lazy_names import late_hints
 from et_sim.basics.unique import groups_of
 from et_sim.basics.units import NS_PER_SECOND, format_ranks
 from et_sim.engine.outcome import Outcome, Ports
@@ -185,6 +186,7 @@ class SampledSteps(Protocol):
         ...
 
 
+@late_hints
 class RecordedRun(Struct, eq=False, dict=True):
     """Outcome of a run, its inputs, and its records."""
 

@@ -181,7 +181,11 @@ def _chosen(
     missing = next((rank for rank in range(count) if rank not in files), None)
     if missing is not None:
         have = sum(1 for rank in files if rank < count)
-        reason = f"{count} ranks were requested" if ranks is not None else f"the last is rank {max(files)}"
+        reason = (
+            f"{plural(count, 'rank')} need one each"
+            if ranks is not None
+            else f"the last is rank {max(files)}"
+        )
         raise TraceError(
             f"{prefix.name}.{missing}.et is missing: {have} of {count} trace files found ({reason})",
             place=str(prefix),

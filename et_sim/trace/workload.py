@@ -20,7 +20,8 @@ from msgspec.structs import force_setattr
 
 from et_sim.basics.engine_names import ENGINES, EXPERT_EXCHANGES, SEPARATE
 from et_sim.basics.errors import TraceError
-from et_sim.basics.units import ranks_text
+from et_sim.basics.lazy_names import late_hints
+from et_sim.basics.units import plural, ranks_text
 from et_sim.documents.keys import key, keys_of
 from et_sim.documents.kinds import INTEGER, choice, choices, count, flag, number, text, time
 from et_sim.trace.columns import BoolColumn, RowColumn, Trace
@@ -150,6 +151,7 @@ class Job(Struct, frozen=True, eq=False):
         return f"{self.name}: its rank {', '.join(pairs)}{more} here"
 
 
+@late_hints
 class Workload(Struct, frozen=True, eq=False):
     """A workload: `templates[template_of_rank[r]]` is the trace of rank r."""
 
@@ -278,7 +280,8 @@ def _check_templates(workload: Workload) -> None:
         )
     if len(workload.relative_peers) not in (0, count):
         raise TraceError(
-            f"relative_peers has {len(workload.relative_peers)} entries, and there are {count} templates",
+            f"relative_peers has {plural(len(workload.relative_peers), 'entry', 'entries')}, and there are "
+            f"{plural(count, 'template')}",
             place=workload.source,
             remedy="give one for each template, or none",
         )

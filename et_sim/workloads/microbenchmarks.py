@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.lazy_names import late_hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,7 @@ _WITH_PEERS = ("send_receive", "ring_send_receive")
 KINDS = (*COLLECTIVES, *_WITH_PEERS, "compute")
 
 
+@late_hints
 def make_microbenchmark(
     kind: str, *, ranks: int, size: int = 0, repeat: int = 1, compute_us: int = 0, dtype: str = ""
 ) -> Workload:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from et_sim.plan.records import LINE_BYTES, MAPPED_BYTES, STEP, equal_rows, filled, table
+from et_sim.basics.unique import equal_rows
+from et_sim.plan.records import LINE_BYTES, MAPPED_BYTES, STEP, filled, table
 
 ROWS = st.lists(st.tuples(*[st.integers(-1, 1)] * len(STEP.names or ())), max_size=6)
 

@@ -13,13 +13,21 @@ import pytest
 
 from et_sim import views
 from et_sim.basics.errors import UsageError
+from et_sim.basics.quantities import Quantity
 from et_sim.cli import main
 from et_sim.documents.keys_without_effect import UNUSED_KEYS
 from et_sim.explain import Meaning, find
 from et_sim.machine.corrections import Correction
+from et_sim.memory.footprint import CLASSES
 from et_sim.reference_page import TABLES
+from et_sim.samples.blame import COMMUNICATION, NOT_VARIED, OTHER, WAY
 from et_sim.tables.registry import all_tables
+from et_sim.views.critical.path import CAUSES
+from et_sim.views.summary.idle import MEANINGS as IDLE_CAUSES
 from et_sim.views.summary.parts import PARTS
+from et_sim.views.summary.path_in_short import WORDS
+
+BLAMED = (COMMUNICATION, NOT_VARIED, OTHER, WAY)
 
 
 @pytest.fixture
@@ -63,6 +71,7 @@ def _printed() -> Iterator[str]:
 def test_every_word_that_views_print_is_found(explained: Any) -> None:
     meanings = [Meaning(**meaning) for meaning in explained()]
     words = {word for word in _printed() if re.search("[a-zA-Z]", word)}
+    words |= {str(word) for word in (*Quantity, *CAUSES, *IDLE_CAUSES, *WORDS.values(), *CLASSES, *BLAMED)}
     assert len(words) > 100
     missing = []
     for word in sorted(words):
@@ -71,6 +80,19 @@ def test_every_word_that_views_print_is_found(explained: Any) -> None:
         except UsageError:
             missing.append(word)
     assert missing == []
+
+
+def test_a_label_with_a_name_of_the_run_is_found_by_its_form(explained: Any) -> None:
+    meanings = [Meaning(**meaning) for meaning in explained()]
+    for label, name in (
+        ("bandwidth of dimension 0", "bandwidth of …"),
+        ("latency of leaf to spine", "latency of …"),
+        ("time of layer 3 forward", "time of …"),
+        ("dimension 1", "dimension …"),
+        ("leaf to spine", "… to …"),
+        ("time to first token", "time to first token"),
+    ):
+        assert find(label, meanings)[0].name == name
 
 
 def test_options_that_help_does_not_show_are_not_explained(explained: Any) -> None:

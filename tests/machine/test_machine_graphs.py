@@ -188,7 +188,7 @@ REFUSED = [
     ({"links": [{"from": "npu*", "to": "s", "bandwidth": 50}]}, "has no unit"),
     ({"links": [{"from": "npu*", "to": "s", "bandwith": "1GB/s"}]}, "is not known"),
     ({"logical-dimensions": [3, 2]}, "3 x 2 = 6 do not make 4 NPUs"),
-    ({"ranks": ["npu0", "npu1"]}, "2 devices are placed, and there are 4 NPUs"),
+    ({"ranks": ["npu0", "npu1"]}, '"ranks" lists 2 devices, and the graph has 4 NPUs'),
     ({"ranks": ["npu0", "npu0", "npu1", "npu2"]}, "npu0 is not an NPU, or is listed twice"),
     ({"overrides": [{"link": "nothing", "failed": True}]}, "the entry matches no link"),
     ({"overrides": [{"device": "npu0", "failed": True}]}, "no path leads from rank 0 (npu0) to rank 1"),

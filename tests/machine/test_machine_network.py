@@ -91,7 +91,7 @@ def test_a_missing_list_a_bare_value_and_an_empty_list_are_refused(key: str) -> 
 
 @pytest.mark.parametrize("key", ["npus_count", "bandwidth", "latency"])
 def test_lists_of_different_length_are_refused_with_both_lengths(key: str) -> None:
-    assert f'key "{key}" has 1 entries, "topology" has 2' in refusal(**{key: GRID[key][:1]})
+    assert f'key "{key}" has 1 entry, "topology" has 2' in refusal(**{key: GRID[key][:1]})
 
 
 def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:

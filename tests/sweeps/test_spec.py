@@ -19,7 +19,7 @@ from et_sim.sweeps.state import plan_sweep
 WRONG = [
     ("axes:", "axis:", "line 5: key \"axis\" is not known (did you mean 'axes'?)"),
     ("bandwidth[0]", "bandwith[0]", "network has no key 'bandwith' (did you mean 'bandwidth'?)"),
-    ("bandwidth[0]", "bandwidth[1]", "network.bandwidth has 1 entries (there are [0] to [0])"),
+    ("bandwidth[0]", "bandwidth[1]", "network.bandwidth has 1 entry (there are [0] to [0])"),
     ("bandwidth[0]", "bandwidth[0][0]", "network.bandwidth[0] is a number, no list"),
     ("bandwidth[0]", "bandwidth[0].x", "network.bandwidth[0] is a number, which has no keys"),
     ("bandwidth[0]", "bandwidth.0", "which has no keys (name an entry, such as network.bandwidth[0])"),

@@ -88,7 +88,7 @@ def test_a_missing_rank_is_named_with_the_counts(tmp_path: Path) -> None:
     ):
         read_workload(tmp_path / "job")
     with pytest.raises(
-        TraceError, match=r"job\.2\.et is missing: 3 of 8 trace files found \(8 ranks were requested"
+        TraceError, match=r"job\.2\.et is missing: 3 of 8 trace files found \(8 ranks need one each"
     ):
         read_workload(tmp_path / "job", 8)
 

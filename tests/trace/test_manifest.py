@@ -263,7 +263,7 @@ def test_a_damaged_template_is_refused_with_its_own_name(folder: Path) -> None:
 
 
 def test_a_workload_with_inconsistent_parts_is_refused() -> None:
-    with pytest.raises(TraceError, match="relative_peers has 1 entries, and there are 2 templates"):
+    with pytest.raises(TraceError, match="relative_peers has 1 entry, and there are 2 templates"):
         workload_of([0, 1], [plain(1), plain(2)], [True])
     with pytest.raises(TraceError, match="does not divide 2 ranks"):
         workload_of([0, 0], [plain()], [False], group_rules={"x": GroupRule(3)})

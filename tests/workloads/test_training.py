@@ -413,7 +413,7 @@ def test_no_timing_makes_a_job_hang(
         ({"pipeline": 3}, "small has 4 layers, no multiple of the 3 parts of the pipeline"),
         (
             {"pipeline": 2, "stage_layers": (1, 2)},
-            "stage_layers are 2 numbers with the sum 3 (give 2 numbers whose",
+            "stage_layers is a list of 2 numbers with the sum 3 (give 2 numbers whose",
         ),
         ({"micro_batches": 10**9}, "1,000,000,000 micro-batches of 4 layers are more than 20,000,000 nodes"),
         ({"tensor": 3}, "heads: 8 is not a multiple of 3, the number of tensor-parallel ranks"),

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import equal_rows, unique
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.containers import LARGEST_POOL
 from et_sim.engine.containers import NONE as NONE
@@ -67,7 +67,7 @@ from et_sim.engine.state.records import (
 )
 from et_sim.engine.state.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
-from et_sim.plan.records import FIRST_FACTOR, LoweredPlan, equal_rows, most_of_a_template, record, table
+from et_sim.plan.records import FIRST_FACTOR, LoweredPlan, most_of_a_template, record, table
 
 NEVER = 1 << 62
 NOT_SEEN, SEEN, NO_MORE_LOOKS = range(3)  # of queues that wait for each other: `blocked` of the clock

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.patterns import fits_pattern
+from et_sim.basics.units import plural
 from et_sim.documents.keys import LinedSection, Remarks, Section, inline, key, read, show
 from et_sim.documents.kinds import ANYTHING, BANDWIDTH_WITH_UNIT, choice, count, flag, sections, text, time
 from et_sim.documents.kinds import section as part
@@ -237,7 +238,7 @@ class _ImportedSection(LinedSection, frozen=True):
 
 def _refuse_nothing(section: Section, graph: Graph) -> None:
     if len(graph.npus) < 2:
-        cause = f"the graph has {len(graph.npus)} NPUs"
+        cause = f"the graph has {plural(len(graph.npus), 'NPU')}"
         raise section.fault(cause, "describe two or more, and their links")
     if not len(graph.sources):
         raise section.fault("the graph has no links", 'list them under "links", or name a generator')
@@ -299,7 +300,9 @@ def _placed(build: GraphBuilder, spec: GraphFile) -> list[int] | None:
         wrong = next(
             (device for device in devices if build.kinds[device] != NPU or devices.count(device) > 1), None
         )
-        cause = f"{len(devices)} devices are placed, and there are {len(npus)} NPUs"
+        listed, existing = plural(len(devices), "device"), plural(len(npus), "NPU")
+        listed, existing = plural(len(devices), "device"), plural(len(npus), "NPU")
+        cause = f'"ranks" lists {listed}, and the graph has {existing}'
         if wrong is not None:
             cause = f"{build.names[wrong]} is not an NPU, or is listed twice"
         remedy = "list every NPU once, rank 0 first; patterns stand for several"

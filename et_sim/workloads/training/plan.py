@@ -232,7 +232,7 @@ class Plan(PlanOptions, frozen=True):
             raise FieldError(
                 f"{plural(self.expert * self.expert_tensor, 'expert-parallel rank')} do not divide"
                 f" `tensor` x `context` x `data`, which is {inner}",
-                remedy=f"choose a number that divides {inner}, or more ranks",
+                remedy=f"choose expert-parallel ranks that divide {inner}, or more of the other ranks",
             )
         if self.spreads_experts and any(
             prod(self.size(name) for name in dense) != prod(self.size(name) for name in experts)
@@ -453,7 +453,7 @@ class Plan(PlanOptions, frozen=True):
             )
         if given and (len(given) != parts or sum(given) != model.layers):
             raise FieldError(
-                f"`stage_layers` are {len(given)} numbers with the sum {sum(given)}",
+                f"`stage_layers` is a list of {plural(len(given), 'number')} with the sum {sum(given)}",
                 remedy=f"give {parts} numbers whose sum is {model.layers}",
             )
 

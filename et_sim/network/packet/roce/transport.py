@@ -24,7 +24,7 @@ from et_sim.machine.transports import PacketProtocol
 from et_sim.network.packet.calendar import is_planned, order_of, time_of
 from et_sim.network.packet.records import NEVER
 from et_sim.network.packet.repeats import describe_packets, pass_packets
-from et_sim.network.packet.roce import pairs
+from et_sim.network.packet.roce import pairs, turns
 from et_sim.network.packet.roce.control import rate_stays
 from et_sim.network.packet.roce.pairs import timer_of
 from et_sim.network.packet.roce.records import KIND, KINDS, NIC, PAIR, SHARE, WATCH
@@ -151,7 +151,7 @@ def pass_host(network: Any, port_row: int, count: int, time: int, events: int) -
 
 
 begin_flow, received = pairs.begin_flow, pairs.received
-next_packet, wants_port = pairs.next_packet, pairs.wants_port
+next_packet, wants_port = pairs.next_packet, turns.wants_port
 timer_rings, sends_nothing = pairs.timer_rings, pairs.sends_nothing
 
 
