@@ -24,8 +24,26 @@ def rows(*ratios: float) -> list[dict[str, float]]:
 
 def test_a_band_holds_rows_of_small_cells_as_those_of_large_ones() -> None:
     large, small = rows(*[1.0] * 100), rows(0.5, 1.5)
-    assert program().band([large], "tpot") == (1.0, 1.0)
-    assert program().band([large, small], "tpot") == (0.5, 1.5)
+    assert program().band([large], "tpot", 80) == (1.0, 1.0)
+    assert program().band([large, small], "tpot", 80) == (0.5, 1.5)
+    assert program().band([large, small], "tpot", 40) == (1.0, 1.0)
+
+
+def test_a_band_is_widened_until_it_holds_four_of_five_rows_of_cells_that_are_left_out() -> None:
+    alike = {(str(number),): rows(*[1.0] * 20, 0.9, 1.1) for number in range(3)}
+    assert program().bands(alike, "tpot") == "[1.000, 1.000] with 80 % of 3 cells; left out: 91 % of rows"
+    unlike = {
+        (str(number),): rows(*[1 + 0.01 * at + 0.03 * number for at in range(20)]) for number in range(4)
+    }
+    assert program().share_left_out(unlike, "tpot", 80) < 0.8
+    text = program().bands(unlike, "tpot")
+    share = int(text.partition(" with ")[2].partition(" %")[0])
+    assert (
+        program().share_left_out(unlike, "tpot", share)
+        >= 0.8
+        > program().share_left_out(unlike, "tpot", share - 1)
+    )
+    assert program().bands({("a",): rows(0.5, 1.5)}, "tpot") == "[0.500, 1.500] with 80 % of 1 cells"
 
 
 def test_the_floor_of_factors_corrects_each_row_by_the_others_of_its_cell() -> None:
