@@ -362,27 +362,28 @@ class SimulatedTimes(Struct):
         return task is not None and has_chains(task) and are_alike(task.machine, pool.ranks)
 
     def _new_pass(self, pool: CachePool, batch: GroupBatches) -> int:
-        simulate, software = partial(self._simulated_pass, pool, batch), self._software(pool, batch)
+        software, made = self._software(pool, batch), None
         if software not in self._tasks:
-            workload = self._workload(pool, batch)
-            self._tasks[software], simulate = (
-                prepare(workload, self.options),
-                partial(self._simulated, workload),
-            )
-        return self._timed(pool, software, batch, simulate)
+            made = self._workload(pool, batch)
+            self._tasks[software] = prepare(made, self.options)
+        simulate = partial(self._simulated_pass, pool, batch, made)
+        if isinstance(batch, Batch):
+            return self._equal_pass(pool, software, batch, simulate)
+        shortened = self._shortened_of(pool, software)
+        return simulate() if shortened is None else shortened.pass_ns(batch, simulate)
 
-    def _timed(
-        self, pool: CachePool, software: MadeFor | None, batch: GroupBatches, simulate: Callable[[], int]
+    def _equal_pass(
+        self, pool: CachePool, software: MadeFor | None, batch: Batch, simulate: Callable[[], int]
     ) -> int:
-        """Return the time of a pass by few layers, or by its operations, if groups are equal in many."""
+        """Return the time of a pass of equal groups: few by few layers, and further ones by operations."""
         known = self._plan_times(pool)
-        is_equal = isinstance(batch, Batch)
-        if not is_equal or (pool.plan.data > 1 and known.equal < MOST_EQUAL):
+        if pool.plan.data > 1 and known.equal < MOST_EQUAL:
+            known.equal += 1
             shortened = self._shortened_of(pool, software)
-            if shortened is not None:
-                known.equal += is_equal
-                return shortened.pass_ns(_of_groups(pool, batch), simulate)
-        chains = self._chains_of(pool, software) if isinstance(batch, Batch) else None
+            time = None if shortened is None else shortened.checked_ns(_of_groups(pool, batch))
+            if time is not None:
+                return time
+        chains = self._chains_of(pool, software)
         return simulate() if chains is None else chains.pass_ns(batch, simulate)
 
     def _software(self, pool: CachePool, batch: GroupBatches) -> MadeFor | None:
@@ -393,8 +394,8 @@ class SimulatedTimes(Struct):
             engine = run_by(self.exchanges, eager=have_prompts(groups), separate=self.separate)
         return reserving(pool.plan, (batch,), engine)
 
-    def _simulated_pass(self, pool: CachePool, batch: GroupBatches) -> int:
-        return self._simulated(self._workload(pool, batch))
+    def _simulated_pass(self, pool: CachePool, batch: GroupBatches, made: Workload | None) -> int:
+        return self._simulated(made or self._workload(pool, batch))
 
     def _workload(self, pool: CachePool, batch: GroupBatches) -> Workload:
         place = {"first": pool.first_rank, "ranks": self.npus}
@@ -429,9 +430,9 @@ class SimulatedTimes(Struct):
         known = plan.shortened
         if software not in known:
             made = known[software] = self._new_shortened(self._tasks[software], pool, software)
-            for batch, first in plan.first.items():  # simulated as a whole
+            for batch, first in plan.first.items():
                 if made is not None and self._software(pool, batch) == software:
-                    made.pass_ns(_of_groups(pool, batch), partial(int, first.ns))
+                    made.check(_of_groups(pool, batch), first.ns)
         return known[software]
 
     def _new_shortened(self, task: Task, pool: CachePool, software: MadeFor | None) -> ShortenedPasses | None:
