@@ -151,11 +151,12 @@ def test_passes_of_groups_are_few_plans(monkeypatch: pytest.MonkeyPatch) -> None
 def test_few_passes_of_equal_groups_need_no_times_of_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicas, "MOST_EQUAL", 2)
     plan, options = Plan(tensor=2, data=4, expert=8), RunOptions(machine="h100-dgx:8")
-    times, reference = (kind(LONG, options, 8) for kind in (CountedTimes, SimulatedTimes))
+    times, reference = (SimulatedTimes(LONG, options, 8) for _ in range(2))
     pool = CachePool(BOTH, plan, 1, 0, 10**6, 1)
     chains = times._plan_times(pool).chains
     singles = [Batch.of([Segment(1, context)], sights=sights(LONG)) for context in (10, 700, 900, 950)]
-    passes: list[GroupBatches] = [(singles[0], *singles[:3]), *singles[1:]]
+    prompt = Batch.of([Segment(500)], sights=sights(LONG))
+    passes: list[GroupBatches] = [(prompt, *singles[:1] * 3), *singles[1:]]
     for batch in passes:
         workload = make_replica(LONG, plan, batch, first=0, ranks=8)
         assert times.pass_ns(pool, batch) == reference._simulated(workload)
