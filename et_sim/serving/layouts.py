@@ -8,7 +8,8 @@ one without tokens, has nodes that take no time in their place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ from et_sim.workloads.axes import Axes
 from et_sim.workloads.counting import CountingRank, ExchangeStep, KernelStep, NoChainError, is_among
 from et_sim.workloads.rank import Rank, make_workload
 from et_sim.workloads.training.plan import DATA, TENSOR
+
+BLOCK, MOST_BLOCKS = 8, 6  # multiples of a unit that are planned together; such blocks of an exchange
 
 KeptParts = Mapping[
     tuple[Any, ...], Sequence[tuple[int, bool]]
@@ -114,6 +117,10 @@ class PassLayout:
         self._requests = self._collectives.places(set(self._rows.ravel().tolist()))
         self._known: dict[tuple[int, int], int] = {}  # rows of collectives of other sizes
         self._planned = 0  # collectives
+        exchanges = self._rows.T.tolist()
+        self._alike = [{replace(self._requests[place], size=0) for place in places} for places in exchanges]
+        self._units = [0] * len(exchanges)  # common divisors of sizes
+        self._blocks = [set[int]() for _ in exchanges]  # of multiples that were added around sizes
 
     @property
     def _first_of_groups(self) -> Any:
@@ -156,15 +163,36 @@ class PassLayout:
         sizes = np.array([group.sizes for group in groups], np.int64)
         nodes["action"][self._exchanges] = np.where(sizes > 0, Action.COLLECTIVE, Action.DELAY)
         nodes["duration_ns"][self._exchanges] = 0
-        size_at = dict[int, int]()
-        for place, size in zip(self._rows.ravel().tolist(), sizes.ravel().tolist(), strict=True):
-            if size_at.setdefault(place, size) != size:
-                raise NoChainError  # members would exchange different sizes
-        self._collectives.put({place: self._row(place, size) for place, size in size_at.items() if size})
+        self._put(sizes)
         outcome = self._simulate(self._with(nodes))
         first, of_rank = outcome.plan.actors["node_first"], outcome.plan.actor_of_rank
         ends = outcome.nodes["end_ns"][first[of_rank[np.array(self._ranks)]][:, None] + self._marks]
         return GroupsInStep(ends, int(outcome.finish_ns.max(initial=0)))
+
+    def _put(self, sizes: Any) -> None:
+        """Set the sizes of all exchanges, by group; 0: it has none there."""
+        size_at = dict[int, int]()
+        for place, size in zip(self._rows.ravel().tolist(), sizes.ravel().tolist(), strict=True):
+            if size_at.setdefault(place, size) != size:
+                raise NoChainError  # members would exchange different sizes
+        rows = {place: self._row(place, size) for place, size in size_at.items() if size}
+        if len(self._collectives) > self._planned:
+            for exchange, of_groups in enumerate(sizes.T.tolist()):
+                self._add_around(exchange, set(of_groups) - {0})
+        self._collectives.put(rows)
+
+    def _add_around(self, exchange: int, sizes: Collection[int]) -> None:
+        """Add the multiples of a unit around sizes, which other passes may have, to the next plan."""
+        unit = self._units[exchange] = gcd(self._units[exchange], *sizes)
+        known, requests = self._blocks[exchange], self._alike[exchange]
+        new = {size // unit // BLOCK * BLOCK for size in sizes if size > unit} - known
+        if len(known) + len(new) > MOST_BLOCKS:
+            return
+        known |= new
+        for first in sorted(new):
+            for multiple in range(max(first, 1), first + BLOCK + 1):
+                for request in requests:
+                    self._collectives.add(replace(request, size=multiple * unit))
 
     def _row(self, place: int, size: int) -> int:
         """Return the row of a collective of a size that may take a place."""

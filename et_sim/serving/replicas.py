@@ -7,7 +7,7 @@ long as its first one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any, Protocol
@@ -60,6 +60,7 @@ from et_sim.workloads.training.plan import Plan
 
 BOTH, PREFILL, DECODE = "both", "prefill", "decode"
 MOST_UNALIKE = 128  # ranks; a search for the few that are alike takes longer than a few layers of all
+MOST_EQUAL = 32  # passes of equal groups by few layers; exchanges by themselves take longer to simulate
 USUAL_LENGTH = 8192  # tokens of sequences for which the stage with the least room is found
 
 
@@ -269,6 +270,11 @@ def _runs_in_turn(pool: CachePool) -> bool:
     return not (pool.plan.overlap_experts or pool.plan.experts_apart)
 
 
+def _of_groups(pool: CachePool, batch: GroupBatches) -> tuple[Batch, ...]:
+    """Return a batch for each group of a replica."""
+    return (batch,) * pool.plan.data if isinstance(batch, Batch) else tuple(batch)
+
+
 def _has_content(sent: Sent) -> bool:
     return not isinstance(sent, SentCache) or sent.tokens > 0
 
@@ -290,6 +296,7 @@ class PlanTimes(Struct):
     passes: dict[GroupBatches, int] = field(default_factory=dict)
     chains: dict[MadeFor | None, Chains | None] = field(default_factory=dict)
     shortened: dict[MadeFor | None, ShortenedPasses | None] = field(default_factory=dict)
+    equal: int = 0  # shortened passes whose groups are equal
 
 
 class MachineTimes(Struct):
@@ -356,12 +363,29 @@ class SimulatedTimes(Struct):
         return task is not None and has_chains(task) and are_alike(task.machine, pool.ranks)
 
     def _new_pass(self, pool: CachePool, batch: GroupBatches) -> int:
-        simulate, software = partial(self._simulated_pass, pool, batch), self._software(pool, batch)
+        software, made = self._software(pool, batch), None
+        if software not in self._tasks:
+            made = self._workload(pool, batch)
+            self._tasks[software] = prepare(made, self.options)
+        simulate = partial(self._simulated_pass, pool, batch, made)
         if isinstance(batch, Batch):
-            chains = self._chains_of(pool, software)
-            return simulate() if chains is None else chains.pass_ns(batch, simulate)
+            return self._equal_pass(pool, software, batch, simulate)
         shortened = self._shortened_of(pool, software)
         return simulate() if shortened is None else shortened.pass_ns(batch, simulate)
+
+    def _equal_pass(
+        self, pool: CachePool, software: MadeFor | None, batch: Batch, simulate: Callable[[], int]
+    ) -> int:
+        """Return the time of a pass of equal groups: few by few layers, and further ones by operations."""
+        known = self._plan_times(pool)
+        if pool.plan.data > 1 and known.equal < MOST_EQUAL:
+            known.equal += 1
+            shortened = self._shortened_of(pool, software)
+            time = None if shortened is None else shortened.checked_ns(_of_groups(pool, batch))
+            if time is not None:
+                return time
+        chains = self._chains_of(pool, software)
+        return simulate() if chains is None else chains.pass_ns(batch, simulate)
 
     def _software(self, pool: CachePool, batch: GroupBatches) -> MadeFor | None:
         """Return the engine of a pass, which runs from a graph unless it has prompts."""
@@ -372,8 +396,8 @@ class SimulatedTimes(Struct):
             engine = run_by(self.exchanges, eager=have_prompts(groups), separate=words)
         return reserving(pool.plan, (batch,), engine)
 
-    def _simulated_pass(self, pool: CachePool, batch: GroupBatches) -> int:
-        return self._simulated(self._workload(pool, batch))
+    def _simulated_pass(self, pool: CachePool, batch: GroupBatches, made: Workload | None) -> int:
+        return self._simulated(made or self._workload(pool, batch))
 
     def _workload(self, pool: CachePool, batch: GroupBatches) -> Workload:
         place = {"first": pool.first_rank, "ranks": self.npus}
@@ -381,9 +405,7 @@ class SimulatedTimes(Struct):
         return make_replica(self.model, pool.plan, batch, **place, software=software)
 
     def _chains_of(self, pool: CachePool, software: MadeFor | None) -> Chains | None:
-        """Return the chains of a pool; None before the first pass, and on machines without chains."""
-        if software not in self._tasks:
-            return None
+        """Return the chains of a pool; None on machines without chains."""
         chains = self._plan_times(pool).chains
         if software not in chains:
             chains[software] = self._new_chains(self._tasks[software], pool, software)
@@ -406,11 +428,13 @@ class SimulatedTimes(Struct):
 
     def _shortened_of(self, pool: CachePool, software: MadeFor | None) -> ShortenedPasses | None:
         """Return the shortened passes of a pool's groups; None as for chains, and with several stages."""
-        if software not in self._tasks:
-            return None
-        known = self._plan_times(pool).shortened
+        plan = self._plan_times(pool)
+        known = plan.shortened
         if software not in known:
-            known[software] = self._new_shortened(self._tasks[software], pool, software)
+            made = known[software] = self._new_shortened(self._tasks[software], pool, software)
+            for batch, first in plan.first.items():
+                if made is not None and self._software(pool, batch) == software:
+                    made.check(_of_groups(pool, batch), first.ns)
         return known[software]
 
     def _new_shortened(self, task: Task, pool: CachePool, software: MadeFor | None) -> ShortenedPasses | None:

@@ -12,6 +12,7 @@ another time, all its passes are simulated.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,6 +117,14 @@ class ShortenedPasses:
         if shortened is not None:
             self._is_equal = whole == shortened
         return whole
+
+    def checked_ns(self, batches: Batches) -> int | None:
+        """Return the time of a pass; None if it must be simulated, or no other pass was."""
+        return self._first_shortened(batches) if self._is_equal else None
+
+    def check(self, batches: Batches, whole_ns: int) -> None:
+        """Compare a pass with its simulation as a whole."""
+        self.pass_ns(batches, partial(int, whole_ns))
 
     def _first_shortened(self, batches: Batches) -> int | None:
         """Return the time by as few layers as do; None if none do. Passes of a structure begin alike."""

@@ -14,6 +14,7 @@ from et_sim.serving import exchanges
 from et_sim.serving.chains import Chains, trials
 from et_sim.serving.exchanges import MOST_DOUBLINGS, ExchangeTimes
 from et_sim.serving.replicas import BOTH, CachePool, SimulatedTimes
+from et_sim.trace import Workload
 from et_sim.workloads import Batch, Model, Plan, Segment, read_model
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.counting import CountedProgram, NoChainError, counted_programs, equal_parts
@@ -41,9 +42,9 @@ class CountedTimes(SimulatedTimes):
 
     simulations: int = 0
 
-    def _simulated_pass(self, pool: CachePool, batch: Batch) -> int:
+    def _simulated_pass(self, pool: CachePool, batch: Batch, made: Workload | None) -> int:
         self.simulations += 1
-        return super()._simulated_pass(pool, batch)
+        return super()._simulated_pass(pool, batch, made)
 
 
 def passes(

@@ -13,6 +13,8 @@ from test_chains import CountedTimes, random_batch, random_machine
 from training_jobs import with_experts
 
 from et_sim.run.options import RunOptions
+from et_sim.run.planning import Plan as RunPlan
+from et_sim.serving import replicas
 from et_sim.serving.layouts import GroupChain, PassLayout
 from et_sim.serving.replicas import BOTH, CachePool, SimulatedTimes
 from et_sim.serving.shortened import Cycle, cycles_of
@@ -76,7 +78,7 @@ LONG = replace(with_experts(sequence=4096), layers=30)
 def test_a_pass_of_unequal_groups_takes_the_time_of_its_simulation() -> None:
     plan = Plan(tensor=2, data=4, expert=8)
     simulations, different = check_passes(LONG, plan, {"machine": "h100-dgx:8"}, 6, 1)
-    assert (simulations, different) == (2, 6)  # simulated as a whole
+    assert (simulations, different) == (1, 6)  # simulated as a whole beside the first one
 
 
 @pytest.mark.deep
@@ -143,6 +145,42 @@ def test_passes_of_groups_are_few_plans(monkeypatch: pytest.MonkeyPatch) -> None
     for _ in range(12):
         times.pass_ns(pool, groups(chance, LONG, plan.data))
     assert len(layouts) <= 6
+
+
+@pytest.mark.deep
+def test_few_passes_of_equal_groups_need_no_times_of_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "MOST_EQUAL", 2)
+    plan, options = Plan(tensor=2, data=4, expert=8), RunOptions(machine="h100-dgx:8")
+    times, reference = (SimulatedTimes(LONG, options, 8) for _ in range(2))
+    pool = CachePool(BOTH, plan, 1, 0, 10**6, 1)
+    chains = times._plan_times(pool).chains
+    singles = [Batch.of([Segment(1, context)], sights=sights(LONG)) for context in (10, 700, 900, 950)]
+    prompt = Batch.of([Segment(500)], sights=sights(LONG))
+    passes: list[GroupBatches] = [(prompt, *singles[:1] * 3), *singles[1:]]
+    for batch in passes:
+        workload = make_replica(LONG, plan, batch, first=0, ranks=8)
+        assert times.pass_ns(pool, batch) == reference._simulated(workload)
+        assert bool(chains) == (batch is passes[-1])
+
+
+@pytest.mark.deep
+def test_sizes_near_others_are_planned_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans, assembled = list[int](), RunPlan.assembled
+
+    def counted(plan: RunPlan) -> RunPlan:
+        plans.append(1)
+        return assembled(plan)
+
+    monkeypatch.setattr(RunPlan, "assembled", counted)
+    times, plan = SimulatedTimes(LONG, RunOptions(machine="h100-dgx:8"), 8), Plan(tensor=2, data=4, expert=8)
+    pool = CachePool(BOTH, plan, 1, 0, 10**6, 1)
+    of = [Batch.of([Segment(1, 9)] * count, sights=sights(LONG)) for count in range(10)]
+    times.pass_ns(pool, (of[1], of[2], of[1], of[1]))
+    times.pass_ns(pool, (of[2], of[3], of[2], of[1]))
+    before = len(plans)
+    for count in range(1, 6):
+        times.pass_ns(pool, (of[count], of[count + 1], of[count + 2], of[8 - count]))
+    assert len(plans) == before
 
 
 def test_equal_groups_are_one_program() -> None:
