@@ -596,7 +596,7 @@ def test_collectives_in_one_order_are_explained_alike_if_matched_by_program(
 
 
 def test_other_orders_are_no_difference_for_collectives_that_are_matched_by_program() -> None:
-    """Let rank 0 gather before it sends and reduces, and rank 1 reduce at once, and gather when it receives."""
+    """Let rank 0 gather before it sends and reduces, and rank 1 reduce before it receives and gathers."""
     early, late = TraceBuilder(), TraceBuilder()
     gathered = early.collective("all_gather", MIB)
     early.send(1, 10, 1, after=[gathered])
