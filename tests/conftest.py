@@ -97,7 +97,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):
         _import_a_part(session, session.config.workerinput)
     elif session.config.getoption("numprocesses", None):
-        command = [sys.executable, str(Path(__file__).with_name("engines_ahead.py"))]
+        program = str(Path(__file__).with_name("engines_ahead.py"))
+        command = [sys.executable, program, *(["deep"] if session.config.option.deep else [])]
         session.config.stash[AHEAD] = subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
 
