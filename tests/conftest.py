@@ -98,7 +98,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         _import_a_part(session, session.config.workerinput)
     elif session.config.getoption("numprocesses", None):
         program = str(Path(__file__).with_name("engines_ahead.py"))
-        command = [sys.executable, program, *(["deep"] if session.config.option.deep else [])]
+        seed = [str(session.config.option.hypothesis_seed or 0)] if session.config.option.deep else []
+        command = [sys.executable, program, *seed]
         session.config.stash[AHEAD] = subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
 

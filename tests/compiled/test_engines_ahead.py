@@ -14,7 +14,7 @@ import test_packet_htsim
 import test_packet_model
 import test_pytorch_paths
 import test_reference_1x
-from engines_ahead import DEEP_FORMS, engine_call, simulate
+from engines_ahead import DAYS, DEEP_FORMS, engine_call, forms_of, simulate
 from machines import RING_2
 
 from et_sim.compiled.signature import signature_of
@@ -75,3 +75,15 @@ def code_of(runs: Callable[[], object]) -> Path:
 @pytest.mark.parametrize("name", DEEP_FORMS)
 def test_a_form_ordered_ahead_is_one_that_a_deep_test_needs(name: str, tmp_path: Path) -> None:
     assert code_of(lambda: simulate(**DEEP_FORMS[name])) == code_of(lambda: RUNS[name](tmp_path))
+
+
+def test_forms_are_ordered_on_the_days_of_the_tests_that_need_them() -> None:
+    marks = (
+        test_packet_failures.test_random_failures_end_or_stall_with_their_cause_in_machine_code_too.pytestmark
+    )
+    (day,) = [mark.kwargs["day"] for mark in marks if mark.name == "in_turn"]
+    controls = {name: of for name, of in test_packet_model.DAYS.items() if name != "DCQCN"}  # a default
+    assert {**controls, "failures of packets": day} == DAYS
+    assert {*forms_of(4), *forms_of(5)} == {*DEEP_FORMS}
+    assert "HPCC" in forms_of(4)
+    assert "HPCC" not in forms_of(5)
