@@ -58,7 +58,7 @@ DEEP_FORMS: dict[str, dict[str, Any]] = {
     "LogGOPS": {"model": "loggops", "network": LOGGOPS},
     "failures of packets": {"model": "packet", "network": FAILING},
 }
-# Those that tests need on one day of two, as `in_turn` counts days.
+# Tests need these on one day of two, as `in_turn` counts days.
 DAYS = {"DCTCP": 1, "TIMELY": 1, "HPCC": 0, "failures of packets": 0}
 
 
