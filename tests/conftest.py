@@ -97,7 +97,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):
         _import_a_part(session, session.config.workerinput)
     elif session.config.getoption("numprocesses", None):
-        command = [sys.executable, str(Path(__file__).with_name("engines_ahead.py"))]
+        program = str(Path(__file__).with_name("engines_ahead.py"))
+        seed = [str(session.config.option.hypothesis_seed or 0)] if session.config.option.deep else []
+        command = [sys.executable, program, *seed]
         session.config.stash[AHEAD] = subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
 
