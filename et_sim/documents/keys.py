@@ -16,7 +16,7 @@ made in Python by the same keys. `kinds` holds the kinds of values.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from enum import EnumType
 from functools import cache
@@ -435,6 +435,9 @@ def nearest(word: str, choices: Collection[str]) -> str:
 
 def line_of(text: str, path: tuple[str | int, ...]) -> int:
     """Return the line of a place in a YAML or JSON text, from 1; 0 for other texts."""
+    with suppress(ValueError):
+        json.loads(text)
+        return _line_in_json(text, path)
     import yaml
 
     try:
@@ -454,3 +457,37 @@ def line_of(text: str, path: tuple[str | int, ...]) -> int:
         else:
             break
     return line
+
+
+def _line_in_json(text: str, path: tuple[str | int, ...]) -> int:
+    at, line = _after_space(text, 0), 1
+    for step in path:
+        found = (entry for entry in _entries(text, at) if entry[0] == step)
+        _, begin, at = next(found, (step, -1, at))
+        if begin < 0:
+            break
+        line = text.count("\n", 0, begin) + 1
+    return line
+
+
+def _entries(text: str, at: int) -> Iterator[tuple[str | int, int, int]]:
+    """Yield the name or number of each entry of a JSON object or list, and where it and its value begin."""
+    if text[at] not in "{[":
+        return
+    is_object, number, scan = text[at] == "{", 0, json.JSONDecoder().raw_decode
+    at = _after_space(text, at + 1)
+    while text[at] not in "}]":
+        name, begin = number, at
+        if is_object:
+            name, at = scan(text, at)
+            at = _after_space(text, _after_space(text, at) + 1)  # after the colon
+        yield name, begin, at
+        at = _after_space(text, scan(text, at)[1])
+        at = _after_space(text, at + 1) if text[at] == "," else at
+        number += 1
+
+
+def _after_space(text: str, at: int) -> int:
+    while text[at : at + 1].isspace():
+        at += 1
+    return at

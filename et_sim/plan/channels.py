@@ -222,7 +222,7 @@ class ChannelTables:
         self._endpoints = endpoints
         self._actors = actors
         self._slots: dict[int, dict[int, int]] = {}  # per template: slot by peer
-        self._keys: list[Any] = []
+        self._keys: list[tuple[Any, ...]] = []  # columns: source, target, tag, bytes, space
         self._count = 0
 
     def add_actors(self) -> Any:
@@ -233,14 +233,15 @@ class ChannelTables:
         rank, is_send = self._actors.representative.astype(np.int64)[actor], endpoints.is_send[at]
         peer = endpoints.peers[endpoints.slot_first[template][actor] + endpoints.slot[at]]
         peer = np.where(endpoints.relative[template][actor], (peer + rank) % ranks, peer)
-        ends = np.stack((np.where(is_send, rank, peer), np.where(is_send, peer, rank)), axis=1)
+        source, target = np.where(is_send, rank, peer), np.where(is_send, peer, rank)
         received = np.flatnonzero(~is_send)
         if self._actors.is_folded and len(received):
-            pairs = groups_of(*ends[received].T)
-            as_sent = [self._as_sent(to, source) for source, to in ends[received[pairs.first]].tolist()]
-            ends[received] = np.array(as_sent, np.int64).reshape(-1, 2)[pairs.of_row]
+            pairs = groups_of(source[received], target[received])
+            firsts = received[pairs.first]
+            as_sent = list(map(self._as_sent, target[firsts].tolist(), source[firsts].tolist()))
+            source[received], target[received] = np.array(as_sent, np.int64)[pairs.of_row].T
         first = self._count + np.cumsum(endpoints.counts[template]) - endpoints.counts[template]
-        self._add(ends, endpoints.tag[at], endpoints.bytes[at], WORKLOAD)
+        self._add(source, target, endpoints.tag[at], endpoints.bytes[at], WORKLOAD)
         return first
 
     def add_custom(self, rank: int, endpoints: Endpoints, members: Any, space: int) -> int:
@@ -249,14 +250,13 @@ class ChannelTables:
         """
         peers = members[endpoints.peers][endpoints.slot]
         is_send = endpoints.is_send
-        ends = np.stack((np.where(is_send, rank, peers), np.where(is_send, peers, rank)), axis=1)
-        return self._add(ends, endpoints.tag, endpoints.bytes, space)
+        source, target = np.where(is_send, rank, peers), np.where(is_send, peers, rank)
+        return self._add(source, target, endpoints.tag, endpoints.bytes, space)
 
-    def _add(self, ends: Any, tag: Any, size: Any, space: int) -> int:
-        rest = np.stack((tag, size, np.full(len(ends), space)), axis=1)
-        self._keys.append(np.concatenate((ends, rest), axis=1))
+    def _add(self, source: Any, target: Any, tag: Any, size: Any, space: int) -> int:
+        self._keys.append((source, target, tag, size, np.full(len(tag), space)))
         first = self._count
-        self._count += len(ends)
+        self._count += len(tag)
         return first
 
     def _as_sent(self, rank: int, peer: int) -> tuple[int, int]:
@@ -280,11 +280,11 @@ class ChannelTables:
 
     def finish(self, *, rendezvous: bool) -> tuple[Any, Any]:
         """Return the channel table, and the channel of every endpoint in the order of addition."""
-        keys = np.concatenate(self._keys)
-        endpoints = groups_of(*keys.T)
-        unique = keys[endpoints.first]
-        channels = records.table(records.CHANNEL, len(unique))
-        for column, name in enumerate(("source", "target", "tag", "bytes")):
-            channels[name] = unique[:, column]
-        channels["handshake"] = groups_of(*unique.T[[0, 1, 2, 4]]).of_row if rendezvous else NONE
+        keys = [np.concatenate(column) for column in zip(*self._keys, strict=True)]
+        endpoints = groups_of(*keys)
+        source, target, tag, size, space = (column[endpoints.first] for column in keys)
+        channels = records.table(records.CHANNEL, len(endpoints))
+        channels["source"], channels["target"] = source, target
+        channels["tag"], channels["bytes"] = tag, size
+        channels["handshake"] = groups_of(source, target, tag, space).of_row if rendezvous else NONE
         return channels, endpoints.of_row.astype(np.int32)

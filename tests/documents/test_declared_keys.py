@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from et_sim import reference_page
 from et_sim.basics.errors import InputError, MachineError, TraceError, UsageError
+from et_sim.documents import keys
 from et_sim.documents.descriptions import TEXTS as TEXTS_BY_NAME
 from et_sim.documents.keys import (
     Key,
@@ -22,6 +23,7 @@ from et_sim.documents.keys import (
     check_fields,
     inline,
     keys_of,
+    line_of,
     made,
     read,
     read_keys,
@@ -272,3 +274,16 @@ def test_faults_are_located_by_line_or_path(tmp_path: Path) -> None:
         with pytest.raises(InputError) as caught:
             read(Whole, Section(place, content).lined, Remarks())
         assert str(caught.value).startswith(f'{place}: {where}: key "delay" is "soon" (allowed: ')
+
+
+def test_lines_in_json_are_those_of_yaml_and_tabs_may_indent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = '\n{"a": [1, {"b c": -2.5e3,\n"d\\"": [ ],\n\n"e" : null}\n, "],"], "f": {},\n"g":\n{"h": [\n7]}}'
+    paths: list[tuple[str | int, ...]] = [("a",), ("a", 0), ("a", 1, "b c"), ("a", 1, 'd"'), ("a", 1, "e", 0)]
+    paths += [(), ("a", 2), ("a", 3), ("a", "x"), ("f", "x"), ("g", "h", 0), ("x", "y"), ("a", 1, 'd"', 0)]
+    found = [line_of(text, path) for path in paths]
+    assert found == [2, 2, 2, 3, 5, 1, 6, 2, 2, 6, 9, 1, 3]
+    assert line_of(text.replace("\n", "\n\t"), ("g", "h", 0)) == 9
+    monkeypatch.setattr(keys, "_line_in_json", lambda *_: int("left to YAML"))
+    assert found == [line_of(text, path) for path in paths]
