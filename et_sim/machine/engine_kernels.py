@@ -23,7 +23,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from et_sim.basics.engine_names import SGLANG, TRTLLM, VLLM
+from et_sim.basics.engine_names import PADDED_EXPERTS, SGLANG, TRTLLM, VLLM
 from et_sim.basics.kernel_names import DECODE_ATTENTION, GROUPED_BLOCKS, GROUPED_NARROW, LATENT_ATTENTION
 from et_sim.machine.efficiencies import Curve, Tile
 from et_sim.machine.kernel_kinds import KernelKind
@@ -100,6 +100,14 @@ def with_engine_kernels(system: System, engine: str, *, deepgemm: bool = False) 
             rule = replace(rule, settings=replace(device, kinds=kinds))
         rules.append(rule)
     return replace(system, compute=tuple(rules))
+
+
+def words_on(system: System, separate: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words of an engine which hold on a machine: others than Hopper have no padded experts."""
+    devices = (rule.settings for rule in system.compute)
+    if any(isinstance(device, RooflineDevice) and _has(device, GROUPED_BLOCKS) for device in devices):
+        return separate
+    return tuple(word for word in separate if word != PADDED_EXPERTS)
 
 
 def _has(device: RooflineDevice, kind: str) -> bool:

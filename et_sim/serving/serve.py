@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from et_sim.basics.errors import FieldError, UsageError
 from et_sim.machine import Machine, read_machine
 from et_sim.machine.datatypes import ANY
+from et_sim.machine.engine_kernels import words_on
 from et_sim.machine.remote_memory import MemoryKind
 from et_sim.machine.system import peaks_of
 from et_sim.run.options import RunOptions
@@ -109,7 +110,8 @@ def serve(
         after = parts[-1].pools[-1].end if parts else 0
         own, pools = pools_of(asked, each, own, machine, options, after)
         _check_caching(own, each, machine)
-        of_engine = {"exchanges": own.engine.exchanges, "separate": own.engine.separate}
+        separate = words_on(machine.system, own.engine.separate)
+        of_engine = {"exchanges": own.engine.exchanges, "separate": separate}
         made = partial(times_of, options=options, npus=npus, shared=shared, **of_engine)
         parts.append(served_model(each, own, pools, machine, made, course, parts))
     weights_ns = sending_weights(parts[0].times, parts[0].pools, npus) if setup.sends_weights else _no_time

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import et_sim
 from et_sim.basics.kernel_names import BLOCK_SCALES
 from et_sim.compute.registry import at_full_clock, compute_model
-from et_sim.machine.engine_kernels import with_engine_kernels
+from et_sim.machine.engine_kernels import with_engine_kernels, words_on
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.machine.system import System
@@ -113,6 +113,14 @@ def test_padded_experts_have_the_constants_of_deepgemm() -> None:
 
     assert took("vllm", "padded-experts") == ns(shape, machine("h200-dgx"), 1) != took("vllm")
     assert took("trtllm", "padded-experts") == took("trtllm")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_hopper"), [("h100-dgx", True), ("b200-dgx", False), ("mi300x-node", False)]
+)
+def test_experts_are_padded_on_hopper_alone(name: str, is_hopper: bool) -> None:
+    words = ("casts", "padded-experts")
+    assert words_on(machine(name), words) == (words if is_hopper else ("casts",))
 
 
 def test_other_experts_and_engines_keep_the_constants_of_the_engine() -> None:
