@@ -137,7 +137,7 @@ def find(word: str, meanings: Iterable[Meaning]) -> list[Meaning]:
             exact.append(meaning)
         for name in dict.fromkeys(map(_bare, (meaning.name, *meaning.also))):
             named.setdefault(name, []).append(meaning)
-    alike = named.get(_bare(word)) or _with_wildcard(_bare(word), named)
+    alike = named.get(_bare(word)) or _with_wildcard(word, named)
     differ_in_case = len({meaning.name for meaning in alike if meaning.name.lower() == word.lower()}) > 1
     if matches := exact if differ_in_case and exact else alike:
         return _merged(matches)
@@ -146,8 +146,12 @@ def find(word: str, meanings: Iterable[Meaning]) -> list[Meaning]:
 
 
 def _with_wildcard(word: str, named: Mapping[str, list[Meaning]]) -> list[Meaning]:
-    """Return the meanings of the longest name whose "…" stands for a part of the word: "time of …"."""
-    fitting = [name for name in named if "…" in name and fnmatchcase(word, name.replace("…", "*"))]
+    """Return the meanings of the longest name whose "…" stands for a part of the word: "time of …".
+
+    At its beginning, it stands for one word, as it does then at its end: "leaf to spine".
+    """
+    forms = [name for name in named if "…" in name and (name[0] != "…" or len(word.split()) == 3)]
+    fitting = [name for name in forms if fnmatchcase(_bare(word), name.replace("…", "*"))]
     return named[max(fitting, key=len)] if fitting else []
 
 

@@ -95,6 +95,16 @@ def test_a_label_with_a_name_of_the_run_is_found_by_its_form(explained: Any) -> 
         assert find(label, meanings)[0].name == name
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("nothing more to doo", "nothing-more-to-do"), ("time to first tokn", "time-to-first-token")],
+)
+def test_a_mistyped_label_is_not_a_tier(explained: Any, word: str, meant: str) -> None:
+    meanings = [Meaning(**meaning) for meaning in explained()]
+    with pytest.raises(UsageError, match=meant):
+        find(word, meanings)
+
+
 def test_options_that_help_does_not_show_are_not_explained(explained: Any) -> None:
     assert not [meaning for meaning in explained() if "SUPPRESS" in str(meaning)]
 
