@@ -178,8 +178,8 @@ def test_invalid_values_are_refused_with_the_allowed_ones(name: str) -> None:
 
 
 def test_every_default_is_an_allowed_value() -> None:
-    for keys in DOCUMENTS.values():
-        for key in keys:
+    for declared in DOCUMENTS.values():
+        for key in declared:
             if key.default is not None:
                 Slot(key, Section("<file>", {}), Remarks()).value(key.default)
 
