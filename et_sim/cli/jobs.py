@@ -330,7 +330,7 @@ def _inference(options: InferenceOptions) -> DescribedJob:
     from et_sim.workloads.inference.batch import Batch, Segment, check, sights
     from et_sim.workloads.inference.forward import Encoded, make_inference, run_by
     from et_sim.workloads.inference.numbers import check_cache_type
-    from et_sim.workloads.inference.separate import words_of
+    from et_sim.workloads.inference.separate import words_for
 
     if options.model is None:
         raise UsageError("inference needs a model", remedy="add --model, such as --model llama3-8b")
@@ -366,7 +366,7 @@ def _inference(options: InferenceOptions) -> DescribedJob:
     tokens = {"tokens": [batch.tokens for batch in batches]}
     engine = None
     if options.exchanges:
-        separate = words_of(read_engine(options.exchanges).separate, plan)
+        separate = words_for(read_engine(options.exchanges).separate, model, plan)
         engine = run_by(options.exchanges, eager=options.eager, separate=separate)
     encoded = None
     if images is not None:

@@ -48,6 +48,9 @@ TIES_ALIKE = Notice(
     "the order of some events in one nanosecond has an effect, and is the same on all folded ranks; "
     "simulated by themselves, ranks may take another order",
 )
+PADDED_FOR_HOPPER = Notice(
+    "", "separate", "experts have padded rows, as on Hopper: on this machine, their products take too long"
+)
 PACKETS_IN_A_SECOND = 500_000  # on trees, compiled; on stars, more
 SECONDS_WORTH_SAYING, HOURS_FROM = 60, 3600
 MOST_RANKS_EXPLAINED = 65_536
@@ -210,12 +213,14 @@ def _with_engine(machine: Machine, workload: Workload) -> Machine:
     software = workload.software
     if software is None or not software.engine:
         return machine
-    from et_sim.machine.engine_kernels import with_engine_kernels
+    from et_sim.machine.engine_kernels import with_engine_kernels, words_on
 
     library = machine.system.library
     exchange = library.expert_exchange if library else software.expert_exchange
     own_products = bool(exchange) or PADDED_EXPERTS in software.separate
     system = with_engine_kernels(machine.system, software.engine, deepgemm=own_products)
+    if words_on(system, software.separate) != software.separate:
+        machine = replace(machine, warnings=(*machine.warnings, PADDED_FOR_HOPPER))
     return replace(machine, system=system)
 
 

@@ -45,7 +45,7 @@ from et_sim.workloads.inference.memory import (
     weight_bytes_of_experts,
     weight_bytes_of_stage,
 )
-from et_sim.workloads.inference.separate import words_of
+from et_sim.workloads.inference.separate import words_for
 from et_sim.workloads.inference.transfers import (
     ReplicaPlace,
     Sent,
@@ -392,7 +392,7 @@ class SimulatedTimes(Struct):
         groups = (batch,) if isinstance(batch, Batch) else batch
         engine = None
         if self.exchanges:
-            words = words_of(self.separate, pool.plan)
+            words = words_for(self.separate, self.model, pool.plan)
             engine = run_by(self.exchanges, eager=have_prompts(groups), separate=words)
         return reserving(pool.plan, (batch,), engine)
 

@@ -121,6 +121,12 @@ def test_padded_experts_have_the_constants_of_deepgemm() -> None:
 def test_experts_are_padded_on_hopper_alone(name: str, is_hopper: bool) -> None:
     words = ("casts", "padded-experts")
     assert words_on(machine(name), words) == (words if is_hopper else ("casts",))
+    build, known = TraceBuilder(), preset(f"{name}:1")
+    build.compute("experts", layer_shape=shapes.grouped_gemm(1536, 4096, [128], count=8), tensor_bytes=1)
+    made = replace(Workload.of([build.build()]), software=MadeFor("vllm", engine="vllm", separate=words))
+    result = et_sim.simulate(made, system=known.system, network=known.network)
+    warned = [notice["text"] for notice in result.manifest["warnings"] if notice["key"] == "separate"]
+    assert warned == [] if is_hopper else "experts have padded rows, as on Hopper" in warned[0]
 
 
 def test_other_experts_and_engines_keep_the_constants_of_the_engine() -> None:

@@ -16,7 +16,7 @@ from et_sim.serving.engines.reading import read_engine
 from et_sim.trace.workload import MadeFor
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference
 from et_sim.workloads.inference.forward import run_by
-from et_sim.workloads.inference.separate import words_of
+from et_sim.workloads.inference.separate import words_for
 from et_sim.workloads.models.model import Experts
 
 TOKENS, PROMPTS = Batch.of([Segment(1, 30)] * 6), Batch.of([Segment(40), Segment(24)])
@@ -192,11 +192,14 @@ def test_padded_experts_have_blocks_for_any_choices_of_the_tokens(batch: Batch) 
     assert values == kernels(model, batch, (), Plan(tensor=2))
 
 
-def test_experts_are_padded_on_few_ranks_and_where_deepep_does_not_count_their_rows() -> None:
-    words = ("casts", "padded-experts")
-    assert words_of(words, Plan(tensor=4)) == words_of(words, Plan(tensor=8, expert=2)) == words
-    deepep = Plan(data=2, expert=2, expert_exchange="deepep")
-    assert words_of(words, Plan(tensor=8)) == words_of(words, deepep) == ("casts",)
+def test_experts_in_blocks_are_padded_on_few_ranks_unless_deepep_counts_their_rows() -> None:
+    words, model = ("casts", "padded-experts"), with_experts()
+    for plan in (Plan(tensor=4), Plan(tensor=8, expert=2)):
+        assert words_for(words, model, replace(plan, products=BLOCKS.products)) == words
+        assert words_for(words, model, plan) == ("casts",)
+    for plan in (Plan(tensor=8), Plan(data=2, expert=2, expert_exchange="deepep")):
+        assert words_for(words, model, replace(plan, products=BLOCKS.products)) == ("casts",)
+    assert words_for(words, LATENT, BLOCKS) == ("casts",)
 
 
 @given(words=st.sets(st.sampled_from(SEPARATE)), is_prompt=st.booleans())

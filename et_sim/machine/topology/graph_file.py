@@ -301,7 +301,6 @@ def _placed(build: GraphBuilder, spec: GraphFile) -> list[int] | None:
             (device for device in devices if build.kinds[device] != NPU or devices.count(device) > 1), None
         )
         listed, existing = plural(len(devices), "device"), plural(len(npus), "NPU")
-        listed, existing = plural(len(devices), "device"), plural(len(npus), "NPU")
         cause = f'"ranks" lists {listed}, and the graph has {existing}'
         if wrong is not None:
             cause = f"{build.names[wrong]} is not an NPU, or is listed twice"

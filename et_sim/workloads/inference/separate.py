@@ -37,9 +37,10 @@ from et_sim.basics.engine_names import (
 )
 from et_sim.basics.kernel_names import BLOCK_SCALES
 from et_sim.workloads.inference.batch import BatchLoad
+from et_sim.workloads.inference.numbers import LayerNumbers
 from et_sim.workloads.inference.ranks import expert_sharers
 from et_sim.workloads.kernels import RMS_NORM, Kernel, cast, element_wise, passing, strided
-from et_sim.workloads.models.model import Attention, Latent
+from et_sim.workloads.models.model import Attention, Latent, Model
 from et_sim.workloads.training.plan import Plan
 
 # vLLM has DeepGEMM's products of experts on fewer ranks than these, unless DeepEP counts the rows of each:
@@ -51,10 +52,19 @@ FP8, GROUPED, TIMES = "fp8", "grouped_gemm", "x"  # words of shapes
 ROTATE = 3  # operations of a rotated number: two products, and a sum
 
 
-def words_of(separate: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
-    """Return the words of an engine which hold under a plan."""
-    is_padded = expert_sharers(plan) < UNPADDED_SHARERS and plan.expert_exchange not in EXPERT_EXCHANGES
-    return tuple(word for word in separate if is_padded or word != PADDED_EXPERTS)
+def words_for(separate: tuple[str, ...], model: Model, plan: Plan) -> tuple[str, ...]:
+    """Return the words of an engine which hold for a model under a plan."""
+    if PADDED_EXPERTS not in separate or _pads_experts(model, plan):
+        return separate
+    return tuple(word for word in separate if word != PADDED_EXPERTS)
+
+
+def _pads_experts(model: Model, plan: Plan) -> bool:
+    """Return whether the products of experts take whole blocks of rows."""
+    if expert_sharers(plan) >= UNPADDED_SHARERS or plan.expert_exchange in EXPERT_EXCHANGES:
+        return False
+    with_experts = filter(model.has_experts, range(model.layers))
+    return any(LayerNumbers.of(model, plan, layer).has_block_scales("experts up") for layer in with_experts)
 
 
 class SeparateKernels:
