@@ -219,7 +219,7 @@ def _with_engine(machine: Machine, workload: Workload) -> Machine:
     exchange = library.expert_exchange if library else software.expert_exchange
     own_products = bool(exchange) or PADDED_EXPERTS in software.separate
     system = with_engine_kernels(machine.system, software.engine, deepgemm=own_products)
-    if words_on(system, software.separate) != software.separate:
+    if words_on(machine.system, software.separate) != software.separate:
         machine = replace(machine, warnings=(*machine.warnings, PADDED_FOR_HOPPER))
     return replace(machine, system=system)
 

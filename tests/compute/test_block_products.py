@@ -115,9 +115,7 @@ def test_padded_experts_have_the_constants_of_deepgemm() -> None:
     assert took("trtllm", "padded-experts") == took("trtllm")
 
 
-@pytest.mark.parametrize(
-    ("name", "is_hopper"), [("h100-dgx", True), ("b200-dgx", False), ("mi300x-node", False)]
-)
+@pytest.mark.parametrize(("name", "is_hopper"), [("h100-dgx", True), ("b200-dgx", False)])
 def test_experts_are_padded_on_hopper_alone(name: str, is_hopper: bool) -> None:
     words = ("casts", "padded-experts")
     assert words_on(machine(name), words) == (words if is_hopper else ("casts",))
